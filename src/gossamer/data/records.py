@@ -1,0 +1,57 @@
+"""Records: images with labels and, where the unit is a person, whose they are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Records:
+    """A set of records, kept as the readers give them; each method scales to its own range.
+
+    Args:
+        images: uint8 [N, C, H, W], in memory or memory-mapped.
+        labels: int64 [N], from 0 to classes - 1.
+        units: int64 [N], from 0; equal numbers belong to one unit. None: every record is its own unit.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    units: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        _, channels, height, width = self.images.shape
+        return channels, height, width
+
+    @property
+    def population(self) -> int:
+        """Number of units: what a mechanism samples from."""
+        if self.units is None:
+            return len(self)
+        return int(self.units.max()) + 1 if len(self.units) else 0
+
+    def take(self, chosen: np.ndarray) -> "Records":
+        """The records of the chosen units. chosen: int64, unit numbers in rising order; units are renumbered from 0."""
+        if self.units is None:
+            return Records(self.images[chosen], self.labels[chosen])
+        rank = np.full(self.population, -1, dtype=np.int64)
+        rank[chosen] = np.arange(len(chosen))
+        drawn = np.flatnonzero(rank[self.units] >= 0)
+        return Records(self.images[drawn], self.labels[drawn], rank[self.units[drawn]])
+
+    def __getitem__(self, which: slice | np.ndarray) -> "Records":
+        """Some of the records, by position."""
+        return Records(self.images[which], self.labels[which], None if self.units is None else self.units[which])
+
+    def tensors(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+        """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
+        images = torch.from_numpy(np.ascontiguousarray(self.images)).to(device)
+        labels = torch.from_numpy(np.ascontiguousarray(self.labels)).to(device)
+        return images.float().div_(255), labels

@@ -1,0 +1,60 @@
+"""What can go wrong, as a tree.
+
+    GossamerError
+    ├── RequestError            the request was wrong; the command line exits with status 2
+    │   ├── CardError           the data card is malformed, or contradicts the data
+    │   ├── DataError           the data cannot be read as records
+    │   ├── BudgetError         no run can meet this epsilon, delta or noise
+    │   └── RunFolderError      the output folder is taken, or is not a run
+    └── PrivacyError            the run is stopped to keep its promise; exit status 1
+        ├── BudgetExceeded      a plan costs more than the budget
+        ├── UnplannedRelease    a release that no plan has reserved
+        ├── LedgerDamaged       the ledger on disk was cut or changed
+        └── ConfinedError       something failed, or was tried, inside `Confined`
+
+Messages name the argument, the file and the remedy in one paragraph. They never hold a value read from a record.
+"""
+
+
+class GossamerError(Exception):
+    """Everything that Gossamer raises on purpose."""
+
+
+class RequestError(GossamerError):
+    """The request was wrong."""
+
+
+class CardError(RequestError):
+    """The data card is malformed, or contradicts the data."""
+
+
+class DataError(RequestError):
+    """The data cannot be read as records. Names the file and the index, never a value."""
+
+
+class BudgetError(RequestError):
+    """No run can meet this epsilon, delta or noise multiplier."""
+
+
+class RunFolderError(RequestError):
+    """The output folder is taken, cannot be written, or is not a run."""
+
+
+class PrivacyError(GossamerError):
+    """The run stops, so that its promise holds."""
+
+
+class BudgetExceeded(PrivacyError):
+    """A plan costs more than the budget. Raised before any record is read."""
+
+
+class UnplannedRelease(PrivacyError):
+    """A release that no plan has reserved. Raised before any record is read."""
+
+
+class LedgerDamaged(PrivacyError):
+    """The ledger on disk was cut or changed; the message names the line."""
+
+
+class ConfinedError(PrivacyError):
+    """Something failed, or was tried, inside `Confined`. Carries no message from inside: that could be a record."""
