@@ -52,6 +52,8 @@ class Records:
 
     def tensors(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
-        images = torch.from_numpy(np.ascontiguousarray(self.images)).to(device)
-        labels = torch.from_numpy(np.ascontiguousarray(self.labels)).to(device)
+        images = torch.from_numpy(np.require(self.images, requirements=("C", "W"))).to(
+            device
+        )  # a mapped file is copied
+        labels = torch.from_numpy(np.require(self.labels, requirements=("C", "W"))).to(device)
         return images.float().div_(255), labels

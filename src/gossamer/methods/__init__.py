@@ -1,0 +1,30 @@
+"""The methods, one file per paper. To add one: one file, one line here, one page in docs/methods/."""
+
+from types import ModuleType
+from typing import Any, Protocol
+
+from torch import nn
+
+from gossamer.methods import dpgan
+
+METHODS: dict[str, ModuleType] = {"dpgan": dpgan}
+
+
+class State(Protocol):
+    """What `train` yields: enough to go on from, and the network to release."""
+
+    step: int
+    warm: int
+
+    @property
+    def released(self) -> nn.Module:
+        """The generator that the run hands out."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain numbers."""
+        ...
+
+    def load_state_dict(self, saved: dict[str, Any], /) -> None:
+        """The inverse of `state_dict`, in place."""
+        ...

@@ -63,6 +63,11 @@ class Mechanism(Protocol[Held, Query]):
     """A way out of `Confined`, with its price."""
 
     @property
+    def rng(self) -> Rng:
+        """Source of its coins and noise."""
+        ...
+
+    @property
     def event(self) -> DpEvent:
         """What one call costs."""
         ...

@@ -2,9 +2,247 @@
 
 Three kinds of draw, never mixed:
 
-- `add_gaussian_` and `poisson_sample` (and `secret`): the keystream of AES-128 in counter mode under a key of
-  operating-system entropy. What the guarantee rests on.
-- `public(name)`: seeded torch generators, one per name, for initialisation, latents and labels: draws whose place in the
-  stream no record can change.
+- Secret: `add_gaussian_`, `gaussian`, `poisson_sample`, and the coins of queries (`uniform`, `integers`,
+  `secret_generator`): the keystream of AES-128 in counter mode under keys of operating-system entropy. What the
+  guarantee rests on.
+- Public: `public(name)`, seeded torch generators, one per name, for initialisation, latents and labels: draws whose
+  place in the stream no record can change.
 - With a fixed `noise_seed` the secret draws repeat. For tests only: the run is then reproducible, and not private.
+
+Precision of the noise (Box and Muller 1958: a radius and an angle make two normals). The radius sqrt(-2 ln u) takes u
+from the 2^52 equal steps of (0, 1], never zero, and its logarithm in float64: the largest radius is 8.49 standard
+deviations, and the chance of a larger one would be 2^-52 (24 bits would end the tail at 5.77). The angle takes 32 bits.
+float32 output rounds radius, angle and their product to 24 significant bits each; float64 output computes all of it in
+float64. The proofs assume real numbers and do not cover rounding.
 """
+
+import hashlib
+import math
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from torch import Tensor
+
+_BLOCK = 16  # bytes of one AES block
+_PAIRS = 1 << 17  # pairs of normals per pass; smaller passes lose more to calls than they win by fitting the cache
+_COINS = 1 << 16  # coins per pass
+_FRACTION = np.uint64((1 << 52) - 1)  # the low 52 bits of a float64
+_BELOW_MINUS_ONE = np.uint64(0xBFF << 52)  # with any 52 low bits: a float64 in (-2, -1]
+_TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
+_SECRET = ("noise", "coins", "query", "generator")
+
+
+class _Keystream:
+    """The bytes that AES-128 in counter mode gives under one key.
+
+    Without a fixed key, the key is operating-system entropy that only the cipher holds, and a forked process draws its
+    own: parent and child never share noise. All that tells the stream from true coins, AES being sound, is that no
+    block comes twice; that shows after about 2^64 blocks, and a long run of a large network uses 2^40.
+
+    Args:
+        key: 16 bytes, for tests; None draws a fresh one.
+    """
+
+    def __init__(self, key: bytes | None) -> None:
+        self._fixed = key
+        self._buffer = np.empty(0, dtype=np.uint8)
+        self.seek(0)
+
+    def seek(self, position: int) -> None:
+        """Go to a byte of the stream of a fixed key; without one, to the start of a fresh stream."""
+        key = os.urandom(16) if self._fixed is None else self._fixed
+        block, skip = divmod(position, _BLOCK)
+        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+        self._encryptor.update(bytes(skip))
+        self._process = os.getpid()
+        self.position = position
+
+    def take(self, size: int) -> np.ndarray:
+        """The next bytes. uint8 [size], a buffer that the next call overwrites."""
+        if self._fixed is None and self._process != os.getpid():
+            self.seek(0)
+        if len(self._buffer) < size + _BLOCK - 1:  # update_into asks for room to spare
+            self._buffer = np.empty(size + _BLOCK - 1, dtype=np.uint8)
+            self._zeros = memoryview(bytes(size))
+        self._encryptor.update_into(self._zeros[:size], self._buffer.data)
+        self.position += size
+        return self._buffer[:size]
+
+    def words(self, count: int) -> np.ndarray:
+        """The next 64-bit words. uint64 [count], a buffer that the next call overwrites."""
+        return self.take(8 * count).view(np.uint64)
+
+
+class Rng:
+    """All randomness of a run.
+
+    Noise, sampling coins and the coins of queries have keystreams of their own: how many coins a data set needs cannot
+    move the noise.
+
+    Args:
+        seed: fixes the public streams.
+        noise_seed: fixes the secret draws too. For tests only: such a run is reproducible and not private.
+    """
+
+    def __init__(self, seed: int = 0, *, noise_seed: int | None = None) -> None:
+        self.seed = seed
+        self.reproducible = noise_seed is not None
+        self._secret = {purpose: _Keystream(_fixed_key(noise_seed, purpose)) for purpose in _SECRET}
+        self._public: dict[str, torch.Generator] = {}
+        self._scratch: dict[torch.dtype, tuple[Tensor, Tensor, Tensor]] = {}
+
+    @torch.no_grad()
+    def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
+        """Add independent N(0, std^2) noise to every element, in place. Drawn on the CPU, moved to the tensor's device.
+
+        Args:
+            out: float32 or float64 [n].
+            std: standard deviation, zero or more.
+
+        Returns:
+            out.
+
+        Raises:
+            TypeError: another dtype; bfloat16 and float16 would round the noise away.
+            ValueError: out is not flat, or std is negative or not finite.
+        """
+        if out.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"noise is added in float32 or float64, not in {out.dtype}: convert the sum first")
+        if out.dim() != 1:
+            raise ValueError(f"noise is added to a flat tensor, not to shape {tuple(out.shape)}: flatten it first")
+        if not 0 <= std < math.inf:
+            raise ValueError(f"the standard deviation of the noise must be a finite number, zero or more, not {std}")
+        if out.device.type != "cpu":
+            return out.add_(self.gaussian(len(out), dtype=out.dtype).to(out.device), alpha=std)
+        for start in range(0, len(out), 2 * _PAIRS):
+            self._add_pairs_(out[start : start + 2 * _PAIRS], std)
+        return out
+
+    def gaussian(self, n: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Secret standard normals on the CPU. [n]"""
+        return self.add_gaussian_(torch.zeros(n, dtype=dtype), 1.0)
+
+    def poisson_sample(self, population: int, rate: float) -> np.ndarray:
+        """Each of `population` units is drawn by a secret coin of its own.
+
+        Args:
+            population: number of units.
+            rate: probability of each unit, exact to 2^-64; 0 draws none and 1 draws all.
+
+        Returns:
+            int64, the positions drawn, rising.
+
+        Raises:
+            ValueError: a negative population, or a rate outside [0, 1].
+        """
+        if population < 0:
+            raise ValueError(f"a population cannot be {population}")
+        if not 0 <= rate <= 1:
+            raise ValueError(f"a sampling rate is a probability between 0 and 1, not {rate}")
+        if rate == 1:
+            return np.arange(population, dtype=np.int64)
+        below = np.uint64(int(rate * 2.0**64))  # the product is exact: a power of two only moves the exponent
+        drawn = [np.empty(0, dtype=np.int64)]
+        for start in range(0, population, _COINS):
+            coins = self._secret["coins"].words(min(_COINS, population - start))
+            drawn.append(np.flatnonzero(coins < below).astype(np.int64) + start)
+        return np.concatenate(drawn)
+
+    def uniform(self, n: int) -> np.ndarray:
+        """Secret coins for a query: uniform on the multiples of 2^-53 in [0, 1). float64 [n]"""
+        return (self._secret["query"].words(n) >> np.uint64(11)) * 2.0**-53
+
+    def integers(self, n: int, high: int) -> np.ndarray:
+        """Secret coins for a query: uniform over 0 ... high - 1, without bias. int64 [n]
+
+        Raises:
+            ValueError: high is below 1 or above 2^63.
+        """
+        if not 1 <= high <= 1 << 63:
+            raise ValueError(f"high must be between 1 and 2^63, not {high}")
+        largest = np.uint64((1 << 64) - (1 << 64) % high - 1)  # words above it would favour small numbers
+        found = np.empty(0, dtype=np.int64)
+        while len(found) < n:
+            words = self._secret["query"].words(n - len(found))
+            kept = words[words <= largest] % np.uint64(high)
+            found = np.concatenate([found, kept.astype(np.int64)])
+        return found
+
+    def secret_generator(self) -> torch.Generator:
+        """A fresh CPU generator, for coins inside a query that torch must draw. Use it and drop it, never store it.
+
+        Its whole state comes from the keystream, because `manual_seed` keeps only the low 32 bits of a seed on the CPU.
+        """
+        generator = torch.Generator()
+        generator.manual_seed(0)  # leaves the "state used up" mark, so that the first draw mixes the new state
+        state = generator.get_state()
+        words = self._secret["generator"].take(4 * _TWISTER_WORDS).view(np.uint32).astype(np.int64)
+        state.view(torch.int64)[3 : 3 + _TWISTER_WORDS] = torch.from_numpy(words)
+        return generator.set_state(state)
+
+    def public(self, name: str) -> torch.Generator:
+        """The public stream of that name, a CPU generator that `seed` and the name fix. Created once."""
+        if name not in self._public:
+            digest = hashlib.sha256(f"gossamer public {self.seed} {name}".encode()).digest()
+            self._public[name] = torch.Generator()
+            self._public[name].manual_seed(int.from_bytes(digest[:8], "little"))
+        return self._public[name]
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint may keep: the public streams, and the secret positions only where `noise_seed` is fixed."""
+        state: dict[str, Any] = {
+            "seed": self.seed,
+            "public": {name: generator.get_state() for name, generator in self._public.items()},
+        }
+        if self.reproducible:
+            state["secret"] = {purpose: stream.position for purpose, stream in self._secret.items()}
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue the public streams of `state()`; with a fixed `noise_seed` the secret ones too, else they are fresh.
+
+        Raises:
+            ValueError: the state is of another seed, or only one of the two runs has a fixed noise seed.
+        """
+        if state["seed"] != self.seed:
+            raise ValueError(f"the random state belongs to seed {state['seed']}, not to seed {self.seed}")
+        if ("secret" in state) != self.reproducible:
+            raise ValueError("a run with a fixed noise seed and one without cannot continue one another")
+        self._public = {}
+        for name, saved in state["public"].items():
+            self.public(name).set_state(saved)
+        for purpose, position in state.get("secret", {}).items():
+            self._secret[purpose].seek(position)
+
+    def _add_pairs_(self, piece: Tensor, std: float) -> None:
+        """Noise for at most 2 x _PAIRS elements: cosines for the first half, sines for the second."""
+        half = (len(piece) + 1) // 2
+        rest = len(piece) - half
+        radius, angle, direction = self._polar(half, piece.dtype)
+        piece[:half].addcmul_(radius, torch.cos(angle, out=direction), value=std)
+        piece[half:].addcmul_(radius[:rest], torch.sin(angle, out=direction)[:rest], value=std)
+
+    def _polar(self, pairs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """Radius, angle in [-pi, pi], room for the direction. Each [pairs], buffers that the next call overwrites."""
+        if dtype not in self._scratch:
+            self._scratch[dtype] = (*torch.empty(3, _PAIRS, dtype=dtype),)
+        radius, angle, direction = (buffer[:pairs] for buffer in self._scratch[dtype])
+        stream = self._secret["noise"].take(12 * pairs)
+        bits = stream[: 8 * pairs].view(np.uint64)
+        np.bitwise_and(bits, _FRACTION, out=bits)
+        np.bitwise_or(bits, _BELOW_MINUS_ONE, out=bits)
+        uniform = bits.view(np.float64)
+        uniform += 2.0  # from (-2, -1] to (0, 1], exactly
+        radius.copy_(torch.from_numpy(uniform).log_()).mul_(-2.0).sqrt_()
+        angle.copy_(torch.from_numpy(stream[8 * pairs :].view(np.int32))).mul_(math.pi * 2.0**-31)
+        return radius, angle, direction
+
+
+def _fixed_key(noise_seed: int | None, purpose: str) -> bytes | None:
+    """The key that a test's noise seed fixes; None without one: the keystream then draws its own."""
+    if noise_seed is None:
+        return None
+    return hashlib.sha256(f"gossamer noise {noise_seed} {purpose}".encode()).digest()[:16]

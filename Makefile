@@ -1,0 +1,42 @@
+# Two commands do all the set-up on a machine with Python 3.11 or newer and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: env demo test check bench mutants browser clean
+
+env: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/gossamer demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest --doctest-modules src/gossamer
+
+bench: $(READY)
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/noise.py
+
+mutants: $(READY)
+	$(BIN)/python tests/mutants.py
+
+browser: $(READY)
+	$(BIN)/python -m pytest -m browser
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,447 @@
+"""What does a private step cost? The clipped sum against the non-private step of the same net, beside its peers.
+
+A private step is: clip the gradient of every record and add them up, Gaussian noise, fused Adam on one flat vector. The
+non-private step is: forward, backward, fused Adam. All strategies of a model run in one process, interleaved, in an order
+that changes from round to round; a ratio is the median over rounds of the ratio within one round, beside the range of
+its middle half. Times are process CPU time on the CPU and synchronised wall time on a GPU. Peak memory is what a strategy
+needs above the finished set-up, measured in a process of its own.
+
+    python benchmarks/engine.py                        the whole table, into benchmarks/results/ too
+    python benchmarks/engine.py --models mlp-128 --rounds 5 --no-peers
+"""
+
+import argparse
+import copy
+import datetime
+import gc
+import json
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gossamer.nets.dcgan import Discriminator
+from gossamer.nets.flat import flatten
+from gossamer.privacy.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.noise import Rng
+from gossamer.privacy.penalty import PenaltyGradient, Points, penalised_losses
+from gossamer.run.memory import keep_pages
+
+BOUNDS = Bounds(norms=(1.0,))
+CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A net, a batch, a loss per record, and the same loss of one record for torch.func."""
+
+    build: Callable[[], nn.Module]
+    batch: Callable[[], tuple[Tensor, ...]]
+    loss: Callable[[nn.Module, Tensors], Tensor]
+    opacus: bool = True
+
+
+class WithoutTable(nn.Module):
+    """The discriminator with its label planes stored, so that they are convolved like an image."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = Discriminator((1, 28, 28), 10, width)
+        self.net._planes = lambda images, labels: Discriminator._planes(self.net, images, labels).contiguous()
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        return self.net(images, labels)
+
+
+class Flat(nn.Module):
+    """privGAN's discriminator: 784-2048-512-256-1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = [784, 2048, 512, 256, 1]
+        layers: list[nn.Module] = []
+        for inner, outer in zip(sizes, sizes[1:], strict=False):
+            layers += [nn.Linear(inner, outer), nn.LeakyReLU(0.2)]
+        self.layers = nn.Sequential(nn.Flatten(), *layers[:-1])
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images).squeeze(1)
+
+
+class Critic(nn.Module):
+    """dp-GAN's critic: three convolutions 5x5 with stride 2, then a linear map without bias."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, width, 5, 2, 2),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(width, 2 * width, 5, 2, 2),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(2 * width, 4 * width, 5, 2, 2),
+            nn.LeakyReLU(0.2),
+            nn.Flatten(),
+            nn.Linear(64 * width, 1, bias=False),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images).squeeze(1)
+
+
+class Autoencoder(nn.Module):
+    """A convolutional VAE with 222,000 parameters, in the manner of PriVAE's."""
+
+    def __init__(self, width: int = 24, latent: int = 20) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(
+            nn.Conv2d(1, width, 4, 2, 1), nn.LeakyReLU(0.2),
+            nn.Conv2d(width, 2 * width, 4, 2, 1), nn.LeakyReLU(0.2),
+            nn.Conv2d(2 * width, 4 * width, 3, 2, 1), nn.LeakyReLU(0.2),
+        )  # fmt: skip
+        self.code = nn.Conv2d(4 * width, 2 * latent, 4)
+        self.decoder = nn.Sequential(
+            nn.ConvTranspose2d(latent, 4 * width, 4), nn.ReLU(),
+            nn.ConvTranspose2d(4 * width, 2 * width, 3, 2, 1), nn.ReLU(),
+            nn.ConvTranspose2d(2 * width, width, 4, 2, 1), nn.ReLU(),
+            nn.ConvTranspose2d(width, 1, 4, 2, 1),
+        )  # fmt: skip
+
+    def forward(self, images: Tensor, coins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, log_variance = self.code(self.encoder(images)).chunk(2, 1)
+        latent = mean + coins[:, :, None, None] * torch.exp(0.5 * log_variance)
+        return self.decoder(latent), mean, log_variance
+
+
+def adversarial_loss(module: nn.Module, batch: Tensors) -> Tensor:
+    """Cross-entropy of a discriminator; the last part is the target."""
+    *inputs, target = batch.parts
+    return F.binary_cross_entropy_with_logits(module(*inputs), target, reduction="none")
+
+
+def elbo_loss(module: nn.Module, batch: Tensors) -> Tensor:
+    """Negative evidence lower bound."""
+    images, coins = batch.parts
+    drawn, mean, log_variance = module(images, coins)
+    fit = F.binary_cross_entropy_with_logits(drawn, images, reduction="none").sum((1, 2, 3))
+    divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum((1, 2, 3))
+    return fit + divergence
+
+
+def images(n: int) -> Tensor:
+    return torch.rand(n, 1, 28, 28)
+
+
+def labelled(n: int) -> tuple[Tensor, ...]:
+    return images(2 * n), torch.randint(0, 10, (2 * n,)), torch.arange(2 * n).lt(n).float()
+
+
+def unlabelled(n: int) -> tuple[Tensor, ...]:
+    return images(2 * n), torch.arange(2 * n).lt(n).float()
+
+
+MODELS: dict[str, Model] = {
+    **{
+        f"dcgan-{n}{suffix}": Model(build, lambda n=n: labelled(n), adversarial_loss)
+        for n in (128, 512)
+        for suffix, build in (
+            ("", lambda: WithoutTable(128)),
+            ("-table", lambda: Discriminator((1, 28, 28), 10, 128)),
+        )
+    },
+    "dcgan-narrow-512": Model(lambda: WithoutTable(32), lambda: labelled(512), adversarial_loss),
+    "dcgan-narrow-512-table": Model(lambda: Discriminator((1, 28, 28), 10, 32), lambda: labelled(512), adversarial_loss),
+    "mlp-128": Model(Flat, lambda: unlabelled(128), adversarial_loss),
+    "mlp-512": Model(Flat, lambda: unlabelled(512), adversarial_loss),
+    "critic-128": Model(
+        lambda: Critic(32),
+        lambda: (images(128), images(128), images(128)),
+        lambda module, batch: penalised_losses(module, Points(*batch.parts), penalty=10.0),
+        opacus=False,
+    ),
+    "vae-512": Model(Autoencoder, lambda: (images(512), torch.randn(512, 20)), elbo_loss),
+}
+
+
+def strategies(model: Model, *, device: str, peers: bool) -> dict[str, Callable[[], Step]]:
+    """By name, what builds each step; the non-private one first."""
+    torch.manual_seed(0)
+    net = model.build().to(device)
+    batch = Tensors(tuple(part.to(device) for part in model.batch()))
+    found: dict[str, Callable[[], Step]] = {"non-private": lambda: ordinary(copy.deepcopy(net), model, batch)}
+    if model.loss in (adversarial_loss, elbo_loss):
+        found["gossamer"] = lambda: private(copy.deepcopy(net), model, batch)
+    else:
+        found["gossamer, non-private"] = lambda: critic(copy.deepcopy(net), batch, clip=False)
+        found["gossamer"] = lambda: critic(copy.deepcopy(net), batch, clip=True)
+    if peers:
+        found["torch.func"] = lambda: functional(copy.deepcopy(net), model, batch)
+        if model.opacus:
+            found["Opacus hooks"] = lambda: opacus_hooks(copy.deepcopy(net), model, batch)
+            found["Opacus ghost"] = lambda: opacus_ghost(copy.deepcopy(net), model, batch)
+    return found
+
+
+def adam(parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=2e-4, betas=(0.5, 0.999), fused=True)
+
+
+def ordinary(net: nn.Module, model: Model, batch: Tensors) -> Step:
+    """Forward, backward, fused Adam. With a penalty: double backward."""
+    optimiser = adam(list(net.parameters()))
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        model.loss(net, batch).mean().backward()
+        optimiser.step()
+
+    return step
+
+
+def _noisy(net: nn.Module, count: int, ask: Callable[[], Tensor], noise: bool = True) -> Step:
+    flat, rng = flatten(net), Rng()
+    optimiser = adam([flat])
+
+    def step() -> None:
+        total = ask()
+        if noise:
+            rng.add_gaussian_(total, 1.0)
+        flat.grad = total.div_(count)
+        optimiser.step()
+
+    return step
+
+
+def private(net: nn.Module, model: Model, batch: Tensors) -> Step:
+    """The product's own step."""
+    query = PerRecordGradient(net, model.loss, form="fast")
+    return _noisy(net, len(batch), lambda: query.clipped_sum(batch, BOUNDS))
+
+
+def critic(net: nn.Module, batch: Tensors, *, clip: bool) -> Step:
+    """The product's step of a critic with gradient penalty; without clipping, the twin that needs no double backward."""
+    query = PenaltyGradient(net, lambda drawn: Points(*drawn.parts), form="fast")
+    bounds = BOUNDS if clip else Bounds(norms=(float("inf"),))
+    return _noisy(net, len(batch), lambda: query.clipped_sum(batch, bounds), noise=clip)
+
+
+def functional(net: nn.Module, model: Model, batch: Tensors) -> Step:
+    """vmap(grad) of torch.func, chunk by chunk, each chunk clipped and added up."""
+    learning = {name: p.detach() for name, p in net.named_parameters()}
+
+    class Called(nn.Module):
+        def __init__(self, given: dict[str, Tensor]) -> None:
+            super().__init__()
+            self.given = given
+
+        def forward(self, *args: Tensor) -> Any:
+            return torch.func.functional_call(net, self.given, args)
+
+    def one(given: dict[str, Tensor], *parts: Tensor) -> Tensor:
+        return model.loss(Called(given), Tensors(tuple(part[None] for part in parts)))[0]
+
+    gradients = torch.func.vmap(torch.func.grad(one), in_dims=(None, *(0,) * len(batch.parts)))
+
+    def ask() -> Tensor:
+        current = {name: p.detach() for name, p in net.named_parameters()}
+        total = [torch.zeros_like(p).flatten() for p in learning.values()]
+        for lo in range(0, len(batch), CHUNK):
+            rows = [g.flatten(1) for g in gradients(current, *batch[lo : lo + CHUNK].parts).values()]
+            norms = torch.stack([row.square().sum(1) for row in rows]).sum(0).sqrt()
+            factors = (1.0 / norms).clamp(max=1)
+            for whole, row in zip(total, rows, strict=True):
+                whole += factors @ row
+        return torch.cat(total)
+
+    return _noisy(net, len(batch), ask)
+
+
+def _quiet() -> None:
+    """Opacus 1.6 warns about its random numbers, about hooks on inputs without gradient, and through torch's old names."""
+    warnings.simplefilter("ignore")
+
+
+def opacus_hooks(net: nn.Module, model: Model, batch: Tensors) -> Step:
+    """Opacus' GradSampleModule and DPOptimizer."""
+    _quiet()
+    from opacus import GradSampleModule  # noqa: PLC0415  # a peer that need not be installed
+    from opacus.optimizers import DPOptimizer  # noqa: PLC0415
+
+    wrapped = GradSampleModule(net)
+    optimiser = DPOptimizer(
+        adam(list(wrapped.parameters())), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(batch)
+    )
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        model.loss(wrapped, batch).mean().backward()
+        optimiser.step()
+
+    return step
+
+
+def opacus_ghost(net: nn.Module, model: Model, batch: Tensors) -> Step:
+    """Opacus' ghost clipping: two backward passes."""
+    _quiet()
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping  # noqa: PLC0415
+    from opacus.optimizers import DPOptimizerFastGradientClipping  # noqa: PLC0415
+
+    wrapped = GradSampleModuleFastGradientClipping(net, max_grad_norm=1.0, use_ghost_clipping=True)
+    optimiser = DPOptimizerFastGradientClipping(
+        adam(list(wrapped.parameters())), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(batch)
+    )
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        losses = model.loss(wrapped, batch)
+        losses.mean().backward(retain_graph=True)
+        optimiser.zero_grad(set_to_none=True)
+        factors = wrapped.get_clipping_coef().detach()
+        wrapped.disable_hooks()
+        (factors * losses).sum().backward()
+        wrapped.enable_hooks()
+        optimiser.step()
+
+    return step
+
+
+def clock(device: str) -> float:
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def measure(model: Model, *, device: str, peers: bool, rounds: int) -> dict[str, list[float]]:
+    """Seconds per step, by strategy: one number per round. A strategy that fails is left out, with its reason printed."""
+    steps: dict[str, Step] = {}
+    for name, build in strategies(model, device=device, peers=peers).items():
+        try:
+            steps[name] = build()
+            steps[name]()
+            steps[name]()
+        except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+            if name in ("non-private", "gossamer"):
+                raise
+            steps.pop(name, None)
+            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:100]}", file=sys.stderr)
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    order = list(steps)
+    for _ in range(rounds):
+        random.shuffle(order)
+        for name in order:
+            gc.collect()
+            start = clock(device)
+            steps[name]()
+            times[name].append(clock(device) - start)
+    return times
+
+
+def peak_memory(model: Model, strategy: str, device: str) -> float:
+    """MB above the finished set-up, over three steps. In the process that calls it."""
+    step = strategies(model, device=device, peers=True)[strategy]()
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        for _ in range(3):
+            step()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    # Adam's own state is part of the set-up: a step with no other temporaries cannot be had, so it is allocated here.
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    before = _status("VmRSS")
+    for _ in range(3):
+        step()
+    return (_status("VmHWM") - before) / 1e3
+
+
+def _status(key: str) -> float:
+    """kB"""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key):
+            return float(line.split()[1])
+    raise KeyError(key)
+
+
+def memory_in_child(model: str, strategy: str, device: str) -> float | None:
+    command = [sys.executable, __file__, "--child", model, strategy, "--device", device]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+
+
+def row(model: str, strategy: str, times: dict[str, list[float]], memory: dict[str, float | None]) -> dict[str, Any]:
+    ratios = [a / b for a, b in zip(times[strategy], times["non-private"], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return {
+        "model": model,
+        "strategy": strategy,
+        "ms": 1e3 * statistics.median(times[strategy]),
+        "ratio": middle,
+        "low": low,
+        "high": high,
+        "peak_mb": memory.get(strategy),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| model | strategy | ms | ratio | middle half | peak MB |", "|---|---|---|---|---|---|"]
+    for r in rows:
+        peak = "-" if r["peak_mb"] is None else f"{r['peak_mb']:.0f}"
+        lines.append(
+            f"| {r['model']} | {r['strategy']} | {r['ms']:.0f} | {r['ratio']:.2f} | "
+            f"{r['low']:.2f}-{r['high']:.2f} | {peak} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
+    parser.add_argument("--no-peers", action="store_true", help="leave Opacus and torch.func out")
+    parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+
+    torch.set_num_threads(options.threads)
+    if options.child:
+        print(peak_memory(MODELS[options.child[0]], options.child[1], options.device))
+        return
+    keep_pages()
+    rows = []
+    for name in options.models:
+        times = measure(MODELS[name], device=options.device, peers=not options.no_peers, rounds=options.rounds)
+        memory = {} if options.no_memory else {s: memory_in_child(name, s, options.device) for s in times}
+        found = [row(name, strategy, times, memory) for strategy in times]
+        print(table(found), flush=True)
+        rows += found
+    machine = platform.processor() or platform.machine() if options.device == "cpu" else torch.cuda.get_device_name()
+    heading = (
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, torch {torch.__version__}, {machine}, "
+        f"{torch.backends.cpu.get_cpu_capability()}, {options.threads} thread(s), {options.rounds} rounds"
+    )
+    text = f"# The clipped sum against the non-private step\n\n{heading}\n\n{table(rows)}\n"
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    (results / f"engine-{options.device}-{datetime.date.today()}.md").write_text(text)
+    if options.json:
+        options.json.write_text(json.dumps({"heading": heading, "rows": rows}, indent=1))
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""The data card: the public facts about a data set, declared by its curator and never measured.
+
+A run may use these facts freely, because they are known without looking at the records. That is an assumption, so the
+certificate lists them. A card is a TOML file of a few lines; `draft` proposes one for the curator to declare.
+"""
+
+import difflib
+import json
+import math
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from gossamer.data.records import Records
+from gossamer.errors import CardError
+
+UNIFORM: Literal["uniform"] = "uniform"
+
+_MEANING = {
+    "title": "what the data set is called in reports and on the certificate",
+    "shape": "channels, height and width of an image; the readers resize to it",
+    "classes": "number of labels; they run from 0 to classes - 1",
+    "declared_size": "number of records, or of units where the unit is not the record; rates are computed from it",
+    "label_prior": '"uniform", or the share of each class, known from elsewhere and not counted in these records',
+    "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
+}
+_REQUIRED = ("shape", "classes", "declared_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataCard:
+    """The public facts about a data set.
+
+    Args:
+        shape: channels, height and width of an image, after the readers have resized it.
+        classes: number of labels.
+        declared_size: number of units (records, unless `unit` says otherwise); sampling rates come from it.
+        label_prior: "uniform", or one probability per class, with sum 1.
+        unit: whose contribution is protected.
+        title: what the data set is called.
+
+    Raises:
+        CardError: a field that makes no sense; names the field and the remedy.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+    declared_size: int
+    label_prior: Literal["uniform"] | tuple[float, ...] = UNIFORM
+    unit: str = "record"
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple) or not all(map(_is_count, self.shape)) or len(self.shape) != 3:
+            raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
+        if self.shape[0] not in (1, 3):
+            raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
+        if not _is_count(self.classes):
+            raise CardError("classes must be a whole number of at least 1: the number of labels")
+        if not _is_count(self.declared_size):
+            raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
+        _check_prior(self.label_prior, self.classes)
+        for key in ("unit", "title"):
+            text = getattr(self, key)
+            if not isinstance(text, str) or not text.isprintable():
+                raise CardError(f"{key} must be a line of text in quotes")
+        if not self.unit.strip():
+            raise CardError('unit must say whose contribution is protected: "record", "writer", "client"')
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """The label prior as one probability per class."""
+        if self.label_prior == UNIFORM:
+            return (1 / self.classes,) * self.classes
+        return self.label_prior
+
+    @classmethod
+    def loads(cls, text: str, *, where: str = "the card") -> "DataCard":
+        """A card from TOML text. `where` names the text in messages. Raises CardError."""
+        try:
+            facts = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
+        _check_keys(facts, where)
+        facts = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        try:
+            return cls(**facts)
+        except CardError as error:
+            raise CardError(f"{where}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> "DataCard":
+        """The card in a TOML file. Raises CardError: names the file, the key, what is wrong and the remedy."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise CardError(f"{path}: a card is a TOML file in UTF-8, and this is something else") from None
+        except OSError as error:
+            raise CardError(
+                f"{path}: the card cannot be read ({error.strerror}); `gossamer card DATA -o {path}` drafts one"
+            ) from None
+        return cls.loads(text, where=str(path))
+
+    def dumps(self) -> str:
+        """The card as TOML, each line with a comment that says what is declared."""
+        lines = [f"# declared public: {_MEANING[key]}\n{key} = {_toml(getattr(self, key))}\n" for key in _MEANING]
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write the card to a file, over what was there."""
+        Path(path).write_text(self.dumps(), encoding="utf-8")
+
+
+def draft(records: Records, *, title: str = "", unit: str = "record") -> str:
+    """A proposal for a card, as TOML text: measured, so nothing in it is public until the curator declares it.
+
+    The size is rounded to two digits and the label prior is uniform, so that the curator states what is known about the
+    data set rather than what was counted in it. Sizes that the nets do not take are proposed as 32x32.
+    """
+    channels, *size = records.shape
+    height, width = size if size in ([28, 28], [32, 32]) else (32, 32)
+    card = DataCard(
+        shape=(channels, height, width),
+        classes=int(records.labels.max()) + 1,
+        declared_size=_rounded(records.population),
+        unit=unit,
+        title=title,
+    )
+    header = (
+        "# A draft, measured from the data. Nothing here is public yet: each line that you keep becomes a fact that\n"
+        "# you, the curator, declare public. Write what is known without looking at the records: the size you would\n"
+        "# tell anyone (the draft rounds it), and the label shares known from elsewhere (else uniform).\n\n"
+    )
+    return header + card.dumps()
+
+
+def check(records: Records, card: DataCard, *, where: str) -> None:
+    """Refuse records that contradict their card. Run it before the records are confined.
+
+    Args:
+        records: as the readers give them, resized to the card's shape.
+        card: the declared facts.
+        where: the file or folder, for the message.
+
+    Raises:
+        CardError: another shape, a label outside the declared classes (named by index, not by value), or units that
+            are missing or not declared.
+    """
+    if records.shape != card.shape:
+        raise CardError(
+            f"{where}: the card declares images of shape {_by(card.shape)} (channels, height, width), and these are "
+            f"{_by(records.shape)}: read them with the card's shape, or correct the card"
+        )
+    outside = (records.labels < 0) | (records.labels >= card.classes)
+    if outside.any():
+        raise CardError(
+            f"{where}: the label of record {int(outside.argmax())} (counted from 0) is outside the {card.classes} "
+            f"classes that the card declares, which are 0 to {card.classes - 1}: correct the label, or the card"
+        )
+    if records.units is None and card.unit != "record":
+        raise CardError(
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one: give "
+            '--units FILE.npz:KEY, or set unit = "record" in the card'
+        )
+    if records.units is not None and card.unit == "record":
+        raise CardError(
+            f'{where}: the records come with units, and the card says unit = "record": name the unit in the card '
+            "(writer, client ...), or leave --units out"
+        )
+
+
+def _check_keys(facts: dict[str, Any], where: str) -> None:
+    """Refuse unknown keys, with the nearest name, and missing ones, with what they mean."""
+    known = [field.name for field in fields(DataCard)]
+    for key in facts:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+            raise CardError(f"{where}: a card has no key {key!r}; {hint}")
+    for key in _REQUIRED:
+        if key not in facts:
+            raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")
+
+
+def _check_prior(prior: object, classes: int) -> None:
+    """Refuse anything but "uniform" or one finite probability per class with sum 1."""
+    if prior == UNIFORM:
+        return
+    if not isinstance(prior, tuple) or not all(_is_share(share) for share in prior):
+        raise CardError('label_prior must be "uniform" or a list of one probability per class')
+    if len(prior) != classes:
+        raise CardError(f"label_prior must have one probability per class: it has {len(prior)} for {classes} classes")
+    if not math.isclose(sum(prior), 1, abs_tol=1e-6, rel_tol=0):
+        raise CardError(f"label_prior must have sum 1, and has {sum(prior):.6g}: divide each entry by that sum")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _toml(value: str | int | tuple[float, ...]) -> str:
+    """A value in TOML; printable text needs no more than the escapes it shares with JSON."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(repr, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _rounded(count: int) -> int:
+    """To two significant digits, at least 1."""
+    digits = max(len(str(count)) - 2, 0)
+    return max(round(count, -digits), 1)
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))

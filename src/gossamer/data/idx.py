@@ -1,0 +1,104 @@
+"""The idx format of MNIST: two zero bytes, a type code, the number of dimensions, the dimensions, the values."""
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from gossamer.errors import DataError
+
+NAMES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+"""Standard names of the image and label files of each split, plain or with .gz."""
+
+_UNSIGNED_BYTE = 8
+_BLOCK = 1 << 24
+
+
+def is_idx_folder(folder: Path) -> bool:
+    """Whether a folder holds any of the standard names."""
+    return any(_find(folder, name) for pair in NAMES.values() for name in pair)
+
+
+def read_folder(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [N, H, W] and labels uint8 [N] of one split. Raises DataError."""
+    paths = []
+    for name in NAMES[split]:
+        path = _find(folder, name)
+        if path is None:
+            raise DataError(f"{folder}: the {split} split needs the file {name} or {name}.gz, and it is not there")
+        paths.append(path)
+    return read_file(paths[0], dimensions=3), read_file(paths[1], dimensions=1)
+
+
+def read_file(path: Path, *, dimensions: int) -> np.ndarray:
+    """One idx file of unsigned bytes; memory-mapped unless it is compressed.
+
+    Args:
+        path: a plain file, or one that ends in .gz.
+        dimensions: 3 for images, 1 for labels.
+
+    Raises:
+        DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable.
+    """
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                shape = _header(file, path, dimensions)
+                return np.frombuffer(_exactly(file, math.prod(shape), path), np.uint8).reshape(shape)
+        with path.open("rb") as file:
+            shape = _header(file, path, dimensions)
+            start = file.tell()
+        _check_length(path.stat().st_size - start, math.prod(shape), path)
+        return np.memmap(path, np.uint8, "r", start, shape)
+    except EOFError:
+        raise DataError(f"{path}: the compressed file is cut: copy or download it again") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise DataError(f"{path}: this is not a sound gzip file: copy or download it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    """The plain file, else the compressed one."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tuple[int, ...]:
+    """The shape that the header declares."""
+    head = file.read(4 + 4 * dimensions)
+    if len(head) < 4 + 4 * dimensions:
+        raise DataError(f"{path}: the file ends inside its header: copy or download it again")
+    zero, code, declared = struct.unpack_from(">HBB", head)
+    if zero != 0:
+        raise DataError(f"{path}: this is not an idx file (it does not begin with two zero bytes)")
+    if code != _UNSIGNED_BYTE:
+        raise DataError(f"{path}: the idx file has type code 0x{code:02x}, and only 0x08, unsigned bytes, is read")
+    if declared != dimensions:
+        kind = "images [N, height, width]" if dimensions == 3 else "labels [N]"
+        raise DataError(f"{path}: the idx file has {declared} dimensions, and {kind} have {dimensions}")
+    shape = struct.unpack_from(f">{dimensions}I", head, 4)
+    if 0 in shape:
+        raise DataError(f"{path}: the idx file is empty: its header declares a dimension of 0")
+    return shape
+
+
+def _exactly(file: gzip.GzipFile, length: int, path: Path) -> bytearray:
+    """The rest of the file, block by block: a damaged header can declare more than the memory holds."""
+    values = bytearray()
+    while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
+        values += block
+    _check_length(len(values), length, path)
+    return values
+
+
+def _check_length(found: int, declared: int, path: Path) -> None:
+    if found != declared:
+        which = "fewer" if found < declared else "more"
+        raise DataError(f"{path}: the file holds {which} values than its header declares: copy or download it again")

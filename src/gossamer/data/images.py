@@ -1,0 +1,149 @@
+"""From arrays as people store them to uint8 [N, C, H, W] and int64 [N]: layout, pixel range, labels, size.
+
+Every record is treated by itself. A rule that looked at all pixels at once (the maximum, the mean) would let one record
+change the others, and no clipping bounds that.
+"""
+
+import numpy as np
+from PIL import Image
+
+from gossamer.errors import DataError
+
+_CHUNK = 4096
+"""Images converted at a time, so that a memory-mapped array is never copied whole."""
+
+
+def as_images(array: np.ndarray, *, where: str) -> np.ndarray:
+    """Pixels as uint8 [N, C, H, W], a view where nothing needs converting.
+
+    Accepts [N, H, W], [N, C, H, W] and [N, H, W, C] with one or three channels (where both readings fit, the channels
+    come first). uint8 is taken as it is. Other whole numbers must lie in 0..255. Floats lie in [0, 1] and are
+    multiplied by 255, or in 0..255, and are rounded to the nearest whole number; an image that is not black shows by
+    its largest value which of the two it is, and a file that mixes them is refused.
+
+    Raises:
+        DataError: another layout or type, an empty array, or a pixel that is not finite or out of range (by index).
+    """
+    if array.dtype.kind not in "uif":
+        raise DataError(f"{where}: pixels must be numbers, not {array.dtype}: store them as uint8, 0 to 255")
+    array = _channels_first(array, where)
+    if array.dtype == np.uint8:
+        return array
+    starts = range(0, len(array), _CHUNK)
+    for start in starts:
+        chunk = array[start : start + _CHUNK]
+        _refuse(~np.isfinite(chunk), start, where, "holds a pixel that is NaN or infinite: mend or remove it")
+        _refuse((chunk < 0) | (chunk > 255), start, where, "holds a pixel outside 0 to 255: shift and scale the file")
+    scale = _scale_of_floats(array, where) if array.dtype.kind == "f" else 1
+    images = np.empty(array.shape, np.uint8)
+    for start in starts:
+        images[start : start + _CHUNK] = np.rint(array[start : start + _CHUNK] * scale)
+    return images
+
+
+def as_labels(array: np.ndarray, *, count: int, where: str) -> np.ndarray:
+    """Labels as int64 [N].
+
+    Raises:
+        DataError: not one whole number of at least 0 per image; names the index.
+    """
+    if array.dtype.kind not in "ui":
+        raise DataError(
+            f"{where}: labels must be whole numbers, not {array.dtype}: number the classes from 0, and store int64"
+        )
+    if array.shape != (count,):
+        raise DataError(
+            f"{where}: {count} images need labels of shape [{count}], not [{_by(array.shape)}]: "
+            "check that both come from the same split and that neither is cut"
+        )
+    labels = array.astype(np.int64)
+    negative = labels < 0
+    if negative.any():
+        raise DataError(
+            f"{where}: the label of record {int(negative.argmax())} (counted from 0) is negative, which often marks an "
+            "unknown one: remove such records, or give them a class of their own"
+        )
+    return labels
+
+
+def resize(images: np.ndarray, shape: tuple[int, ...], *, where: str) -> np.ndarray:
+    """Stretch or shrink to the card's height and width with Pillow's antialiased bilinear filter.
+
+    Args:
+        images: uint8 [N, C, H, W].
+        shape: channels, height and width.
+        where: the source, for the message.
+
+    Returns:
+        uint8 [N, C, height, width]; the argument itself where the size is right already.
+
+    Raises:
+        DataError: another number of channels, which no filter can mend.
+    """
+    if images.shape[1] != shape[0]:
+        wanted, found = (_colours(channels) for channels in (shape[0], images.shape[1]))
+        remedy = (
+            "declare shape = [3, height, width] in the card, or convert the files to grey first"
+            if shape[0] == 1
+            else "declare shape = [1, height, width] in the card"
+        )
+        raise DataError(f"{where}: the card declares {wanted} images and these are {found}: {remedy}")
+    if images.shape[1:] == tuple(shape):
+        return images
+    resized = np.empty((len(images), *shape), np.uint8)
+    for image, target in zip(images, resized, strict=True):
+        for channel, plane in zip(image, target, strict=True):
+            picture = Image.fromarray(np.ascontiguousarray(channel))
+            plane[:] = np.asarray(picture.resize((shape[2], shape[1]), Image.Resampling.BILINEAR))
+    return resized
+
+
+def _channels_first(array: np.ndarray, where: str) -> np.ndarray:
+    """A view [N, C, H, W]."""
+    if array.size == 0:
+        raise DataError(f"{where}: there are no images (the array has shape [{_by(array.shape)}])")
+    if array.ndim == 3:
+        return array[:, None]
+    if array.ndim == 4 and array.shape[1] in (1, 3):
+        return array
+    if array.ndim == 4 and array.shape[3] in (1, 3):
+        return array.transpose(0, 3, 1, 2)
+    raise DataError(
+        f"{where}: images must be [N, height, width], or have one or three channels, and these are "
+        f"[{_by(array.shape)}]: reshape flat vectors, and drop an alpha channel"
+    )
+
+
+def _scale_of_floats(array: np.ndarray, where: str) -> int:
+    """255 for a file in [0, 1], 1 for a file in 0..255; refuses a mixture, so that no record decides for the others."""
+    scale = None
+    for start in range(0, len(array), _CHUNK):
+        largest = array[start : start + _CHUNK].max(axis=(1, 2, 3))
+        telling = np.where(largest > 0, largest > 1, -1)
+        for index, bright in enumerate(telling.tolist(), start):
+            if bright == -1:
+                continue
+            own = 1 if bright else 255
+            if scale not in (None, own):
+                raise DataError(
+                    f"{where}: image {index} (counted from 0) and the images before it have different ranges, "
+                    "[0, 1] and 0 to 255: bring all to one range, best as uint8"
+                )
+            scale = own
+    return scale or 255
+
+
+def _refuse(bad: np.ndarray, start: int, where: str, what: str) -> None:
+    """Raise for the first image with a bad pixel. bad: bool [n, C, H, W], the first of them number `start`."""
+    images = bad.any(axis=(1, 2, 3))
+    if images.any():
+        index = start + int(images.argmax())
+        raise DataError(f"{where}: image {index} (counted from 0) {what}")
+
+
+def _colours(channels: int) -> str:
+    return {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))

@@ -1,0 +1,99 @@
+"""Arrays in .npz files, without pickles; large members that are stored uncompressed are memory-mapped."""
+
+import math
+import struct
+import warnings
+import zipfile
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+
+from gossamer.errors import DataError
+
+MAP_FROM = 64 << 20
+"""Bytes from which an uncompressed member is mapped; smaller ones are read, and their checksum is tested."""
+
+_LOCAL_HEADER = 30
+
+
+def keys(path: Path) -> list[str]:
+    """The names of the arrays in a file. Raises DataError."""
+    with _open(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
+    """One array of a file.
+
+    Args:
+        path: the .npz file.
+        key: the name of the array.
+        map_from: size in bytes from which an uncompressed array is memory-mapped.
+
+    Raises:
+        DataError: no such key (the message lists those that are there), or a damaged file.
+    """
+    with _open(path) as archive:
+        if f"{key}.npy" not in archive.namelist():
+            raise missing(path, key)
+        try:
+            return _array(archive, archive.getinfo(f"{key}.npy"), path, map_from)
+        except DataError:
+            raise
+        except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
+            raise DataError(
+                f"{path}: the array {key!r} cannot be read ({type(error).__name__}): the file is damaged, "
+                "copy or write it again"
+            ) from None
+
+
+def missing(path: Path, *wanted: str) -> DataError:
+    """The error for keys that are not in a file."""
+    there = ", ".join(keys(path)) or "none"
+    return DataError(f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}")
+
+
+def _open(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
+    except Exception as error:  # as above: a damaged directory can raise nearly anything
+        raise DataError(
+            f"{path}: this is not a sound .npz file ({type(error).__name__}): copy or write it again, with np.savez"
+        ) from None
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, map_from: int) -> np.ndarray:
+    """Read or map one member, after its declared size has been held against the bytes that are there."""
+    with archive.open(info) as file:
+        shape, fortran, dtype = _header(file)
+        start = file.tell()
+        if dtype.hasobject or dtype.names is not None:
+            raise DataError(f"{path}: {info.filename} holds Python objects or tables: store plain numbers")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - start:
+            raise DataError(f"{path}: {info.filename} is cut, or its header is damaged: copy or write it again")
+        order: Literal["C", "F"] = "F" if fortran else "C"
+        if info.compress_type == zipfile.ZIP_STORED and info.file_size >= map_from:
+            return np.memmap(path, dtype, "r", _offset(path, info) + start, shape, order)
+        values = bytearray(file.read())
+    return np.frombuffer(values, dtype).reshape(shape, order=order)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and type, from the head of a .npy stream."""
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    with warnings.catch_warnings():  # a damaged header is refused below; numpy's remarks on it would only confuse
+        warnings.simplefilter("ignore")
+        return reader(file)
+
+
+def _offset(path: Path, info: zipfile.ZipInfo) -> int:
+    """Where a stored member begins: behind its local header, whose extra field may differ from the directory's."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        head = file.read(_LOCAL_HEADER)
+    name, extra = struct.unpack_from("<HH", head, 26)
+    return info.header_offset + _LOCAL_HEADER + int(name) + int(extra)

@@ -1,0 +1,162 @@
+"""Samples to files: .npz, .csv, .parquet, or a folder of .png, chunk by chunk and all or nothing."""
+
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from gossamer.errors import RequestError, RunFolderError
+
+Chunk = tuple[np.ndarray, np.ndarray]
+"""Images uint8 [n, C, H, W] and labels, whole numbers [n]."""
+
+_NUMERALS = [str(value) for value in range(256)]
+
+
+def write_samples(path: str | Path, chunks: Iterable[Chunk], *, count: int, force: bool = False) -> None:
+    """Write samples; memory holds one chunk of images at a time.
+
+    The ending of the path picks the form: .npz (keys images and labels, uncompressed, so that it can be memory-mapped),
+    .csv (label, then C x H x W pixels), .parquet (columns label and pixels; the shape stands in the metadata), or no
+    ending: a folder with one folder of .png per label. `readers.read` takes the first and the last back. The file
+    appears under its name only when it is whole.
+
+    Args:
+        path: the file or folder to write.
+        chunks: images and labels, in order; `[(images, labels)]` where they fit into memory.
+        count: number of samples in all chunks together.
+        force: replace what is there (a folder only if it holds samples and nothing else).
+
+    Raises:
+        RequestError: an ending that is not known, .parquet without pyarrow, or nothing to write.
+        RunFolderError: something is there already, or the place cannot be written.
+        ValueError: chunks that are not as described, or do not add up to count.
+    """
+    path = Path(path)
+    writer = _WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise RequestError(
+            f"{path}: samples are written as .npz, .csv, .parquet, or a folder of .png (a name without an ending)"
+        )
+    if count < 1:
+        raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
+    _refuse_taken(path, force)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+            whole = Path(scratch) / "samples"
+            writer(whole, _checked(chunks, count), count)
+            if path.is_dir():
+                path.rename(Path(scratch) / "replaced")
+            whole.replace(path)
+    except OSError as error:
+        raise RunFolderError(
+            f"{path}: the samples cannot be written ({error.strerror or error}): check the folder and the space left"
+        ) from None
+
+
+def _checked(chunks: Iterable[Chunk], count: int) -> Iterator[Chunk]:
+    """The chunks, as long as they agree with each other; at the end, with the count."""
+    seen, shape = 0, None
+    for images, labels in chunks:
+        shape = shape or images.shape[1:]
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != shape or images.shape[1] not in (1, 3):
+            raise ValueError(
+                f"chunks need images uint8 [n, 1 or 3, H, W] of one size, not {images.dtype} {images.shape}"
+            )
+        if labels.dtype.kind not in "ui" or labels.shape != (len(images),) or (labels < 0).any():
+            raise ValueError(f"a chunk of {len(images)} images needs as many labels of at least 0")
+        seen += len(images)
+        if seen > count:
+            break
+        yield images, labels
+    if seen != count:
+        raise ValueError(f"the chunks hold {'more' if seen > count else 'fewer'} samples than the {count} announced")
+
+
+def _refuse_taken(path: Path, force: bool) -> None:
+    """Refuse to overwrite, unless forced; and even then a folder that holds more than samples."""
+    if not path.parent.is_dir():
+        raise RunFolderError(f"{path}: the folder {path.parent} is not there: make it first")
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not force:
+        raise RunFolderError(f"{path}: something is there already: choose another name, or give --force to replace it")
+    if path.is_dir() != (path.suffix == ""):
+        raise RunFolderError(f"{path}: a file and a folder do not replace each other: choose another name")
+    if path.is_dir() and not all(_is_sample_folder(entry) for entry in path.iterdir()):
+        raise RunFolderError(f"{path}: the folder holds more than samples, so it is not replaced: choose another name")
+
+
+def _is_sample_folder(entry: Path) -> bool:
+    return entry.is_dir() and entry.name.isdigit() and all(file.suffix == ".png" for file in entry.iterdir())
+
+
+def _write_npz(path: Path, chunks: Iterator[Chunk], count: int) -> None:
+    """Two stored members; dates are left at the format's zero, so that equal samples give equal files."""
+    kept: list[np.ndarray] = []
+    with zipfile.ZipFile(path, "w") as archive:
+        with archive.open(zipfile.ZipInfo("images.npy"), "w", force_zip64=True) as member:
+            for images, labels in chunks:
+                if not kept:
+                    header = {"descr": "|u1", "fortran_order": False, "shape": (count, *images.shape[1:])}
+                    np.lib.format.write_array_header_1_0(member, header)
+                member.write(np.ascontiguousarray(images).data)
+                kept.append(labels.astype(np.int64))
+        with archive.open(zipfile.ZipInfo("labels.npy"), "w") as member:
+            np.lib.format.write_array(member, np.concatenate(kept), allow_pickle=False)
+
+
+def _write_csv(path: Path, chunks: Iterator[Chunk], _count: int) -> None:
+    with path.open("w", encoding="ascii", newline="") as file:
+        for number, (images, labels) in enumerate(chunks):
+            if number == 0:
+                file.write(",".join(["label", *(f"pixel{i}" for i in range(images[0].size))]) + "\n")
+            for image, label in zip(images, labels.tolist(), strict=True):
+                file.write(f"{label},{','.join([_NUMERALS[value] for value in image.tobytes()])}\n")
+
+
+def _write_parquet(path: Path, chunks: Iterator[Chunk], _count: int) -> None:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an optional extra
+        from pyarrow import parquet  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise RequestError(f"{path.name}: .parquet needs pyarrow: pip install 'gossamer[parquet]'") from None
+    writer: Any = None
+    try:
+        for images, labels in chunks:
+            pixels = pa.FixedSizeListArray.from_arrays(pa.array(images.reshape(-1)), images[0].size)
+            table = pa.table({"label": labels.astype(np.int64), "pixels": pixels})
+            shape = ",".join(map(str, images.shape[1:]))
+            table = table.replace_schema_metadata({"shape": shape})
+            writer = writer or parquet.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _write_pngs(path: Path, chunks: Iterator[Chunk], count: int) -> None:
+    """path/LABEL/NUMBER.png. Labels that do not occur get an empty folder, so that the names still give the labels."""
+    digits = len(str(count - 1))
+    number = highest = 0
+    for images, labels in chunks:
+        for image, label in zip(images, labels.tolist(), strict=True):
+            folder = path / str(label)
+            folder.mkdir(parents=True, exist_ok=True)
+            picture = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
+            Image.fromarray(np.ascontiguousarray(picture)).save(folder / f"{number:0{digits}d}.png", compress_level=1)
+            number, highest = number + 1, max(highest, label)
+    for label in range(highest):
+        (path / str(label)).mkdir(exist_ok=True)
+
+
+_WRITERS: dict[str, Callable[[Path, Iterator[Chunk], int], None]] = {
+    ".npz": _write_npz,
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    "": _write_pngs,
+}

@@ -1,0 +1,85 @@
+"""What adversarial methods share: losses on logits, batches of fakes, latents and labels, weight averages. Mathematics only."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+
+
+@dataclass(frozen=True)
+class Fakes:
+    """A batch of generated images. They hold no record, so they may be clipped outside the door.
+
+    Args:
+        images: float32 [B, C, H, W] in [0, 1].
+        labels: int64 [B].
+    """
+
+    images: Tensor
+    labels: Tensor
+    units: None = None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, which: slice) -> "Fakes":
+        return Fakes(self.images[which], self.labels[which])
+
+
+class Scores(Protocol):
+    """A discriminator: images [n, C, H, W] and labels [n] to logits [n]."""
+
+    def __call__(self, images: Tensor, labels: Tensor, /) -> Tensor: ...
+
+
+def loss_on_records(discriminator: nn.Module, records: Records) -> Tensor:
+    """-log D(x, y), one per record. [n]. Bie et al. 2023, Algorithm 1, line 6, first sum."""
+    images, labels = records.tensors(next(discriminator.parameters()).device)
+    return F.softplus(-discriminator(images, labels))
+
+
+def loss_on_fakes(discriminator: nn.Module, fakes: Fakes) -> Tensor:
+    """-log(1 - D(x, y)), one per fake. [n]. Bie et al. 2023, Algorithm 1, line 6, second sum."""
+    return F.softplus(discriminator(fakes.images, fakes.labels))
+
+
+def non_saturating_loss(logits: Tensor) -> Tensor:
+    """-log D(G(z)), averaged. Bie et al. 2023, Algorithm 1, line 12."""
+    return F.softplus(-logits).mean()
+
+
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module) -> None:
+    """One step of the optimiser on the parameters of `module` alone; other networks in the graph keep no gradient."""
+    parameters = list(module.parameters())
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        parameter.grad = gradient
+    optimiser.step()
+
+
+def draw_labels(n: int, card: DataCard, stream: torch.Generator) -> Tensor:
+    """Labels from the declared prior, never a measured one. int64 [n]."""
+    if card.label_prior == "uniform":
+        return torch.randint(card.classes, (n,), generator=stream)
+    return torch.multinomial(torch.tensor(card.label_prior), n, replacement=True, generator=stream)
+
+
+def update_average(average: nn.Module, module: nn.Module, decay: float) -> None:
+    """average <- decay * average + (1 - decay) * module, in place."""
+    with torch.no_grad():
+        for mean, value in zip(average.parameters(), module.parameters(), strict=True):
+            mean.lerp_(value, 1 - decay)
+
+
+@contextmanager
+def initialised_by(stream: torch.Generator) -> Iterator[None]:
+    """Inside, PyTorch's default initialisation draws from `stream`; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (1,), generator=stream)))
+        yield

@@ -1,0 +1,118 @@
+"""Synthesizer: what is left when the records are gone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch import nn
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError, RunFolderError
+from gossamer.files import write_atomically
+from gossamer.methods import METHODS, adversarial
+from gossamer.privacy.certificate import CERTIFICATE, MODEL, Certificate
+
+CHUNK = 1_000
+
+
+@dataclass(frozen=True)
+class Synthesizer:
+    """A released generator with its certificate. Built by `fit` or `load`, never by hand.
+
+    Args:
+        net: the generator: latents [n, z] and labels [n] to images [n, C, H, W] in [0, 1].
+        config: the settings of its run, public.
+        card: the public facts of the data it imitates.
+        certificate: what it promises.
+    """
+
+    net: nn.Module
+    config: Any
+    card: DataCard
+    certificate: Certificate
+
+    def sample(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Records:
+        """Draw synthetic records: uint8 images [n, C, H, W] and int64 labels [n].
+
+        Args:
+            n: how many.
+            labels: int64 [n], the class of each; default: drawn from the declared label prior.
+            seed: fixes the samples; default: a fresh one.
+        """
+        chunks = list(self.stream(n, labels=labels, seed=seed))
+        return Records(
+            np.concatenate([chunk.images for chunk in chunks]) if chunks else np.zeros((0, *self.card.shape), np.uint8),
+            np.concatenate([chunk.labels for chunk in chunks]) if chunks else np.zeros(0, np.int64),
+        )
+
+    def stream(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Iterator[Records]:
+        """The same samples in pieces of 1,000, so that memory stays bounded.
+
+        Raises:
+            RequestError: if n is negative, or labels do not fit n and the declared classes.
+        """
+        if n < 0:
+            raise RequestError(f"n must be zero or more, not {n}.")
+        if labels is not None and (
+            len(labels) != n or (n and (labels.min() < 0 or labels.max() >= self.card.classes))
+        ):
+            raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.card.classes - 1}, one per sample.")
+        stream = torch.Generator()
+        _ = stream.seed() if seed is None else stream.manual_seed(seed)
+        for start in range(0, n, CHUNK):
+            size = min(CHUNK, n - start)
+            latents = torch.randn(size, self.config.latent_size, generator=stream)
+            drawn = adversarial.draw_labels(size, self.card, stream)
+            chosen = drawn if labels is None else torch.as_tensor(labels[start : start + size])
+            with torch.no_grad():
+                images = self.net(latents, chosen)
+            yield Records(images.mul(255).round_().clamp_(0, 255).byte().numpy(), chosen.numpy())
+
+    def save(self, folder: Path) -> None:
+        """Write model.safetensors and certificate.json: the generator's weights and the promise, nothing else."""
+        write_atomically(folder / MODEL, model_bytes(self.net))
+        self.certificate.save(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Synthesizer":
+        """Read a run or a release folder. Needs no data.
+
+        Raises:
+            RunFolderError: if the folder holds no finished run, or its files do not fit each other.
+        """
+        folder = Path(folder)
+        for name in (CERTIFICATE, MODEL):
+            if not (folder / name).is_file():
+                raise RunFolderError(f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one.")
+        certificate = Certificate.load(folder)
+        if certificate.method not in METHODS:
+            raise RunFolderError(f"{folder / CERTIFICATE}: this version knows no method {certificate.method!r}.")
+        module = METHODS[certificate.method]
+        card = DataCard.from_dict(certificate.card)
+        config = module.Config(**certificate.config)
+        return cls(module.generator(config, card), config, card, certificate).with_weights(folder / MODEL)
+
+    def with_weights(self, path: Path) -> "Synthesizer":
+        """The same generator with the weights of a safetensors file, in place.
+
+        Raises:
+            RunFolderError: if they do not fit.
+        """
+        try:
+            self.net.load_state_dict(load_file(path))
+        except (SafetensorError, RuntimeError) as error:
+            raise RunFolderError(f"{path} does not hold the generator that {CERTIFICATE} describes.") from error
+        self.net.eval()
+        return self
+
+
+def model_bytes(net: nn.Module) -> bytes:
+    """The generator's weights in the safetensors format."""
+    return to_bytes({name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()})

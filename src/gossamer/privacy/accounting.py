@@ -1,0 +1,397 @@
+"""What a plan costs: from what a run may release to (epsilon, delta), and back.
+
+The figure that a certificate prints, and that `--epsilon` must meet, is the smallest bound of all accountants that know
+the plan (`accountants.py`).
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+)
+
+from gossamer.errors import BudgetError, LedgerDamaged
+from gossamer.privacy.accountants import Rdp, accountants_for, flatten
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
+
+_CLOSE = 1e-3  # a search ends where the printed epsilon is at most this part below the target
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one accountant can prove.
+
+    Args:
+        accountant: "RDP", "PLD".
+        guarantee: the bound; epsilon is infinity where the plan has a release without noise.
+    """
+
+    accountant: str
+    guarantee: Guarantee
+
+
+def bounds(
+    plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
+) -> tuple[Bound, ...]:
+    """One bound from every accountant that knows all events of the plan: RDP, then PLD.
+
+    Args:
+        plan: events, and how often each may happen.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+
+    Raises:
+        BudgetError: delta or an event is out of range, or no accountant knows the plan under this relation.
+    """
+    _check_delta(delta)
+    flat = flatten(plan)
+
+    def bound(epsilon: float) -> Guarantee:
+        return Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
+
+    return tuple(
+        Bound(each.name, bound(each.epsilon(flat, delta=delta, relation=relation)))
+        for each in accountants_for(flat, relation)
+    )
+
+
+def guarantee(
+    plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
+) -> Guarantee:
+    """The smallest of `bounds`: what the certificate prints, and what a target epsilon is compared with."""
+    found = bounds(plan, delta=delta, relation=relation, unit=unit)
+    return min((bound.guarantee for bound in found), key=lambda each: each.epsilon)
+
+
+class Odometer:
+    """Epsilon spent so far, quick enough for every step of a run: a display, by RDP alone, and not a guarantee.
+
+    What is certified is the reserved plan (`guarantee`). To stop by looking at outputs and quote this figure is unsound.
+
+    Args:
+        plan: the reserved plan; its order is the order of the counts.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+
+    Raises:
+        BudgetError: delta or an event is out of range, or RDP does not know an event.
+    """
+
+    def __init__(self, plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE) -> None:
+        _check_delta(delta)
+        self._delta, self._rdp = delta, Rdp()
+        entries = [flatten([(event, 1)]) for event, _ in plan]
+        if not all(self._rdp.knows(event, relation) for entry in entries for event, _ in entry):
+            raise BudgetError("epsilon spent so far cannot be shown: RDP does not know every event of this plan")
+        self._curves = [self._rdp.curve(entry, relation) for entry in entries]
+
+    def epsilon(self, counts: Sequence[int]) -> float:
+        """Epsilon after `counts[i]` releases of the i-th event of the plan. About 0.2 ms."""
+        total = self._rdp.curve((), ADD_OR_REMOVE_ONE)
+        for count, curve in zip(counts, self._curves, strict=True):
+            if count:  # zero times infinity is not a number
+                total += count * curve
+        return self._rdp.convert(total, self._delta)
+
+
+def calibrate_noise(
+    plan_for: Callable[[float], Plan],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+    low: float = 1e-2,
+    high: float = 1e4,
+) -> float:
+    """The smallest noise multiplier whose printed guarantee meets epsilon, rounded up to 6 digits.
+
+    Args:
+        plan_for: the plan at a noise multiplier; it must cost less the higher the noise.
+        epsilon: the target, above 0; infinity asks for no noise.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        low: the answer where so little noise already meets epsilon.
+        high: the most noise to try.
+
+    Returns:
+        The noise multiplier; its printed epsilon is at most the target and within 0.1 % of it. 0 for epsilon infinity.
+
+    Raises:
+        BudgetError: epsilon or delta is out of range, or no noise multiplier up to `high` meets the budget.
+    """
+    if epsilon == math.inf:
+        return 0.0
+    costs = _Costs(plan_for, epsilon, delta, relation, unit)
+    found = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
+    if found is None:
+        raise BudgetError(
+            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g}: allow a "
+            "larger epsilon or delta, or plan fewer steps or a smaller sampling rate."
+        )
+    return found
+
+
+def calibrate_steps(
+    plan_for: Callable[[int], Plan],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+    high: int = 10**9,
+) -> int:
+    """The most steps whose printed guarantee meets epsilon (to within 0.1 % of epsilon, or to the step).
+
+    Args:
+        plan_for: the plan of a number of steps.
+        epsilon: the target, above 0.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        high: the most steps to try.
+
+    Raises:
+        BudgetError: epsilon or delta is out of range, one step already costs more, or `high` steps cost less.
+    """
+    costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation, unit)
+    axis = _Axis(1, high, start=min(1000, high), slope=0.5, snap=math.floor, unit=1)
+    found = high if epsilon == math.inf else _solve(costs, axis)
+    if found is None:
+        raise BudgetError(
+            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g}: allow a larger epsilon or "
+            "delta, or choose a higher noise multiplier or a smaller sampling rate."
+        )
+    if found >= high:
+        raise BudgetError(
+            f"even {high:,} steps cost less than epsilon {epsilon:g}: the budget does not limit the steps; give their "
+            "number, or a smaller epsilon."
+        )
+    return int(found)
+
+
+def calibrate_rate(
+    plan_for: Callable[[float], Plan],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+    low: float = 1e-9,
+) -> float:
+    """The largest sampling rate whose printed guarantee meets epsilon, rounded down to 6 digits; at most 1.
+
+    Args:
+        plan_for: the plan at a sampling rate.
+        epsilon: the target, above 0; for infinity the answer is 1.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        low: the smallest rate to try.
+
+    Raises:
+        BudgetError: epsilon or delta is out of range, or no sampling rate down to `low` meets the budget.
+    """
+    costs = _Costs(plan_for, epsilon, delta, relation, unit)
+    axis = _Axis(low, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
+    found = 1.0 if epsilon == math.inf else _solve(costs, axis)
+    if found is None:
+        raise BudgetError(
+            f"no sampling rate down to {low:g} brings this plan to epsilon {epsilon:g} at delta {delta:g}: allow a "
+            "larger epsilon or delta, plan fewer steps, or choose a higher noise multiplier."
+        )
+    return found
+
+
+def event_to_json(event: DpEvent) -> dict[str, Any]:
+    """An event as the ledger and the certificate write it; `event_from_json` is the inverse.
+
+    Raises:
+        TypeError: an event outside Gossamer's vocabulary.
+    """
+    match event:
+        case GaussianDpEvent():
+            return {"event": "Gaussian", "noise_multiplier": float(event.noise_multiplier)}
+        case PoissonSampledDpEvent():
+            rate = float(event.sampling_probability)
+            return {"event": "PoissonSampled", "sampling_rate": rate, "of": event_to_json(event.event)}
+        case SampledWithoutReplacementDpEvent():
+            sizes = {"population": int(event.source_dataset_size), "drawn": int(event.sample_size)}
+            return {"event": "SampledWithoutReplacement", **sizes, "of": event_to_json(event.event)}
+        case SelfComposedDpEvent():
+            return {"event": "SelfComposed", "count": int(event.count), "of": event_to_json(event.event)}
+        case ComposedDpEvent():
+            return {"event": "Composed", "of": [event_to_json(each) for each in event.events]}
+        case NonPrivateDpEvent():
+            return {"event": "NonPrivate"}
+        case _:
+            raise TypeError(f"{type(event).__name__} is not an event that a ledger can hold")
+
+
+def event_from_json(data: Any) -> DpEvent:
+    """The event that `event_to_json` wrote.
+
+    Raises:
+        LedgerDamaged: an unknown event, named; a missing or additional field, or a value of the wrong kind or range.
+    """
+    match data:
+        case {"event": "Gaussian", "noise_multiplier": float(noise), **rest}:
+            event = GaussianDpEvent(noise)
+        case {"event": "PoissonSampled", "sampling_rate": float(rate), "of": of, **rest}:
+            event = PoissonSampledDpEvent(rate, event_from_json(of))
+        case {"event": "SampledWithoutReplacement", "population": int(whole), "drawn": int(drawn), "of": of, **rest}:
+            event = SampledWithoutReplacementDpEvent(whole, drawn, event_from_json(of))
+        case {"event": "SelfComposed", "count": int(count), "of": of, **rest}:
+            event = SelfComposedDpEvent(event_from_json(of), count)
+        case {"event": "Composed", "of": list(parts), **rest}:
+            event = ComposedDpEvent([event_from_json(part) for part in parts])
+        case {"event": "NonPrivate", **rest}:
+            event = NonPrivateDpEvent()
+        case _:
+            name = data.get("event") if isinstance(data, dict) else None
+            raise LedgerDamaged(f"the event {name!r} is unknown, or its fields are missing or of the wrong kind")
+    if rest:
+        raise LedgerDamaged(f"the event {data['event']!r} has the unknown field {min(rest)!r}")
+    try:
+        flatten([(event, 1)])
+    except BudgetError as error:
+        raise LedgerDamaged(str(error)) from None
+    return event
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise BudgetError(f"delta must lie between 0 and 1, not {delta}: choose one well below 1 / the number of units")
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """What the plan at a value costs: by the figure that is printed, or by the quick accountants alone."""
+
+    plan_for: Callable[[float], Plan]
+    target: float
+    delta: float
+    relation: NeighboringRelation
+    unit: str
+
+    def __post_init__(self) -> None:
+        _check_delta(self.delta)
+        if not self.target > 0:
+            raise BudgetError(f"epsilon must be above 0, not {self.target}: 1 is a strong promise, 10 a common one")
+
+    def printed(self, value: float) -> float:
+        return guarantee(self.plan_for(value), delta=self.delta, relation=self.relation, unit=self.unit).epsilon
+
+    def quick(self, value: float) -> float:
+        flat = flatten(self.plan_for(value))
+        known = accountants_for(flat, self.relation)
+        quick = [each for each in known if each.quick] or known
+        return min(each.epsilon(flat, delta=self.delta, relation=self.relation) for each in quick)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What a search may vary. Its logarithm, signed so that epsilon grows with it, is called the place.
+
+    Args:
+        cheapest, dearest: the ends of the range.
+        start: where to begin.
+        slope: first guess at d log(epsilon) / d place.
+        snap: rounds a value to one that may be returned, towards the cheapest.
+        unit: the least distance of two values; 0 where they are dense.
+    """
+
+    cheapest: float
+    dearest: float
+    start: float
+    slope: float
+    snap: Callable[[float], float]
+    unit: int = 0
+
+    def place(self, value: float) -> float:
+        return math.log(value) if self.dearest > self.cheapest else -math.log(value)
+
+    def value(self, place: float) -> float:
+        if place <= self.place(self.cheapest):
+            return self.cheapest
+        if place >= self.place(self.dearest):
+            return self.dearest
+        return self.snap(math.exp(place if self.dearest > self.cheapest else -place))
+
+    def guess(self, seen: Sequence[tuple[float, float]]) -> float:
+        """The place where log(epsilon / target) should be zero. seen: (place, log(epsilon / target)), finite."""
+        (here, height), *others = sorted(seen, key=lambda point: abs(point[1]))[:2]
+        slope = self.slope
+        if others and others[0][0] != here:
+            slope = max((others[0][1] - height) / (others[0][0] - here), self.slope / 10)
+        return here - height / slope
+
+
+def _solve(costs: _Costs, axis: _Axis) -> float | None:
+    """The dearest value whose printed epsilon meets the target, or None. The quick accountants find where to begin."""
+    start = _edge(costs.quick, costs.target, axis, start=axis.start, close=0.05)
+    return _edge(costs.printed, costs.target, axis, start=axis.cheapest if start is None else start, close=_CLOSE)
+
+
+def _edge(cost: Callable[[float], float], target: float, axis: _Axis, *, start: float, close: float) -> float | None:
+    """The dearest value that costs at most the target, or up to a part `close` less; None where even the cheapest costs more.
+
+    A secant on logarithmic scales that aims at the middle of the tolerated range; within the bracket it may fail twice
+    before a bisection.
+    """
+    good, bad, value = None, None, start
+    seen: list[tuple[float, float]] = []
+    for turn in itertools.count(1):
+        spent = cost(value)
+        if spent <= target:
+            good = value
+            if spent >= (1 - close) * target or value == axis.dearest:
+                break
+        else:
+            bad = value
+            if value == axis.cheapest:
+                break
+        if 0 < spent < math.inf:
+            seen.append((axis.place(value), math.log(spent / target) + close / 2))
+        value = _next(axis, good, bad, seen, bisect=turn % 3 == 0)
+        if value in (good, bad):
+            break
+    return good
+
+
+def _next(
+    axis: _Axis, good: float | None, bad: float | None, seen: Sequence[tuple[float, float]], *, bisect: bool
+) -> float:
+    """Where to look next: between good and bad where both are known, else beyond the one that is."""
+    low = -math.inf if good is None else axis.place(good)
+    high = math.inf if bad is None else axis.place(bad)
+    stride = math.log(10)
+    place = axis.guess(seen) if seen else (low + stride if bad is None else high - stride)
+    if good is None:
+        place = min(max(place, high - stride), high - 1e-3)
+    elif bad is None:
+        place = max(min(place, low + stride), low + 1e-3)
+    elif bisect or not low < place < high:
+        place = (low + high) / 2
+    value = axis.value(place)
+    return value + axis.unit if value == good else value
+
+
+def _six_digits(value: float, *, up: bool) -> float:
+    """Rounded to 6 significant digits, up or down; a value that has no more keeps its own."""
+    scale = 10.0 ** (5 - math.floor(math.log10(value)))
+    digits = round(value * scale, 6)  # rounding errors below the sixth digit are not a reason to move
+    return (math.ceil(digits) if up else math.floor(digits)) / scale

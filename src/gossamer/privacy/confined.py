@@ -1,0 +1,96 @@
+"""The door: private records live inside `Confined`, and only `release` lets anything out.
+
+It stops mistakes, not a hostile author: a closure can smuggle a value out, and a test on whole runs looks for that
+(unrelated data, same seed, mechanism deaf: the artefact and the events must be equal bit for bit).
+"""
+
+import traceback
+from collections.abc import Callable
+from typing import Generic, NoReturn, TypeVar
+
+from dp_accounting import DpEvent
+from torch import Tensor
+
+from gossamer.errors import ConfinedError, GossamerError
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import Mechanism
+
+T = TypeVar("T")
+U = TypeVar("U")
+Q = TypeVar("Q")
+Result = TypeVar("Result")
+
+FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
+
+
+class Confined(Generic[T]):
+    """A value that has seen private records. It has no length, no items, no text and no copy.
+
+    Args:
+        value: anything that must not leave.
+        ledger: pays for every release.
+    """
+
+    __slots__ = ("__held", "__ledger")
+
+    def __init__(self, value: T, ledger: PrivacyLedger) -> None:
+        self.__held = value
+        self.__ledger = ledger
+
+    def map(self, fn: Callable[[T], U]) -> "Confined[U]":
+        """Compute something from the value; the result stays inside. Free."""
+        return Confined(_inside(lambda: fn(self.__held)), self.__ledger)
+
+    def update(self, fn: Callable[[T], object]) -> None:
+        """Change the value in place; what `fn` returns is dropped. Free."""
+        _inside(lambda: fn(self.__held))
+
+    def release(self, mechanism: Mechanism[T, Q], query: Q) -> Tensor:
+        """Let the answer of a mechanism out: pays first, then reads.
+
+        Raises:
+            UnplannedRelease: if the ledger has not reserved this release. No record has been read then.
+            ConfinedError: if the query fails. Its message is withheld, because it could hold a record.
+        """
+        if mechanism.rng.reproducible and FIXED_SEED not in self.__ledger.reasons:
+            self.__ledger.declassify(FIXED_SEED)
+        self.__ledger.charge(mechanism.event)
+        return _inside(lambda: mechanism(self.__held, query)).detach()
+
+    def remaining(self, event: DpEvent) -> int:
+        """How many more releases of this event the plan holds: a public number."""
+        return self.__ledger.remaining(event)
+
+    def declassify(self, *, reason: str) -> T:
+        """Hand the value out without a mechanism. From here on every statement says epsilon = infinity, and this reason."""
+        self.__ledger.declassify(reason)
+        return self.__held
+
+    def __repr__(self) -> str:
+        return "Confined(...)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise ConfinedError("a Confined value cannot be pickled or copied; only run/checkpoint stores it, in the private folder")
+
+    def __bool__(self) -> NoReturn:
+        raise ConfinedError("a Confined value has no truth value; that would be a release")
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise ConfinedError("a Confined value cannot be compared; that would be a release")
+
+    __hash__ = None  # type: ignore[assignment]  # unhashable on purpose: a hash is a release
+
+
+def _inside(compute: Callable[[], Result]) -> Result:
+    """Run something that sees records; a failure comes out without its message, its cause and its frames."""
+    try:
+        return compute()
+    except GossamerError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        failure = ConfinedError(
+            f"a {type(error).__name__} inside Confined, in {frame.name} ({frame.filename.rsplit('/', 1)[-1]}, line "
+            f"{frame.lineno}). Its message is withheld, because it could hold a record."
+        )
+    raise failure

@@ -1,0 +1,477 @@
+"""The clipped sum of per-record gradients: what every DP-SGD mechanism asks for.
+
+    query = PerRecordGradient(critic, loss)      # once, before the loop
+    total = query.clipped_sum(records, bounds)   # every step; [D]
+
+Contract: with the coins of each record fixed, adding or removing one unit, at any position, moves the sum by at most
+`bounds.norms[j]` in L2 on the parameters of group j (up to rounding, see `norms`).
+
+The *fast form* costs little more than an ordinary step: one forward pass, one backward pass that computes no weight
+gradient (`tape`), the norms of all records' gradients (`norms`), and one weight-gradient call per layer on clipped pairs.
+The *slow form* takes the records one at a time through ordinary autograd. It serves as the reference, and for networks that
+the fast form does not know; "auto" then chooses it and says so once in the log.
+
+A *unit* with several records in the draw (a writer, a patient) is clipped as a whole: one ordinary backward pass over all of
+its records, in pieces of `physical_batch_size`, and one factor for the result. Units with one record take the fast form.
+
+Non-finite gradients count as zero, and raise nothing: raising would be an output. An empty draw gives zeros.
+"""
+
+import itertools
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gossamer.errors import RequestError
+from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.norms import Piece, add_gradient_, pieces
+from gossamer.privacy.tape import Call, Tape
+
+_log = logging.getLogger(__name__)
+
+Form: TypeAlias = Literal["auto", "fast", "slow"]
+
+
+class Batch(Protocol):
+    """Records that can be counted and cut. `data.records.Records` is one."""
+
+    @property
+    def units(self) -> np.ndarray | None:
+        """int64 [n], equal numbers belong to one unit. None: every record is its own unit."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: slice | np.ndarray, /) -> Self: ...
+
+
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
+RecordLoss: TypeAlias = Callable[[nn.Module, AnyBatch], Tensor]
+"""Calls the module on the batch; gives one loss per record, [n] (with several draws [draws x n])."""
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """A batch of plain tensors that share their first dimension: fakes, public records, tests."""
+
+    parts: tuple[Tensor, ...]
+    units: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitem__(self, which: slice | np.ndarray, /) -> Self:
+        chosen = which if isinstance(which, slice) else torch.from_numpy(which)
+        units = None if self.units is None else self.units[which]
+        return type(self)(tuple(part[chosen] for part in self.parts), units)
+
+
+class UnknownToTape(Exception):
+    """The fast form does not know how this network uses a weight. The message names the function."""
+
+
+@dataclass
+class Memory:
+    """What a query has learnt about its network, so that it is looked at once."""
+
+    independent: bool = False
+    slow: bool = False
+
+
+class Gradients(Protocol[AnyBatch]):
+    """What `answer` needs to know of a query."""
+
+    @property
+    def module(self) -> nn.Module: ...
+    @property
+    def physical_batch_size(self) -> int: ...
+    @property
+    def form(self) -> Form: ...
+    @property
+    def draws(self) -> int: ...
+    @property
+    def memory(self) -> Memory: ...
+
+    def summed(self, batch: AnyBatch) -> Tensor:
+        """[D], the gradient of the summed losses, not clipped."""
+        ...
+
+    def taped(self, batch: AnyBatch) -> list[Call]:
+        """The calls of a backward pass; raises UnknownToTape."""
+        ...
+
+    def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
+        """Per-record gradients [m, D], in as many pieces as it likes."""
+        ...
+
+
+@dataclass(frozen=True)
+class PerRecordGradient:
+    """The query of DP-SGD: the sum over the drawn units of clipped gradients of a per-record loss.
+
+    Make it once per run: it remembers what it has learnt about the network.
+
+    Args:
+        module: the network; the answer runs over `module.parameters()` in their order. A parameter that does not require a
+            gradient, or that the loss does not use, has the gradient zero.
+        loss: one loss per record. Coins that it needs (latents, masks, interpolation weights) come from the secret coins of
+            the run and belong to a record; `accounting`, condition 1.
+        physical_batch_size: how many records are in memory at a time. The answer does not depend on it, except by rounding.
+        form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
+        draws: losses come as [draws x n], record r at r, r + n, r + 2n ...; its gradient is the sum over its draws.
+
+    Raises:
+        RequestError: if the network mixes records, takes coins of its own, or changes with every call.
+    """
+
+    module: nn.Module
+    loss: RecordLoss[AnyBatch]
+    physical_batch_size: int = 512
+    form: Form = "auto"
+    draws: int = 1
+    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.physical_batch_size < 1 or self.draws < 1:
+            raise RequestError("physical_batch_size and draws must be 1 or more")
+        check_module(self.module)
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of parameters."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /) -> Tensor:
+        """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`."""
+        return answer(self, records, bounds)
+
+    def losses(self, batch: AnyBatch) -> Tensor:
+        """[draws x n]
+
+        Raises:
+            RequestError: if the loss is not one number per record and draw.
+        """
+        losses = self.loss(self.module, batch)
+        if losses.shape != (self.draws * len(batch),):
+            raise RequestError(
+                "the loss must give one number per record and draw, as a vector of draws x n: reduction='none', no mean "
+                f"and no sum over the batch. It gave {losses.dim()} dimensions."
+            )
+        return losses
+
+    def summed(self, batch: AnyBatch) -> Tensor:
+        """[D], the gradient of the summed losses by ordinary autograd."""
+        return ordinary_gradient(self.losses(batch).sum(), self.module)
+
+    def taped(self, batch: AnyBatch) -> list[Call]:
+        """One forward pass and one backward pass; what the tape then holds."""
+        tape = Tape(list(self.module.parameters()))
+        with tape:
+            losses = self.losses(batch)
+        check_tape(tape, losses, self.draws * len(batch), self.memory)
+        tape.backward(losses.sum())
+        return tape.calls
+
+    def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
+        """[1, D] for each record: the plain loop."""
+        for i in range(len(batch)):
+            yield self.summed(batch[i : i + 1])[None]
+
+
+def clipped_sum(
+    module: nn.Module,
+    loss: RecordLoss[AnyBatch],
+    batch: AnyBatch,
+    bounds: Bounds,
+    *,
+    physical_batch_size: int = 512,
+    form: Form = "auto",
+    draws: int = 1,
+) -> Tensor:
+    """The clipped sum in one call, [D]. In a loop, keep a `PerRecordGradient` instead: it looks at the network once."""
+    return PerRecordGradient(module, loss, physical_batch_size, form, draws).clipped_sum(batch, bounds)
+
+
+def rows(module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, draws: int = 1) -> Tensor:
+    """Per-record gradients [n, D] by a plain loop of ordinary autograd: the reference that the tests compare with."""
+    query = PerRecordGradient(module, loss, draws=draws)
+    found = list(query.rows(batch))
+    return torch.cat(found) if found else torch.zeros(0, query.dimension, dtype=_dtype(module))
+
+
+def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
+    """Each row clipped, group by group. gradients: [n, D]; gives [n, D]; a row that is not finite becomes zero."""
+    parts = list(gradients.split([p.numel() for p in module.parameters()], dim=1))
+    groups = _groups(bounds, len(parts))
+    squares = _by_group([(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)], gradients, bounds)
+    finite = torch.stack(squares).isfinite().all(0) & gradients.isfinite().all(1)
+    factors = _factors(squares, bounds)
+    clipped = [part * factors[g][:, None] for g, part in zip(groups, parts, strict=True)]
+    return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
+
+
+def check_module(module: nn.Module) -> None:
+    """Refuse layers for which a record has no gradient of its own.
+
+    Raises:
+        RequestError: naming the layer and the remedy.
+    """
+    for name, layer in module.named_modules():
+        where = f"layer '{name}' ({type(layer).__name__})" if name else type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and (layer.training or layer.running_mean is None):
+            raise RequestError(
+                f"{where} normalises over the batch, so no record has a gradient of its own and none can be clipped. Use "
+                "GroupNorm or no normalisation in a network that is trained on records."
+            )
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.training and layer.track_running_stats:
+            raise RequestError(
+                f"{where} keeps averages of records in its buffers. Set track_running_stats=False, or use GroupNorm."
+            )
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
+            raise RequestError(
+                f"{where} takes its coins from torch's common stream in the order of the records, so removing one record "
+                "changes the coins of those behind it. Draw the mask from the secret coins of the run, as part of the "
+                "batch, or call eval() on this layer."
+            )
+        if layer.training and type(layer).__name__ in ("SpectralNorm", "_SpectralNorm"):
+            raise RequestError(
+                f"{where} takes a step of its power iteration on every call, so the network changes with the number of "
+                "pieces that the drawn records fill. Call eval() on it before gradients are taken."
+            )
+
+
+def check_records_independent(
+    module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, draws: int = 1
+) -> bool:
+    """Whether, in this batch, the loss of the first record depends on that record alone, as far as gradients show.
+
+    One extra backward pass. Every query asks this once, on its first batch of two records or more.
+    """
+    tape = Tape(list(module.parameters()))
+    with tape:
+        losses = loss(module, batch)
+    try:
+        check_tape(tape, losses, draws * len(batch), Memory())
+    except UnknownToTape:
+        return False
+    return True
+
+
+def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
+    """Make sure that the tape is the whole story and that row r of every a and b belongs to row r of the batch.
+
+    Args:
+        tape: after the forward pass.
+        losses: [count].
+        count: rows of the batch.
+        memory: the independence of records is looked at once: the gradient of the first loss alone must vanish at every
+            other row. It catches layers that mix records, and first dimensions that only happen to have the right length.
+
+    Raises:
+        UnknownToTape: naming what the tape does not know.
+    """
+    if (name := tape.unknown(losses)) is not None:
+        raise UnknownToTape(name)
+    if memory.independent or count < 2:
+        return
+    tape.backward(losses[0], keep=True)
+    for call in tape.calls:
+        if call.b is None:
+            continue
+        others = call.b[1:]
+        if len(call.b) != count or bool(((others != 0) & others.isfinite()).any()):
+            raise UnknownToTape(f"{type(call.op).__name__} on an input whose first dimension is not the record")
+    memory.independent = True
+
+
+def check_lengths(calls: Sequence[Call], count: int) -> None:
+    """The first dimension of every pair must be the batch's. Raises UnknownToTape."""
+    for call in calls:
+        if call.b is not None and (len(call.b) != count or call.a is None or len(call.a) != count):
+            raise UnknownToTape(f"{type(call.op).__name__} on an input whose first dimension is not the record")
+
+
+def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds) -> Tensor:
+    """The clipped sum of any query, [D]: units, physical batches, fast or slow."""
+    check_module(query.module)
+    parameters = list(query.module.parameters())
+    _groups(bounds, len(parameters))
+    out = _zeros(query.module)
+    single, several = _by_unit(records) if _clips(bounds) else (records, [])
+    for lo in range(0, len(single), query.physical_batch_size):
+        _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds)
+    for unit in several:
+        _add_unit_(out, query, unit, bounds)
+    return out
+
+
+def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds) -> None:
+    """One physical batch, each record its own unit."""
+    if not _clips(bounds):
+        total = query.summed(batch)
+        if bool(total.isfinite().all()):
+            out.add_(total)
+            return
+        # A record is not finite: the clipped form leaves it out, and a bound of infinity leaves the others whole.
+    if query.form != "slow" and not query.memory.slow:
+        try:
+            calls = query.taped(batch)
+            check_lengths(calls, query.draws * len(batch))
+        except UnknownToTape as unknown:
+            if query.form == "fast":
+                raise RequestError(
+                    f"the fast clipped sum does not know {unknown}. Use form='auto' or 'slow', or a layer that it knows: "
+                    "Linear, Conv1d, Conv2d, their transposes, Embedding, LayerNorm, GroupNorm."
+                ) from None
+            query.memory.slow = True
+            _log.warning(
+                "The fast clipped sum does not know %s in this network. Its slow form is taken from here on, which is right.",
+                unknown,
+            )
+        else:
+            with _full_precision(out.device):
+                add_clipped_(out, calls, query.module, bounds, draws=query.draws)
+            return
+    for gradients in query.rows(batch):
+        out.add_(clip_rows(gradients, query.module, bounds).sum(0))
+
+
+def add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1) -> None:
+    """Add the clipped sum of taped calls to out, [D]."""
+    parameters = list(module.parameters())
+    if not (parts := pieces(calls, parameters, draws=draws)):
+        return
+    groups = _groups(bounds, len(parameters))
+    squares = _squares(parts, groups, bounds)
+    factors = _factors(squares, bounds)
+    dropped = ~torch.stack(squares).isfinite().all(0)
+    nothing = not bool(dropped.any())
+    views = _views(out, parameters)
+    for part in parts:
+        kept = factors[groups[part.parameter]]
+        part.add_(
+            views[part.parameter], kept if nothing else kept.masked_fill(dropped, 0), None if nothing else dropped
+        )
+
+
+def _squares(parts: list[Piece], groups: Sequence[int], bounds: Bounds) -> list[Tensor]:
+    norms = [(groups[part.parameter], part.squared_norms()) for part in parts]
+    return _by_group(norms, norms[0][1], bounds)
+
+
+def _by_group(norms: list[tuple[int, Tensor]], like: Tensor, bounds: Bounds) -> list[Tensor]:
+    """Squared norms [n] added up by group."""
+    zeros = like.new_zeros(len(like))
+    return [sum((square for g, square in norms if g == group), zeros) for group in range(len(bounds.norms))]
+
+
+def _factors(squares: list[Tensor], bounds: Bounds) -> list[Tensor]:
+    """[n] per group: 1 where the norm is within its bound, else bound / norm."""
+    return [(norm / square.sqrt()).clamp(max=1) for norm, square in zip(bounds.norms, squares, strict=True)]
+
+
+def _add_unit_(out: Tensor, query: Gradients[AnyBatch], unit: AnyBatch, bounds: Bounds) -> None:
+    """One unit with several records: its gradients added up over all physical batches, then clipped once."""
+    size = query.physical_batch_size
+    total = sum((query.summed(unit[lo : lo + size]) for lo in range(0, len(unit), size)), torch.zeros_like(out))
+    out.add_(clip_rows(total[None], query.module, bounds)[0])
+
+
+def _by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
+    """The records that are alone in their unit, and the others unit by unit."""
+    if records.units is None or len(records) == 0:
+        return records, []
+    _, inverse, counts = np.unique(records.units, return_inverse=True, return_counts=True)
+    ordered = np.argsort(inverse, kind="stable")
+    members = np.split(ordered, np.cumsum(counts)[:-1])
+    alone = np.flatnonzero(counts[inverse] == 1)
+    return records[alone], [records[member] for member in members if len(member) > 1]
+
+
+def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
+    """[D], the gradient of one number by ordinary autograd; zero for what does not learn or is not used."""
+    parameters = list(module.parameters())
+    learning = [p for p in parameters if p.requires_grad]
+    found: Iterator[Tensor | None] = itertools.repeat(None)
+    if root.requires_grad and learning:
+        found = iter(torch.autograd.grad(root, learning, allow_unused=True))
+    parts = [next(found) if p.requires_grad else None for p in parameters]
+    dtype = _dtype(module)
+    flat = [
+        torch.zeros_like(p).flatten() if part is None else part.flatten()
+        for part, p in zip(parts, parameters, strict=True)
+    ]
+    return torch.cat(flat).to(dtype) if flat else torch.zeros(0, dtype=dtype)
+
+
+def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
+    """[D], the sum of the gradients of taped calls, not clipped."""
+    parameters = list(module.parameters())
+    out = _zeros(module)
+    views = _views(out, parameters)
+    with _full_precision(out.device):
+        for call in calls:
+            add_gradient_(call, views)
+    return out
+
+
+def _zeros(module: nn.Module) -> Tensor:
+    parameters = list(module.parameters())
+    device = parameters[0].device if parameters else torch.device("cpu")
+    return torch.zeros(sum(p.numel() for p in parameters), dtype=_dtype(module), device=device)
+
+
+def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+    """The part of out, [D], that belongs to each parameter, in its shape."""
+    parts = out.split([p.numel() for p in parameters])
+    return [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
+
+
+def _clips(bounds: Bounds) -> bool:
+    return not all(math.isinf(norm) for norm in bounds.norms)
+
+
+def _groups(bounds: Bounds, count: int) -> Sequence[int]:
+    """The group of each parameter tensor."""
+    if bounds.groups is None:
+        if len(bounds.norms) != 1:
+            raise RequestError(f"{len(bounds.norms)} bounds were given, but no groups: say the group of each parameter")
+        return (0,) * count
+    if len(bounds.groups) != count:
+        raise RequestError(f"groups name {len(bounds.groups)} parameter tensors, but the network has {count}")
+    if any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
+        raise RequestError(f"groups run from 0 to {len(bounds.norms) - 1}, one per bound")
+    return bounds.groups
+
+
+def _dtype(module: nn.Module) -> torch.dtype:
+    """float32, or wider where a parameter is."""
+    dtype = torch.float32
+    for p in module.parameters():
+        dtype = torch.promote_types(dtype, p.dtype)
+    return dtype
+
+
+def _full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """TF32 off in norms and clipped sums: ten bits would not bound anything (`accounting`, condition 13)."""
+    return _no_tf32() if device.type == "cuda" else nullcontext()
+
+
+@contextmanager
+def _no_tf32() -> Iterator[None]:
+    settings = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
+    before = [setting.fp32_precision for setting in settings]
+    for setting in settings:
+        setting.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for setting, value in zip(settings, before, strict=True):
+            setting.fp32_precision = value

@@ -1,0 +1,321 @@
+"""The ledger: what a run may release, what it has released, and the proof of both on disk.
+
+A plan is reserved before any record is read. Each release is charged against it before the record is read and before the
+noise is drawn. On disk the ledger only grows, one JSON object a line, and every line carries the hash of all before it:
+
+    {"open": {"format": 1, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record"}, "hash": "..."}
+    {"reserve": [{"event": {...}, "count": 4000}], "hash": "..."}
+    {"charge": 0, "hash": "..."}
+
+A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the first of a block is
+used, so that after a crash the file may hold more charges than were used, never fewer.
+"""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from dp_accounting import DpEvent
+
+from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
+from gossamer.privacy import accounting
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, RELATIONS, Guarantee, NeighboringRelation, Plan
+
+BLOCK = 16
+"""Charges that are written ahead and synced together."""
+
+_HASH_LENGTH = 32
+_START = "0" * _HASH_LENGTH
+
+
+@dataclass
+class PrivacyLedger:
+    """Reserves a plan and charges releases against it.
+
+    Args:
+        budget: the epsilon that no plan may exceed; infinity for the non-private twin.
+        delta: the delta of every statement of this ledger.
+        relation: the neighbouring relation of every statement.
+        unit: whose contribution is protected.
+    """
+
+    budget: float
+    delta: float
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE
+    unit: str = "record"
+    reasons: list[str] = field(default_factory=list, init=False)
+    lines: int = field(default=0, init=False)
+    last_hash: str = field(default=_START, init=False)
+    _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
+    _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
+    _reserved: list[int] = field(default_factory=list, init=False, repr=False)
+    _charged: list[int] = field(default_factory=list, init=False, repr=False)
+    _prepaid: list[int] = field(default_factory=list, init=False, repr=False)
+    _file: IO[bytes] | None = field(default=None, init=False, repr=False)
+
+    # ------------------------------------------------------------------ reserve, charge, spent
+
+    def reserve(self, plan: Plan) -> None:
+        """Set the releases of `plan` aside, before any record is read.
+
+        Raises:
+            BudgetExceeded: if all that is reserved would cost more than the budget.
+        """
+        total = merge([*self.plan, *plan])
+        if not math.isinf(self.budget):
+            cost = accounting.guarantee(total, delta=self.delta, relation=self.relation, unit=self.unit)
+            if cost.epsilon > self.budget:
+                raise BudgetExceeded(
+                    f"the plan costs {cost}, more than the budget of epsilon {self.budget:g}. Take fewer steps, a smaller "
+                    "expected batch or a larger noise multiplier; nothing has been read yet."
+                )
+        self._note_reserve(plan)
+        self._append([{"reserve": plan_to_json(plan)}])
+
+    def charge(self, event: DpEvent) -> None:
+        """Pay for one release. Returns only when the payment is on disk (where the ledger has a file).
+
+        Raises:
+            UnplannedRelease: unless a reserved release of this very event is left.
+        """
+        number = self._numbers.get(event)
+        if number is None:
+            raise UnplannedRelease(f"no plan has reserved a release of {event}; plan() and the training loop disagree.")
+        if self._prepaid[number] == 0:
+            block = min(BLOCK, self._reserved[number] - self._charged[number])
+            if block <= 0:
+                raise UnplannedRelease(f"all {self._reserved[number]:,} reserved releases of {event} are used up.")
+            self._append([{"charge": number}] * block)
+            self._charged[number] += block
+            self._prepaid[number] = block
+        self._prepaid[number] -= 1
+
+    def spent(self) -> Guarantee:
+        """What the releases so far cost. A display: the promise of a run is its reserved plan."""
+        return self._cost([(event, count) for event, count in zip(self._events, self.used, strict=True) if count])
+
+    def promise(self) -> Guarantee:
+        """What the whole reserved plan costs: the figure of the certificate. Infinity after a declassify."""
+        return self._cost(self.plan)
+
+    def declassify(self, reason: str) -> None:
+        """Write down that something left without a mechanism. From here on epsilon is infinity."""
+        if not reason.strip():
+            raise ValueError("declassify needs a reason: it is printed in every report")
+        self._append([{"declassify": reason}])
+        self.reasons.append(reason)
+
+    # ------------------------------------------------------------------ what it knows
+
+    @property
+    def plan(self) -> list[tuple[DpEvent, int]]:
+        """All that is reserved."""
+        return list(zip(self._events, self._reserved, strict=True))
+
+    @property
+    def charged(self) -> list[tuple[DpEvent, int]]:
+        """All that is paid for, used or written ahead."""
+        return list(zip(self._events, self._charged, strict=True))
+
+    @property
+    def prepaid(self) -> int:
+        """Charges on disk that no release has used yet. Zero is a good moment for a checkpoint: a resume loses nothing."""
+        return sum(self._prepaid)
+
+    @property
+    def used(self) -> list[int]:
+        """For each event of `plan`, how many releases have been made."""
+        return [charged - prepaid for charged, prepaid in zip(self._charged, self._prepaid, strict=True)]
+
+    @property
+    def unused(self) -> list[int]:
+        """For each event of `plan`, how many releases are left."""
+        return [reserved - used for reserved, used in zip(self._reserved, self.used, strict=True)]
+
+    def remaining(self, event: DpEvent) -> int:
+        """How many more releases of this event the plan holds."""
+        number = self._numbers.get(event)
+        return 0 if number is None else self.unused[number]
+
+    def _cost(self, plan: Plan) -> Guarantee:
+        if self.reasons:
+            return Guarantee(epsilon=math.inf, delta=self.delta, relation=self.relation, unit=self.unit)
+        return accounting.guarantee(plan, delta=self.delta, relation=self.relation, unit=self.unit)
+
+    # ------------------------------------------------------------------ on disk
+
+    def create(self, path: Path) -> None:
+        """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable."""
+        if any(self._charged) or self.reasons:
+            raise ValueError("a ledger goes to disk before its first charge")
+        self._file = _locked(path, "xb")
+        path.chmod(0o644)
+        self.lines, self.last_hash = 0, _START
+        head = {
+            "format": 1,
+            "budget": "inf" if math.isinf(self.budget) else self.budget,
+            "delta": self.delta,
+            "relation": RELATION_NAMES[self.relation],
+            "unit": self.unit,
+        }
+        self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
+        _sync_folder(path.parent)
+
+    @classmethod
+    def load(cls, path: Path) -> "PrivacyLedger":
+        """Read a ledger from disk, for looking only.
+
+        Raises:
+            LedgerDamaged: if a line was changed, cut or torn; the message names it.
+        """
+        ledger, torn = cls._replay(path)
+        if torn:
+            raise LedgerDamaged(f"{path.name}, line {ledger.lines + 1}: the line is torn (the run crashed and was not resumed).")
+        return ledger
+
+    @classmethod
+    def resume(cls, path: Path) -> "PrivacyLedger":
+        """Read a ledger from disk and go on writing it. A torn last line counts as a full block of each event.
+
+        Raises:
+            LedgerDamaged: if a line was changed or cut.
+            RunFolderError: if another process is writing it.
+        """
+        file = _locked(path, "r+b")
+        ledger, torn = cls._replay(path)
+        file.truncate(len(path.read_bytes()) - torn)
+        file.seek(0, os.SEEK_END)
+        ledger._file = file
+        if torn:
+            for number, reserved in enumerate(ledger._reserved):
+                block = min(BLOCK, reserved - ledger._charged[number])
+                ledger._append([{"charge": number}] * block)
+                ledger._charged[number] += block
+        return ledger
+
+    def close(self) -> None:
+        """Release the file and its lock."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, bodies: Iterable[dict[str, Any]]) -> None:
+        """Write lines and sync them: after this they survive a crash."""
+        text = b""
+        for body in bodies:
+            self.last_hash = _chain(self.last_hash, body)
+            self.lines += 1
+            text += json.dumps({**body, "hash": self.last_hash}).encode() + b"\n"
+        if self._file is not None:
+            self._file.write(text)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _note_reserve(self, plan: Plan) -> None:
+        for event, count in plan:
+            if event not in self._numbers:
+                self._numbers[event] = len(self._events)
+                self._events.append(event)
+                self._reserved.append(0)
+                self._charged.append(0)
+                self._prepaid.append(0)
+            self._reserved[self._numbers[event]] += count
+
+    @classmethod
+    def _replay(cls, path: Path) -> tuple["PrivacyLedger", int]:
+        """The ledger that the file tells of, and the length in bytes of a torn last line (0: none)."""
+        content = path.read_bytes()
+        *complete, tail = content.split(b"\n")
+        ledger: PrivacyLedger | None = None
+        last_hash = _START
+        for index, raw in enumerate(complete, start=1):
+            body, last_hash = _read_line(raw, last_hash, f"{path.name}, line {index}")
+            try:
+                ledger = cls._from_head(body["open"]) if ledger is None else ledger
+                ledger._apply(body)
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
+            ledger.lines, ledger.last_hash = index, last_hash
+        if ledger is None or not ledger._events:
+            raise LedgerDamaged(f"{path.name}, line {len(complete) + 1}: the ledger ends before its plan; the run never began. Start it anew.")
+        return ledger, len(tail)
+
+    @classmethod
+    def _from_head(cls, head: dict[str, Any]) -> "PrivacyLedger":
+        if head["format"] != 1:
+            raise ValueError("unknown format")
+        return cls(
+            budget=float(head["budget"]), delta=float(head["delta"]), relation=RELATIONS[head["relation"]], unit=head["unit"]
+        )
+
+    def _apply(self, body: dict[str, Any]) -> None:
+        if "reserve" in body:
+            self._note_reserve(plan_from_json(body["reserve"]))
+        elif "charge" in body:
+            number = body["charge"]
+            if not 0 <= number < len(self._events) or self._charged[number] >= self._reserved[number]:
+                raise ValueError("a charge beyond the plan")
+            self._charged[number] += 1
+        elif "declassify" in body:
+            self.reasons.append(str(body["declassify"]))
+        elif "open" not in body:
+            raise ValueError("unknown line")
+
+
+def merge(plan: Plan) -> list[tuple[DpEvent, int]]:
+    """The same plan with each event once."""
+    counts: dict[DpEvent, int] = {}
+    for event, count in plan:
+        counts[event] = counts.get(event, 0) + count
+    return list(counts.items())
+
+
+def plan_to_json(plan: Plan) -> list[dict[str, Any]]:
+    """A plan as JSON: a list of {"event", "count"}."""
+    return [{"event": accounting.event_to_json(event), "count": count} for event, count in plan]
+
+
+def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
+    """The inverse of `plan_to_json`."""
+    return [(accounting.event_from_json(entry["event"]), int(entry["count"])) for entry in data]
+
+
+def _chain(last_hash: str, body: dict[str, Any]) -> str:
+    return hashlib.sha256((last_hash + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def _read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], str]:
+    try:
+        body = json.loads(raw)
+        stated = body.pop("hash")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
+    expected = _chain(last_hash, body)
+    if stated != expected:
+        raise LedgerDamaged(f"{where}: the hash does not fit; this line, or one cut out before it, was changed.")
+    return body, expected
+
+
+def _locked(path: Path, mode: str) -> IO[bytes]:
+    file: IO[bytes] = path.open(mode)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise RunFolderError(f"{path} is being written by another process; let it finish or stop it first.") from None
+    return file
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new directory entry survive a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

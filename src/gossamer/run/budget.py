@@ -1,0 +1,161 @@
+"""From what a user asks (epsilon, delta, noise, steps) to the settings of a run and its promise. Reads no record."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gossamer.data.card import DataCard
+from gossamer.errors import BudgetError
+from gossamer.methods import METHODS
+from gossamer.privacy import accounting
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
+
+AGREE = 0.01
+"""Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A run that is fully decided, before a record is read."""
+
+    method: str
+    config: Any
+    card: DataCard
+    epsilon: float
+    delta: float
+    plan: Plan
+    bounds: tuple[accounting.Bound, ...]
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE
+
+    @property
+    def promise(self) -> Guarantee:
+        """The figure that the certificate will print: the smallest of the bounds."""
+        return min((bound.guarantee for bound in self.bounds), key=lambda guarantee: guarantee.epsilon)
+
+
+def resolve(
+    method: str,
+    card: DataCard,
+    settings: Mapping[str, Any],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Request:
+    """Decide noise and steps from what is given.
+
+    Args:
+        method: a key of METHODS.
+        card: the public facts.
+        settings: the fields of the method's Config that the user gave.
+        epsilon: the budget; infinity for the non-private twin; None to take what noise and steps cost.
+        delta: needed unless epsilon is infinity.
+        defaults: fields from a preset; `settings` and `epsilon` go before them.
+
+    Raises:
+        BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
+    """
+    if epsilon is not None and not epsilon > 0:
+        raise BudgetError(f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all.")
+    module = METHODS[method]
+    given = {name: value for name, value in settings.items() if value is not None}
+    chosen = {**(defaults or {}), **given}
+    if epsilon is not None and "noise_multiplier" not in given:
+        chosen.pop("noise_multiplier", None)
+    noise = chosen.pop("noise_multiplier", None)
+    delta = checked_delta(delta, epsilon, card)
+    terms: dict[str, Any] = {"delta": delta, "unit": card.unit}
+
+    def config(**decided: Any) -> Any:
+        return checked_config(module.Config(**{**chosen, **decided}), card)
+
+    def plan_for_noise(value: float) -> Plan:
+        return plan_of(method, config(noise_multiplier=value), card)
+
+    def plan_for_steps(value: int) -> Plan:
+        return plan_of(method, config(noise_multiplier=noise, steps=value), card)
+
+    if epsilon is None and noise is None:
+        raise BudgetError("give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run.")
+    if epsilon is not None and noise is None:
+        noise = 0.0 if math.isinf(epsilon) else accounting.calibrate_noise(plan_for_noise, epsilon=epsilon, **terms)
+    elif epsilon is not None and "steps" not in given and not math.isinf(epsilon):
+        chosen["steps"] = accounting.calibrate_steps(plan_for_steps, epsilon=epsilon, **terms)
+    decided = config(noise_multiplier=float(noise))
+    plan = plan_of(method, decided, card)
+    request = Request(
+        method=method,
+        config=decided,
+        card=card,
+        epsilon=math.inf if epsilon is None else epsilon,
+        delta=delta,
+        plan=plan,
+        bounds=accounting.bounds(plan, **terms),
+    )
+    if epsilon is None:
+        return dataclasses.replace(request, epsilon=request.promise.epsilon)
+    _check_agreement(request)
+    return request
+
+
+def plan_of(method: str, config: Any, card: DataCard) -> Plan:
+    """The plan of a method, typed."""
+    plan: Plan = METHODS[method].plan(config, card)
+    return plan
+
+
+def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) -> float:
+    """Delta, refused where it would promise nothing.
+
+    Raises:
+        BudgetError: if it is missing, not between 0 and 1, or at least 1 / declared size.
+    """
+    if delta is None:
+        if epsilon is not None and math.isinf(epsilon):
+            return 0.1 / card.declared_size  # epsilon is infinity at every delta; some number has to stand there
+        raise BudgetError("--delta is missing. Choose a number well below 1 / (declared size), for example 1e-5.")
+    if not 0 < delta < 1:
+        raise BudgetError(f"--delta must lie between 0 and 1, not {delta:g}. A usual choice is 1e-5.")
+    if delta >= 1 / card.declared_size:
+        raise BudgetError(
+            f"--delta {delta:g} is not below 1 / {card.declared_size:,} (the declared size): a release that hands out one "
+            f"whole {card.unit} at random would meet it. Take {0.1 / card.declared_size:.0e} or less."
+        )
+    return delta
+
+
+def checked_config(config: Any, card: DataCard) -> Any:
+    """The config, refused where a number makes no sense; names the flag."""
+    for field in dataclasses.fields(config):
+        value, flag = getattr(config, field.name), "--" + field.name.replace("_", "-")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if math.isnan(value) or value < 0 or (math.isinf(value) and field.name != "max_norm"):
+            raise BudgetError(f"{flag} must be a finite number of zero or more, not {value}.")
+        if value == 0 and isinstance(value, int) and field.name not in ("warm_steps",):
+            raise BudgetError(f"{flag} must be at least 1.")
+    if config.max_norm == 0:
+        raise BudgetError("--max-norm must be above 0: with 0 every record would contribute nothing.")
+    if config.expected_batch_size > card.declared_size:
+        raise BudgetError(
+            f"--expected-batch-size {config.expected_batch_size:,} is more than the declared size {card.declared_size:,}: "
+            "records would have to be drawn with a probability above 1. Take a smaller batch."
+        )
+    return config
+
+
+def _check_agreement(request: Request) -> None:
+    cost, epsilon = request.promise.epsilon, request.epsilon
+    if math.isinf(epsilon) and not math.isinf(cost):
+        raise BudgetError(
+            f"--epsilon inf asks for the non-private twin, but --noise-multiplier {request.config.noise_multiplier:g} "
+            "asks for noise. Drop one of them."
+        )
+    if not math.isinf(epsilon) and not (1 - AGREE) * epsilon <= cost <= epsilon:
+        raise BudgetError(
+            f"--epsilon {epsilon:g}, --noise-multiplier {request.config.noise_multiplier:g} and --steps "
+            f"{request.config.steps:,} do not agree: this noise over these steps costs {request.promise}. Drop one of the "
+            "three and it is worked out from the other two."
+        )

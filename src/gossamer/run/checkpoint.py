@@ -1,0 +1,68 @@
+"""Checkpoints: private state, written by atomic rename, and as often as costs under a hundredth of the run.
+
+A checkpoint stores the length of the ledger and no more of it: the ledger on disk is the truth. It holds no state of the
+noise and no secret coins' stream; a resumed run draws fresh entropy.
+"""
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gossamer.errors import LedgerDamaged, RunFolderError
+from gossamer.files import write_atomically
+from gossamer.privacy.ledger import PrivacyLedger
+
+FILE = "state.pt"
+SHARE = 0.01
+LONGEST = 300.0
+SHORTEST = 5.0
+
+
+class Clock:
+    """Says when a checkpoint is due: under 1 % of the time goes into them, and none is older than five minutes."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._wait = SHORTEST
+
+    def due(self) -> bool:
+        """Whether to write one now."""
+        return time.monotonic() - self._last >= self._wait
+
+    def written(self, seconds: float) -> None:
+        """Take note of what the last one cost."""
+        self._last = time.monotonic()
+        self._wait = min(LONGEST, max(SHORTEST, seconds / SHARE))
+
+
+def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: PrivacyLedger) -> float:
+    """Write a checkpoint, mode 0600. Returns the seconds it took."""
+    started = time.monotonic()
+    buffer = io.BytesIO()
+    torch.save({"state": state, "rng": rng, "ledger_lines": ledger.lines}, buffer)
+    write_atomically(folder / FILE, buffer.getvalue(), private=True)
+    return time.monotonic() - started
+
+
+def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The last checkpoint (state, public streams), or None if the run was cut off before the first.
+
+    Raises:
+        LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise RunFolderError(f"{path} cannot be read ({type(error).__name__}); restore it, or start the run anew.") from error
+    if ledger.lines < saved["ledger_lines"]:
+        raise LedgerDamaged(
+            f"the ledger has {ledger.lines:,} lines, the checkpoint was written at {saved['ledger_lines']:,}: lines were "
+            f"cut after line {ledger.lines:,}. Restore the ledger; a run must not go on with a shorter one."
+        )
+    return saved["state"], saved["rng"]

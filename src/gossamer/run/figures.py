@@ -1,0 +1,114 @@
+"""Figures: the sample grid as a PNG, curves as SVG that takes its colours and fonts from the page around it."""
+
+import html
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+from PIL import Image
+
+_GRID_WIDTH = 640
+"""A sample grid is enlarged by a whole factor to about this many pixels."""
+
+# Stand-ins that matplotlib accepts; `_for_page` replaces them by the colours of the page.
+_INK, _ACCENT = "#010203", "#040506"
+_LETTERS = 8.5
+
+
+def sample_grid(images: NDArray[np.uint8], labels: NDArray[np.integer[Any]], *, columns: int) -> bytes:
+    """A PNG with one row for each class, in rising order, and the first samples of the class in it.
+
+    The space between samples is transparent, and so are the places that a class with fewer samples leaves empty, so
+    that the grid lies well on a light page and on a dark one.
+
+    Args:
+        images: uint8 [N, C, H, W], one channel (grey) or three (colour).
+        labels: integers [N].
+        columns: samples in a row.
+
+    Raises:
+        ValueError: if the arrays do not fit together, or there is nothing to show.
+    """
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(f"sample_grid needs uint8 [N, 1 or 3, H, W], not {images.dtype} {images.shape}")
+    if len(images) != len(labels) or len(images) == 0 or columns < 1:
+        raise ValueError(f"sample_grid needs one label per image, and both a sample and a column: {len(images)} images")
+    _, _, height, width = images.shape
+    scale = max(1, _GRID_WIDTH // (columns * width))
+    gap = max(2, round(0.1 * width * scale))
+    classes = np.unique(labels)
+    step_down, step_right = height * scale + gap, width * scale + gap
+    sheet = np.zeros((len(classes) * step_down - gap, columns * step_right - gap, 4), dtype=np.uint8)
+    for row, label in enumerate(classes):
+        for column, image in enumerate(images[labels == label][:columns]):
+            tile = np.broadcast_to(image, (3, height, width)).transpose(1, 2, 0).repeat(scale, 0).repeat(scale, 1)
+            top, left = row * step_down, column * step_right
+            sheet[top : top + height * scale, left : left + width * scale, :3] = tile
+            sheet[top : top + height * scale, left : left + width * scale, 3] = 255
+    file = io.BytesIO()
+    Image.fromarray(sheet).save(file, format="PNG", optimize=True)
+    return file.getvalue()
+
+
+def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -> str:
+    """A line as an inline SVG element, for an HTML page, half a column wide.
+
+    Axes and letters have the page's text colour, the line its `--accent`; the font is the page's. The title is the
+    figure's name for screen readers and is not drawn.
+
+    Args:
+        x: places, rising.
+        y: values, as many.
+        x_label: what x counts, written under the axis.
+        title: what the curve shows, in words; different for each curve of a page.
+
+    Raises:
+        ValueError: if x and y differ in length or are empty.
+    """
+    if len(x) != len(y) or not len(x):
+        raise ValueError(f"a curve needs as many x as y, and at least one; not {len(x)} and {len(y)}")
+    # The salt makes the ids inside the SVG the same on every run, and different from curve to curve.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
+        figure = Figure(figsize=(3.5, 2.2), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot(x, y, color=_ACCENT, linewidth=1.2, marker="o" if len(x) == 1 else "")
+        axes.set_xlabel(x_label, color=_INK, fontsize=_LETTERS)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set(color=_INK, linewidth=0.6)
+        axes.tick_params(colors=_INK, width=0.6, length=3, labelsize=_LETTERS)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    return _for_page(file.getvalue(), title)
+
+
+def epsilon_curve(steps: Sequence[int], epsilon: Sequence[float]) -> str:
+    """Epsilon spent against steps, as an inline SVG. steps and epsilon: rising, as many of each, at least one."""
+    end = f", up to {epsilon[-1]:.2f} at step {steps[-1]:,}" if len(steps) else ""
+    return curve(steps, epsilon, x_label="steps", title=f"Epsilon spent against steps{end}")
+
+
+def _for_page(svg: str, title: str) -> str:
+    """Cut what only a file of its own needs, and hand colours, fonts and size over to the page."""
+    svg = svg[svg.index("<svg") :]
+    head, body = svg.split(">", 1)
+    box = re.search(r'viewBox="([^"]*)"', head)
+    assert box is not None, "matplotlib writes a viewBox"
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)  # would hold for the whole page
+    body = re.sub(r'<g id="[^"]*"', "<g", body)  # ids would repeat from figure to figure
+    body = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", body)
+    body = re.sub(r"font-family: [^;\"]*; ?", "", body)
+    body = re.sub(r"\s*\n\s*", "\n", body)
+    body = body.replace("xlink:href", "href").replace(_INK, "currentColor")
+    body = body.replace(_ACCENT, "var(--accent, currentColor)")
+    name = html.escape(title, quote=True)
+    return f'<svg viewBox="{box[1]}" role="img" aria-label="{name}" stroke-linejoin="round">{body.strip()}'

@@ -1,0 +1,384 @@
+"""From a request to a finished run: read, confine, train, checkpoint, certify. And `resume`, the same from the middle."""
+
+import dataclasses
+import datetime
+import hashlib
+import importlib.metadata
+import math
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.card import DataCard, check
+from gossamer.data.readers import read
+from gossamer.data.records import Records
+from gossamer.errors import DataError, GossamerError, RunFolderError
+from gossamer.files import write_atomically
+from gossamer.events import Event, Sink, silent
+from gossamer.methods import METHODS, State
+from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.privacy.accounting import Odometer
+from gossamer.privacy.certificate import LEDGER, Certificate
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run import checkpoint, presets
+from gossamer.run.budget import Request, resolve
+from gossamer.run.figures import sample_grid
+from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
+from gossamer.run.memory import keep_pages
+from gossamer.run.report import write_report
+from gossamer.run.sinks import JsonLines, Terminal, tensorboard, to_all
+
+GRID_PER_CLASS = 10
+EMBEDDED = ("digits", "glyphs")
+
+
+class Interrupted(GossamerError):
+    """The user stopped the run; it can be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where records come from. Private: kept in the checkpoint folder, never released.
+
+    Args:
+        data: DATA as on the command line.
+        public: public records, or None.
+        labels_key: the key of the labels in an .npz, or None.
+        units: FILE.npz:KEY with the unit of each record, or None.
+    """
+
+    data: str
+    public: str | None = None
+    labels_key: str | None = None
+    units: str | None = None
+
+    def records(self, card: DataCard) -> Records:
+        """The private records, checked against the card."""
+        records = read(self.data, split="train", labels_key=self.labels_key, units=self.units, shape=card.shape)
+        check(records, card, self.data)
+        return records
+
+    def public_records(self, card: DataCard) -> Records | None:
+        """The public records, checked against the same card."""
+        if self.public is None:
+            return None
+        records = read(self.public, split="train", shape=card.shape)
+        check(records, card, self.public)
+        return records
+
+
+def fit(
+    method: str,
+    *,
+    data: str | Path,
+    card: DataCard | str | Path,
+    out: str | Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    public: str | Path | None = None,
+    labels_key: str | None = None,
+    units: str | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    force: bool = False,
+    sink: Sink = silent,
+    terminal: Terminal | None = None,
+    with_tensorboard: bool = False,
+    rng: Rng | None = None,
+    **settings: Any,
+) -> Synthesizer:
+    """Train `method` on private records under a budget and write a RUN folder.
+
+    Args:
+        method: a key of METHODS, for example "dpgan".
+        data: the private records: a path, "digits" or "glyphs", with ":train" or ":test".
+        card: the declared public facts, or the path of a card.toml.
+        out: the RUN folder, new or empty.
+        epsilon: the budget; infinity trains the non-private twin. None: what noise and steps cost.
+        delta: the delta of the guarantee.
+        public: public records for a warm start; they are not protected.
+        labels_key: key of the labels in an .npz.
+        units: FILE.npz:KEY, the unit (writer, patient) of each record.
+        preset: a named set of settings, see `gossamer presets`.
+        seed: fixes initialisation and the public draws; never noise or sampling.
+        device: "cpu" or "cuda".
+        force: replace a finished run in `out`.
+        sink: takes the events too.
+        terminal: shows progress.
+        with_tensorboard: write TensorBoard files into the run.
+        rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
+        settings: fields of the method's Config.
+
+    Returns:
+        The Synthesizer, already saved in the RUN folder.
+
+    Raises:
+        RequestError: if the request is wrong; nothing has been written then.
+        Interrupted: after Ctrl-C; `resume` goes on.
+    """
+    card = card if isinstance(card, DataCard) else DataCard.load(card)
+    request = resolve(
+        method, card, settings, epsilon=epsilon, delta=delta, defaults=presets.settings(method, preset) if preset else None
+    )
+    folder = RunFolder(Path(out))
+    folder.check_free(force=force)
+    ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.relation, unit=card.unit)
+    ledger.reserve(request.plan)
+    sources = Sources(
+        data=_absolute(data), public=None if public is None else _absolute(public), labels_key=labels_key, units=units
+    )
+    records, public_records = sources.records(card), sources.public_records(card)
+    folder.create(_config_json(request, seed, device, sources, with_tensorboard=with_tensorboard), _source_json(sources, records))
+    with closing(ledger):
+        ledger.create(folder.file(LEDGER))
+        return _train(
+            folder, request.config, card, method, ledger, records, public_records, rng=rng or Rng(seed), device=device,
+            sink=sink, terminal=terminal, with_tensorboard=with_tensorboard,
+        )  # fmt: skip
+
+
+def resume(
+    run: str | Path, *, sink: Sink = silent, terminal: Terminal | None = None, rng: Rng | None = None
+) -> Synthesizer:
+    """Go on with a run that was stopped or killed; a finished one is loaded as it is.
+
+    Raises:
+        RunFolderError: if the folder is no run.
+        LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
+        DataError: if the records are no longer those the run began with.
+    """
+    folder = RunFolder(Path(run))
+    config_json = folder.config()
+    if folder.finished:
+        return Synthesizer.load(folder.path)
+    if not folder.begun:
+        raise RunFolderError(f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew.")
+    source_json = folder.source()
+    with closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+        card = DataCard.from_dict(config_json["card"])
+        method = config_json["method"]
+        config = METHODS[method].Config(**config_json["config"])
+        sources = Sources(**source_json["sources"])
+        records, public_records = sources.records(card), sources.public_records(card)
+        if _fingerprint(records) != source_json["fingerprint"]:
+            raise DataError(f"{sources.data} is not what it was when the run began. Restore the records, or start a new run.")
+        return _train(
+            folder, config, card, method, ledger, records, public_records, rng=rng or Rng(config_json["seed"]),
+            device=config_json["device"], sink=sink, terminal=terminal, with_tensorboard=config_json["tensorboard"],
+        )  # fmt: skip
+
+
+def _train(
+    folder: RunFolder,
+    config: Any,
+    card: DataCard,
+    method: str,
+    ledger: PrivacyLedger,
+    records: Records,
+    public: Records | None,
+    *,
+    rng: Rng,
+    device: str,
+    sink: Sink,
+    terminal: Terminal | None,
+    with_tensorboard: bool,
+) -> Synthesizer:
+    """Drive the method's loop from the last checkpoint to the end, then certify."""
+    keep_pages()
+    module = METHODS[method]
+    state, below = None, None
+    saved = checkpoint.load(folder.private, ledger)
+    if saved is not None:
+        state = module.State.fresh(config, card, rng, device)
+        state.load_state_dict(saved[0])
+        rng.restore(saved[1])
+        below = (state.warm, state.step)
+    lines = JsonLines(folder.file(EVENTS), keep_below=below)
+    sinks = [lines, sink, *([tensorboard(folder.path / "tensorboard")] if with_tensorboard else [])]
+    odometer = Odometer(ledger.plan, delta=ledger.delta, relation=ledger.relation)
+
+    def emit(event: Event, /) -> None:
+        spent = {"epsilon_spent": _number(odometer.epsilon(ledger.used))} if event.kind == "step" else {}
+        to_all(sinks)(Event(event.kind, event.step, {**event.values, **spent}))
+
+    states = module.train(
+        Confined(records, ledger), config, card, public=public, resume=state, emit=emit, rng=rng, device=device
+    )
+    with closing(lines), terminal or _Quiet() as screen:
+        for state in _driven(states, folder, ledger, rng, config, odometer, screen):
+            pass
+        if state is None:
+            state = module.State.fresh(config, card, rng, device)
+        emit(Event("done", state.step, {}))
+    return _finish(folder, config, card, method, ledger, state, public, folder.config()["public"])
+
+
+def _driven(
+    states: Iterator[State],
+    folder: RunFolder,
+    ledger: PrivacyLedger,
+    rng: Rng,
+    config: Any,
+    odometer: Odometer,
+    screen: Terminal,
+) -> Iterator[State]:
+    """Pass the states through; show progress, write checkpoints, stop at Ctrl-C where nothing is lost."""
+    clock = checkpoint.Clock()
+    state = None
+    begun = ""
+    with _stop_asked() as stop:
+        for state in states:
+            phase = "warm start" if state.step == 0 else "training"
+            if phase != begun:
+                total = config.warm_steps if phase == "warm start" else state.step + sum(ledger.unused)
+                screen.begin(phase, total, state.warm if phase == "warm start" else state.step - 1)
+                begun = phase
+            if state.step == 0 and state.warm == config.warm_steps:
+                write_atomically(folder.private / WARM, model_bytes(state.released))
+            note = f"epsilon spent {odometer.epsilon(ledger.used):.3f}" if state.step else ""
+            screen.advance(state.step or state.warm, note)
+            if ledger.prepaid == 0 and (stop or clock.due()):
+                clock.written(checkpoint.save(folder.private, state.state_dict(), rng.state(), ledger))
+                if stop:
+                    raise Interrupted(f"stopped at step {state.step:,}; nothing is lost. Go on with `gossamer resume {folder.path}`.")
+            yield state
+        if state is not None:
+            checkpoint.save(folder.private, state.state_dict(), rng.state(), ledger)
+
+
+def _finish(
+    folder: RunFolder,
+    config: Any,
+    card: DataCard,
+    method: str,
+    ledger: PrivacyLedger,
+    state: State,
+    public: Records | None,
+    public_name: str | None,
+) -> Synthesizer:
+    """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
+    net = state.released.cpu().eval()
+    certificate = Certificate.build(
+        ledger,
+        method=method,
+        card=card.to_dict(),
+        config=dataclasses.asdict(config),
+        assumptions=_assumptions(card),
+        public_data="none" if public is None else f"{public_name} ({len(public):,} records, not protected)",
+        model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
+        versions=versions(),
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+    synthesizer = Synthesizer(net, config, card, certificate)
+    per_class = np.repeat(np.arange(card.classes), GRID_PER_CLASS)
+    grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
+    folder.file(SAMPLES).write_bytes(sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS))
+    synthesizer.save(folder.path)
+    write_report(folder.path, internal=True)
+    return synthesizer
+
+
+class _Quiet(Terminal):
+    """Shows nothing."""
+
+    def say(self, text: str) -> None: ...
+
+    def begin(self, what: str, total: int, done: int = 0) -> None: ...
+
+    def advance(self, done: int, note: str = "") -> None: ...
+
+
+class _Stop:
+    asked = False
+
+    def __bool__(self) -> bool:
+        return self.asked
+
+
+@contextmanager
+def _stop_asked() -> Iterator[_Stop]:
+    """Turns the first Ctrl-C into a flag, read where the ledger has nothing written ahead; the second one is immediate."""
+    stop = _Stop()
+
+    def ask(signum: int, frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield stop
+        return
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the guarantee and the model rest on."""
+    return {name: importlib.metadata.version(name) for name in ("gossamer", "torch", "numpy", "dp-accounting", "cryptography")}
+
+
+def _assumptions(card: DataCard) -> list[str]:
+    prior = "uniform" if card.label_prior == "uniform" else ", ".join(f"{share:g}" for share in card.label_prior)
+    return [
+        f"declared size: {card.declared_size:,} {card.unit}s",
+        f"shape {' x '.join(map(str, card.shape))}, {card.classes} classes, label prior {prior}",
+        f"one {card.unit} is one entry of the data: nobody is in it under two names",
+        "the machine's operating system gives true entropy; the proofs assume arithmetic on real numbers",
+    ]
+
+
+def _config_json(request: Request, seed: int, device: str, sources: Sources, *, with_tensorboard: bool) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "method": request.method,
+        "config": dataclasses.asdict(request.config),
+        "card": request.card.to_dict(),
+        "epsilon": _number(request.epsilon),
+        "delta": request.delta,
+        "seed": seed,
+        "device": device,
+        "public": None if sources.public is None else Path(sources.public).name,
+        "tensorboard": with_tensorboard,
+        "versions": versions(),
+    }
+
+
+def _source_json(sources: Sources, records: Records) -> dict[str, Any]:
+    return {"sources": dataclasses.asdict(sources), "fingerprint": _fingerprint(records)}
+
+
+def _fingerprint(records: Records) -> str:
+    """SHA-256 of the records, kept in the private folder: a resume must go on with the same ones."""
+    digest = hashlib.sha256()
+    for start in range(0, len(records), 4096):
+        piece = records[start : start + 4096]
+        digest.update(np.ascontiguousarray(piece.images).tobytes())
+        digest.update(np.ascontiguousarray(piece.labels).tobytes())
+    if records.units is not None:
+        digest.update(np.ascontiguousarray(records.units).tobytes())
+    return digest.hexdigest()
+
+
+def _absolute(source: str | Path) -> str:
+    """A source that still names the same file from another working folder. Names of embedded data stay as they are."""
+    path, _, split = str(source).rpartition(":") if str(source).endswith((":train", ":test")) else (str(source), "", "")
+    if path in EMBEDDED:
+        return str(source)
+    return f"{Path(path).resolve()}:{split}" if split else str(Path(path).resolve())
+
+
+def _number(value: float) -> float | str:
+    return "inf" if math.isinf(value) else value

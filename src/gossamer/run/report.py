@@ -1,0 +1,300 @@
+"""`report.html`: what a release promises and what it is good for, on one page for a curator who is no cryptographer.
+
+The page is made of the files of a RUN or of a release: the certificate, the sample grid, and where they are present
+the events and the metrics. It loads nothing from elsewhere. Curves come from events, so from fakes and released values
+only; metrics read real records, so a page that may be handed out leaves them out (`internal=False`).
+"""
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from gossamer.errors import RunFolderError
+from gossamer.files import write_atomically
+from gossamer.run import figures
+
+REPORT = "report.html"
+_REQUIRED = (
+    "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "public_data",
+    "reasons", "card", "config", "model", "ledger", "versions", "created",
+)  # fmt: skip
+_ACCOUNTANTS = {"PLD": "privacy loss distributions", "RDP": "Rényi differential privacy"}
+_NEIGHBOURS = {
+    "add-or-remove-one": "The promise compares the data with and without one {unit}: one added or removed.",
+    "replace-one": "The promise compares the data with one {unit} exchanged for another.",
+}
+_SHIFTS = {
+    "add-or-remove-one": "without that {unit}",
+    "replace-one": "with another {unit} in its place",
+}
+_GUESSES = {
+    "add-or-remove-one": "whether a given {unit} was used",
+    "replace-one": "which of two {unit}s was used",
+}
+_CURVES = {
+    "generator_loss": ("Generator loss", "on its own fakes"),
+    "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
+    "released_norm": ("Length of the released sum", "clipped and noised"),
+    "n_D": ("Discriminator steps", "per generator step"),
+}
+_SPENT = "epsilon_spent"
+_CLASSIFIERS = {
+    "accuracy": (
+        "the synthetic records",
+        "A classifier trained only on these synthetic records gets {value} of real test records right ({range}).",
+    ),
+    "accuracy of the real-data twin": (
+        "the real records",
+        "The same classifier trained on the real records gets {value} right ({range}).",
+    ),
+    "accuracy of the public warm start alone": (
+        "the public start alone",
+        "Trained on samples of the public warm start alone, before any record was read, it gets {value} ({range}).",
+    ),
+}
+_POINTS = 600
+"""A curve is thinned to about this many points."""
+
+
+def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[int, float]] | None = None) -> Path:
+    """Write report.html into a RUN or a release folder, in place of an older one.
+
+    Args:
+        folder: holds certificate.json and samples.png, and perhaps events.jsonl and metrics.json.
+        internal: True shows the metrics, marked as not covered by the guarantee. False leaves them out: the copy that
+            may be handed out.
+        epsilon_curve: pairs of step and epsilon spent; None takes them from the events.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        RunFolderError: if a file is missing or damaged; names the file and, in events.jsonl, the line.
+    """
+    certificate = _certificate(folder)
+    events = _events(folder / "events.jsonl")
+    metrics = _metrics(folder / "metrics.json") if internal else []
+    spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
+    try:
+        page = _template().render(
+            certificate=certificate,
+            title=_title(certificate),
+            promise=_promise(certificate["guarantee"]),
+            accountants=[_accountant(entry) for entry in certificate["guarantees"]],
+            grid=_grid(folder / "samples.png"),
+            internal=internal,
+            metrics=metrics,
+            curves=_curves(events, spent),
+            plan=[f"{entry['count']:,} × {_in_words(entry['event'])}" for entry in certificate["plan"]],
+            settings={name: _value(value) for name, value in certificate["config"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunFolderError(
+            f"{folder / 'certificate.json'} does not hold what a certificate holds ({type(error).__name__}: {error}); "
+            "restore it from a copy, or run `gossamer verify` to see what was changed."
+        ) from error
+    path = folder / REPORT
+    write_atomically(path, page)
+    return path
+
+
+def _template() -> Any:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(resources.files("gossamer.run").joinpath(REPORT).read_text(encoding="utf-8"))
+
+
+def _certificate(folder: Path) -> dict[str, Any]:
+    found = _json(folder / "certificate.json", "finish the run first (`gossamer resume`), or name another folder")
+    missing = [name for name in _REQUIRED if not isinstance(found, dict) or name not in found]
+    if missing:
+        raise RunFolderError(
+            f"{folder / 'certificate.json'} lacks {', '.join(missing)}; restore it from a copy of the run."
+        )
+    return dict(found)
+
+
+def _metrics(path: Path) -> list[dict[str, Any]]:
+    """The entries in words: what, how many, the interval; accuracies also as a share for their bar."""
+    if not path.is_file():
+        return []
+    try:
+        return [_metric(entry) for entry in _json(path, "")]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(
+            f"{path} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
+            "`gossamer evaluate`, or remove it."
+        ) from error
+
+
+def _metric(entry: dict[str, Any]) -> dict[str, Any]:
+    name = str(entry["metric"])
+    value, low, high = (float(entry[part]) for part in ("value", "low", "high"))
+    if name not in _CLASSIFIERS:
+        sentence = f"{name}: {value:.4g} ({low:.4g} to {high:.4g})."
+        return {"sentence": sentence, "on": str(entry["computed_on"]), "bar": None}
+    label, sentence = _CLASSIFIERS[name]
+    words = sentence.format(value=f"{value:.1%}", range=f"{low * 100:.1f} to {high:.1%}")
+    bar = {"label": label, "value": f"{value:.1%}", "share": value * 100, "low": low * 100, "width": (high - low) * 100}
+    return {"sentence": words, "on": str(entry["computed_on"]), "bar": bar}
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    """The events of kind "step". A release holds none, and has no curves."""
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            event = json.loads(line)
+            if event["kind"] == "step":
+                found.append({"step": int(event["step"]), **event["values"]})
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunFolderError(
+                f"{path}, line {number}: this line is no event; remove it, or restore the file from a copy of the run."
+            ) from error
+    return found
+
+
+def _json(path: Path, remedy: str) -> Any:
+    if not path.is_file():
+        raise RunFolderError(f"{path.parent} is not a finished run: it has no {path.name}; {remedy}.")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy of the run.") from error
+
+
+def _grid(path: Path) -> str:
+    """The sample grid as a data URI."""
+    if not path.is_file():
+        raise RunFolderError(f"{path.parent} is not a finished run: it has no {path.name}; restore it from a copy.")
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def _title(certificate: dict[str, Any]) -> str:
+    data = str(certificate["card"].get("title", ""))
+    return f"Synthetic records for {data}" if data else "Synthetic records"
+
+
+def _promise(guarantee: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee in words. Bounds are rounded up, never down."""
+    epsilon, delta, unit = float(guarantee["epsilon"]), float(guarantee["delta"]), str(guarantee["unit"])
+    if not math.isfinite(epsilon):
+        return {"holds": False, "unit": unit}
+    # An attacker who guesses from an even chance; Kairouz, Oh, Viswanath 2015, theorem 2.1, at equal error rates.
+    guess = 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    return {
+        "holds": True,
+        "epsilon": _up(epsilon, 3),
+        "delta": _plain(delta),
+        "one_in": f"{1 / delta:,.0f}" if delta else "",
+        "unit": unit,
+        "relation": guarantee["relation"],
+        "neighbours": _NEIGHBOURS[guarantee["relation"]].format(unit=unit),
+        "shift": _SHIFTS[guarantee["relation"]].format(unit=unit),
+        "question": _GUESSES[guarantee["relation"]].format(unit=unit),
+        "factor": _factor(epsilon),
+        "guess": _percent_up(guess),
+    }
+
+
+def _accountant(entry: dict[str, Any]) -> dict[str, str]:
+    epsilon = float(entry["epsilon"])
+    return {
+        "name": str(entry["accountant"]),
+        "words": _ACCOUNTANTS.get(entry["accountant"], ""),
+        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else "infinity",
+        "delta": _plain(float(entry["delta"])),
+    }
+
+
+def _curves(events: list[dict[str, Any]], spent: list[tuple[int, float]]) -> list[dict[str, Any]]:
+    """Epsilon first, then every other figure of the steps that ever changes."""
+    shown = []
+    if spent:
+        svg = figures.epsilon_curve(*_columns(spent))
+        shown.append({"title": "Epsilon spent", "note": "running bound, against steps", "svg": Markup(svg)})
+    names = dict.fromkeys(name for event in events for name in event if name not in ("step", _SPENT))
+    for name in names:
+        points = _series(events, name)
+        if len({value for _, value in points}) < 2:
+            continue
+        title, note = _CURVES.get(name, (name.replace("_", " "), ""))
+        svg = figures.curve(*_columns(points), x_label="steps", title=f"{title} {note}".strip())
+        shown.append({"title": title, "note": note, "svg": Markup(svg)})
+    return shown
+
+
+def _series(events: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Steps and finite numbers of one name; words and infinities are left out."""
+    pairs = [(event["step"], event[name]) for event in events if name in event]
+    numbers = [(step, float(value)) for step, value in pairs if isinstance(value, int | float)]
+    return [(step, value) for step, value in numbers if math.isfinite(value)]
+
+
+def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    every = max(1, len(points) // _POINTS)
+    kept = points[:-1:every] + points[-1:]
+    return [step for step, _ in kept], [value for _, value in kept]
+
+
+def _in_words(event: dict[str, Any]) -> str:
+    """One event of the plan."""
+    match event:
+        case {"event": "Gaussian", "noise_multiplier": noise}:
+            return f"a sum with Gaussian noise, noise multiplier {noise:g}"
+        case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
+            return f"{_in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
+        case {"event": "SampledWithoutReplacement", "population": population, "drawn": drawn, "of": inner}:
+            return f"{_in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
+        case _:
+            facts = ", ".join(f"{name} {_value(fact)}" for name, fact in event.items() if name != "event")
+            return f"{event['event']}{f' ({facts})' if facts else ''}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _up(number: float, digits: int) -> str:
+    """Rounded up to so many decimals (a ten-millionth of the last one is forgiven: that is arithmetic, not privacy)."""
+    exact = Decimal(f"{number:.{digits + 7}f}")
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):,}"
+
+
+def _plain(delta: float) -> str:
+    return f"{delta:.9f}".rstrip("0").rstrip(".") if delta >= 1e-7 or delta == 0 else f"{delta:g}"
+
+
+def _factor(epsilon: float) -> str:
+    """e^epsilon in words, rounded up to three digits."""
+    if epsilon > math.log(1e6):
+        return "more than a million"
+    factor = math.exp(epsilon)
+    return _up(factor, max(0, 2 - math.floor(math.log10(factor)))) if factor < 1000 else f"{_hundreds(factor):,}"
+
+
+def _hundreds(factor: float) -> int:
+    unit: int = 10 ** (math.floor(math.log10(factor)) - 2)
+    return math.ceil(factor / unit) * unit
+
+
+def _percent_up(share: float) -> str:
+    """A share below one, rounded up but not to 100 %, unless four decimals do not tell it from one."""
+    for digits in range(1, 5):
+        words = _up(share * 100, digits)
+        if float(words) < 100:
+            return f"{words} %"
+    return "nearly 100 %"

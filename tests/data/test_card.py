@@ -1,0 +1,124 @@
+"""The card: what it accepts, what it refuses and how it says so."""
+
+import numpy as np
+import pytest
+
+from gossamer.data.card import DataCard, check, draft
+from gossamer.data.records import Records
+from gossamer.errors import CardError
+
+CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+TEXT = "shape = [1, 28, 28]\nclasses = 3\ndeclared_size = 100\n"
+
+
+def records(n: int = 6, shape: tuple[int, ...] = (1, 28, 28), units: np.ndarray | None = None) -> Records:
+    return Records(np.zeros((n, *shape), np.uint8), np.arange(n, dtype=np.int64) % 3, units)
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        CARD,
+        DataCard(
+            shape=(3, 32, 32),
+            classes=2,
+            declared_size=1,
+            label_prior=(0.1, 0.9),
+            unit="client",
+            title='a "quoted" \\ title, é 漢 #',
+        ),
+    ],
+)
+def test_round_trip(tmp_path, card):
+    card.save(tmp_path / "card.toml")
+    assert DataCard.load(tmp_path / "card.toml") == card
+    facts = [line for line in card.dumps().splitlines() if "=" in line and not line.startswith("#")]
+    assert len(facts) == 6
+    assert card.dumps().count("# declared public: ") == len(facts), "each fact has its comment"
+
+
+def test_defaults_and_prior():
+    card = DataCard.loads(TEXT)
+    assert (card.unit, card.title, card.label_prior) == ("record", "", "uniform")
+    assert card.probabilities == (1 / 3, 1 / 3, 1 / 3)
+    assert DataCard.loads(TEXT + "label_prior = [0.5, 0.25, 0.25]").probabilities == (0.5, 0.25, 0.25)
+    assert DataCard.loads(TEXT + "label_prior = [0.5, 0.25, 0.2500009]").probabilities[2] == 0.2500009
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TEXT.replace("classes", "clases"), "no key 'clases'; did you mean classes?"),
+        (TEXT + "zzz = 1", "no key 'zzz'; the keys are shape, classes"),
+        (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
+        ("shape = [", "not TOML"),
+        (TEXT.replace("[1, 28, 28]", "[28, 28]"), "shape must be three"),
+        (TEXT.replace("[1, 28, 28]", "[1, 28, 0]"), "shape must be three"),
+        (TEXT.replace("[1, 28, 28]", "[1, 28.0, 28]"), "shape must be three"),
+        (TEXT.replace("[1, 28, 28]", "28"), "shape must be three"),
+        (TEXT.replace("[1, 28, 28]", "[2, 28, 28]"), "1 \\(grey\\) or 3"),
+        (TEXT.replace("= 3", "= 0"), "classes must"),
+        (TEXT.replace("= 3", "= true"), "classes must"),
+        (TEXT.replace("= 100", '= "many"'), "declared_size must"),
+        (TEXT + 'label_prior = "flat"', "label_prior must be"),
+        (TEXT + "label_prior = [0.5, 0.5]", "one probability per class: it has 2 for 3"),
+        (TEXT + "label_prior = [0.5, 0.5, 0.1]", "sum 1, and has 1.1"),
+        (TEXT + "label_prior = [0.5, 0.5, 0.000002]", "sum 1"),
+        (TEXT + "label_prior = [1.5, -0.25, -0.25]", "label_prior must be"),
+        (TEXT + "label_prior = [nan, 0.5, 0.5]", "label_prior must be"),
+        (TEXT + 'unit = ""', "unit must say"),
+        (TEXT + "unit = 3", "unit must be a line of text"),
+        (TEXT + 'title = "a\\nb"', "title must be a line of text"),
+    ],
+)
+def test_malformed_cards_are_refused_by_name(tmp_path, text, words):
+    path = tmp_path / "my card.toml"
+    path.write_text(text)
+    with pytest.raises(CardError, match=words) as caught:
+        DataCard.load(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_unreadable_cards(tmp_path):
+    with pytest.raises(CardError, match=r"cannot be read.*gossamer card DATA"):
+        DataCard.load(tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes(b"title = '\xe9'")
+    with pytest.raises(CardError, match="UTF-8"):
+        DataCard.load(tmp_path / "latin.toml")
+
+
+def test_draft_proposes_and_does_not_measure():
+    units = np.array([0, 0, 1, 1, 2, 2])
+    text = draft(records(6, (3, 40, 50), units), title="faces", unit="person")
+    assert text.startswith("# A draft")
+    assert "becomes a fact" in text
+    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=3, unit="person", title="faces")
+    assert DataCard.loads(text) == expected
+    many = Records(np.zeros((1437, 1, 28, 28), np.uint8), np.zeros(1437, np.int64))
+    assert DataCard.loads(draft(many)).declared_size == 1400, "rounded, not counted"
+    assert DataCard.loads(draft(many)).shape == (1, 28, 28)
+
+
+def test_check_accepts_what_agrees():
+    check(records(), CARD, where="here")
+    units = np.zeros(6, np.int64)
+    check(records(units=units), DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer"), where="here")
+
+
+def test_check_refuses_contradictions():
+    with pytest.raises(CardError, match=r"here: the card declares images of shape 1x28x28 .*these are 3x32x32"):
+        check(records(shape=(3, 32, 32)), CARD, where="here")
+    two = DataCard(shape=(1, 28, 28), classes=2, declared_size=6)
+    with pytest.raises(CardError, match=r"here: the label of record 2 .* outside the 2 classes"):
+        check(records(), two, where="here")
+    with pytest.raises(CardError, match=r"each writer.*--units"):
+        check(records(), DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer"), where="here")
+    with pytest.raises(CardError, match="name the unit in the card"):
+        check(records(units=np.zeros(6, np.int64)), CARD, where="here")
+
+
+def test_check_never_prints_a_label():
+    odd = Records(np.zeros((2, 1, 28, 28), np.uint8), np.array([0, 7777]))
+    with pytest.raises(CardError) as caught:
+        check(odd, CARD, where="here")
+    assert "7777" not in str(caught.value)

@@ -1,0 +1,156 @@
+"""Writers: what is written reads back, and nothing half-written stays behind."""
+
+import builtins
+import csv
+import weakref
+
+import numpy as np
+import pytest
+
+from gossamer.data.readers import read
+from gossamer.data.writers import write_samples
+from gossamer.errors import RequestError, RunFolderError
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (7, 1, 28, 28), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (7, 3, 32, 32), dtype=np.uint8)
+LABELS = np.array([3, 0, 10, 2, 2, 0, 3])
+FORMS = ["s.npz", "s.csv", "s.parquet", "s"]
+
+
+def chunks(images=GREY, labels=LABELS, size=3):
+    for start in range(0, len(images), size):
+        yield images[start : start + size], labels[start : start + size]
+
+
+@pytest.mark.parametrize("images", [GREY, COLOUR])
+def test_npz(tmp_path, images):
+    write_samples(tmp_path / "s.npz", chunks(images), count=7)
+    records = read(str(tmp_path / "s.npz"), split="train")
+    np.testing.assert_array_equal(records.images, images)
+    np.testing.assert_array_equal(records.labels, LABELS)
+    with np.load(tmp_path / "s.npz") as arrays:
+        assert sorted(arrays) == ["images", "labels"]
+        np.testing.assert_array_equal(arrays["images"], images)
+    write_samples(tmp_path / "again.npz", [(images, LABELS)], count=7)
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "s.npz").read_bytes(), "the chunking leaves no trace"
+
+
+@pytest.mark.parametrize("images", [GREY, COLOUR])
+def test_pictures(tmp_path, images):
+    write_samples(tmp_path / "s", chunks(images), count=7)
+    records = read(str(tmp_path / "s"), split="train")
+    order = np.argsort(LABELS, kind="stable")
+    np.testing.assert_array_equal(records.images, images[order])
+    np.testing.assert_array_equal(records.labels, LABELS[order])
+    assert len(list((tmp_path / "s").iterdir())) == 11, "labels without samples keep their folder"
+
+
+def test_csv(tmp_path):
+    write_samples(tmp_path / "s.csv", chunks(COLOUR), count=7)
+    with (tmp_path / "s.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header[:2] == ["label", "pixel0"]
+    assert header[-1] == "pixel3071"
+    values = np.array(rows, dtype=np.int64)
+    np.testing.assert_array_equal(values[:, 0], LABELS)
+    np.testing.assert_array_equal(values[:, 1:], COLOUR.reshape(7, -1))
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write_samples(tmp_path / "s.parquet", chunks(COLOUR), count=7)
+    table = parquet.read_table(tmp_path / "s.parquet")
+    assert table["label"].to_pylist() == LABELS.tolist()
+    np.testing.assert_array_equal(np.array(table["pixels"].to_pylist()), COLOUR.reshape(7, -1))
+    assert table.schema.metadata[b"shape"] == b"3,32,32"
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *rest, **more):
+        if name.startswith("pyarrow"):
+            raise ImportError
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(RequestError, match=r"pip install 'gossamer\[parquet\]'"):
+        write_samples(tmp_path / "s.parquet", chunks(), count=7)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_there_stays_unless_forced(tmp_path, name):
+    path = tmp_path / name
+    write_samples(path, chunks(), count=7)
+    with pytest.raises(RunFolderError, match="--force"):
+        write_samples(path, chunks(GREY[:2], LABELS[:2]), count=2)
+    write_samples(path, chunks(GREY[:2], LABELS[:2]), count=2, force=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    if name in ("s", "s.npz"):
+        assert len(read(str(path), split="train")) == 2
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("there", [False, True])
+def test_a_failure_leaves_nothing_half_written(tmp_path, name, there):
+    path = tmp_path / name
+    if there:
+        write_samples(path, chunks(), count=7)
+    before = {entry: entry.is_file() and entry.read_bytes() for entry in tmp_path.rglob("*")}
+
+    def broken():
+        yield GREY[:3], LABELS[:3]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_samples(path, broken(), count=7, force=True)
+    assert {entry: entry.is_file() and entry.read_bytes() for entry in tmp_path.rglob("*")} == before
+
+
+def test_force_does_not_delete_other_peoples_folders(tmp_path):
+    (tmp_path / "home" / "0").mkdir(parents=True)
+    (tmp_path / "home" / "0" / "thesis.tex").write_text("years of work")
+    with pytest.raises(RunFolderError, match="more than samples"):
+        write_samples(tmp_path / "home", chunks(), count=7, force=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunFolderError, match="do not replace each other"):
+        write_samples(tmp_path / "file", chunks(), count=7, force=True)
+    (tmp_path / "empty").mkdir()
+    write_samples(tmp_path / "empty", chunks(), count=7)
+    assert len(read(str(tmp_path / "empty"), split="train")) == 7
+
+
+def test_bad_requests(tmp_path):
+    with pytest.raises(RequestError, match=r"written as \.npz, \.csv"):
+        write_samples(tmp_path / "s.zip", chunks(), count=7)
+    with pytest.raises(RequestError, match="nothing to write"):
+        write_samples(tmp_path / "s.npz", [], count=0)
+    with pytest.raises(RunFolderError, match="make it first"):
+        write_samples(tmp_path / "no" / "s.npz", chunks(), count=7)
+    for count, word in ((6, "more"), (8, "fewer")):
+        with pytest.raises(ValueError, match=word):
+            write_samples(tmp_path / "s.npz", chunks(), count=count)
+    for images, labels in ((GREY / 255, LABELS), (GREY[:, 0], LABELS), (GREY, LABELS[:3]), (GREY, -LABELS)):
+        with pytest.raises(ValueError, match="chunk"):
+            write_samples(tmp_path / "s.npz", [(images, labels)], count=7)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_stays_bounded(tmp_path):
+    """A generator of 40 chunks: never more than two are alive at once."""
+    alive = weakref.WeakValueDictionary()
+
+    class Tracked(np.ndarray):
+        pass
+
+    def stream():
+        for number in range(40):
+            images = np.zeros((50, 1, 28, 28), np.uint8).view(Tracked)
+            alive[number] = images
+            assert len(alive) <= 2
+            yield images, np.zeros(50, np.int64)
+
+    write_samples(tmp_path / "s.npz", stream(), count=2000)
+    assert read(str(tmp_path / "s.npz"), split="train").images.shape == (2000, 1, 28, 28)

@@ -1,0 +1,202 @@
+"""What every method must do, whatever its mathematics. A new method joins by its line in METHODS and its line in SMALL."""
+
+import dataclasses
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.events import Event
+from gossamer.methods import METHODS
+from gossamer.methods.synthesizer import model_bytes
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import PoissonGaussianSum
+from gossamer.privacy.noise import Rng
+
+CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
+SMALL: dict[str, dict[str, Any]] = {
+    "dpgan": {
+        "noise_multiplier": 1.0, "steps": 21, "expected_batch_size": 20, "width": 4, "latent_size": 8,
+        "discriminator_steps": 3, "warm_steps": 4, "warm_batch_size": 8, "physical_batch_size": 16,
+        "average_decay": 0.5,
+    },
+}  # fmt: skip
+TOY: dict[str, dict[str, Any]] = {
+    "dpgan": {
+        "noise_multiplier": 0.5, "steps": 250, "expected_batch_size": 48, "width": 8, "latent_size": 8,
+        "discriminator_steps": 1, "discriminator_learning_rate": 2e-3, "generator_learning_rate": 2e-3,
+    },
+}  # fmt: skip
+
+
+def stripes(n: int, seed: int = 0) -> Records:
+    """Class 0 is bright on the left, class 1 on the right."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(2, size=n)
+    images = draw.integers(0, 40, size=(n, 1, 28, 28))
+    images[labels == 0, :, :, :14] += 200
+    images[labels == 1, :, :, 14:] += 200
+    return Records(images.astype(np.uint8), labels)
+
+
+def garbage(n: int, seed: int = 1) -> Records:
+    draw = np.random.default_rng(seed)
+    return Records(draw.integers(0, 256, size=(n, 1, 28, 28)).astype(np.uint8), np.zeros(n, dtype=np.int64))
+
+
+class Run:
+    """One training in memory."""
+
+    def __init__(self, method: str, records: Records, settings: dict[str, Any], *, rng: Rng, public: Records | None = None):
+        self.module = METHODS[method]
+        self.config = self.module.Config(**settings)
+        self.plan = self.module.plan(self.config, CARD)
+        self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
+        self.ledger.reserve(self.plan)
+        self.private = Confined(records, self.ledger)
+        self.rng, self.public = rng, public
+        self.events: list[Event] = []
+
+    def states(self, resume: Any = None) -> Any:
+        return self.module.train(
+            self.private, self.config, CARD, public=self.public, resume=resume, emit=self.events.append, rng=self.rng
+        )
+
+    def end(self) -> Any:
+        for state in self.states():
+            last = state
+        return last
+
+
+def deafen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mechanisms run the query, then answer with noise only."""
+    ask = PoissonGaussianSum._ask
+
+    def deaf(self: PoissonGaussianSum, held: Any, query: Any) -> Tensor:
+        return torch.zeros_like(ask(self, held, query))
+
+    monkeypatch.setattr(PoissonGaussianSum, "_ask", deaf)
+
+
+@pytest.fixture(params=sorted(METHODS))
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_method_has_its_settings_here() -> None:
+    assert set(SMALL) == set(TOY) == set(METHODS)
+
+
+def test_spends_its_plan(method: str) -> None:
+    run = Run(method, stripes(180), SMALL[method], rng=Rng())
+    run.end()
+    assert list(zip([event for event, _ in run.plan], run.ledger.used, strict=True)) == list(run.plan)
+    assert run.ledger.promise().epsilon < float("inf")
+
+
+def test_the_non_private_twin_says_infinity(method: str) -> None:
+    run = Run(method, stripes(180), {**SMALL[method], "noise_multiplier": 0.0}, rng=Rng())
+    run.end()
+    assert run.ledger.promise().epsilon == float("inf")
+
+
+def test_plan_is_pure_and_reads_the_card_only(method: str) -> None:
+    module = METHODS[method]
+    config = module.Config(**SMALL[method])
+    assert module.plan(config, CARD) == module.plan(config, CARD)
+    larger = dataclasses.replace(CARD, declared_size=400)
+    assert module.plan(config, larger) != module.plan(config, CARD)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_non_interference(method: str, warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unrelated data of another size, same seeds, deaf mechanism: artefact and events are equal bit for bit."""
+    deafen(monkeypatch)
+    public = stripes(30, seed=5) if warm else None
+    runs = [Run(method, records, SMALL[method], rng=Rng(3, noise_seed=4), public=public) for records in (stripes(180), garbage(260))]
+    artefacts = [model_bytes(run.end().released) for run in runs]
+    assert artefacts[0] == artefacts[1]
+    assert runs[0].events == runs[1].events
+    assert len(runs[0].events) > 5
+
+
+def test_the_mechanism_is_what_the_data_go_through(method: str) -> None:
+    """The counterpart of non-interference: with the mechanism hearing, other data give another artefact."""
+    runs = [Run(method, records, SMALL[method], rng=Rng(3, noise_seed=4)) for records in (stripes(180), garbage(180))]
+    assert model_bytes(runs[0].end().released) != model_bytes(runs[1].end().released)
+
+
+def test_saves_only_the_generator(method: str, tmp_path: Path) -> None:
+    run = Run(method, stripes(180), SMALL[method], rng=Rng())
+    state = run.end()
+    (tmp_path / "model.safetensors").write_bytes(model_bytes(state.released))
+    saved = load_file(tmp_path / "model.safetensors")
+    fresh = METHODS[method].generator(run.config, CARD)
+    assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in fresh.state_dict().items()}
+
+
+def test_events_are_public_json(method: str) -> None:
+    run = Run(method, stripes(180), SMALL[method], rng=Rng())
+    run.end()
+    for event in run.events:
+        json.dumps({"kind": event.kind, "step": event.step, "values": dict(event.values)}, allow_nan=False)
+
+
+@pytest.mark.parametrize("at", [2, 9, 20])
+def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int) -> None:
+    public = stripes(30, seed=5)
+    whole = Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=public)
+    expected = whole.end()
+
+    first = Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=public)
+    for done, state in enumerate(first.states(), start=1):
+        if done == at:
+            saved, rng_saved = pickle.dumps(state.state_dict()), pickle.dumps(first.rng.state())
+            break
+    second = Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=public)
+    second.ledger, second.private = first.ledger, first.private
+    state = second.module.State.fresh(second.config, CARD, second.rng)
+    state.load_state_dict(pickle.loads(saved))
+    second.rng.restore(pickle.loads(rng_saved))
+    for state in second.states(resume=state):  # noqa: B007  (the last one counts)
+        pass
+    assert model_bytes(state.released) == model_bytes(expected.released)
+    assert first.ledger.used == whole.ledger.used
+
+
+def test_a_checkpoint_of_a_real_run_holds_no_noise_state(method: str) -> None:
+    """Without a fixed noise seed a resumed run draws fresh noise: two resumes of one checkpoint differ."""
+    run = Run(method, stripes(180), SMALL[method], rng=Rng(1))
+    states = run.states()
+    for _ in range(4):
+        state = next(states)
+    saved, rng_saved = pickle.dumps(state.state_dict()), pickle.dumps(run.rng.state())
+    results = []
+    for _ in range(2):
+        again = Run(method, stripes(180), SMALL[method], rng=Rng(1))
+        state = again.module.State.fresh(again.config, CARD, again.rng)
+        state.load_state_dict(pickle.loads(saved))
+        again.rng.restore(pickle.loads(rng_saved))
+        results.append(pickle.dumps(next(again.states(resume=state)).state_dict()))
+    assert results[0] != results[1]
+
+
+def test_learns_a_toy(method: str) -> None:
+    """With little noise the classes come out on the right sides; an untrained generator shows no difference."""
+    run = Run(method, stripes(200), TOY[method], rng=Rng(0))
+    net = run.end().released
+    latents = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        left = net(latents, torch.zeros(200, dtype=torch.int64)).mean((0, 1, 2))
+        right = net(latents, torch.ones(200, dtype=torch.int64)).mean((0, 1, 2))
+    contrast = float((left[:14].mean() - left[14:].mean()) + (right[14:].mean() - right[:14].mean()))
+    assert contrast > 0.5

@@ -1,0 +1,148 @@
+import copy
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gossamer.errors import ConfinedError, UnplannedRelease
+from gossamer.privacy.confined import FIXED_SEED, Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, poisson_gaussian
+from gossamer.privacy.noise import Rng
+
+SECRET = 123456789.0
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Records that are single numbers."""
+
+    values: np.ndarray
+
+    @property
+    def population(self) -> int:
+        return len(self.values)
+
+    def take(self, chosen: np.ndarray) -> "Numbers":
+        return Numbers(self.values[chosen])
+
+
+class Total:
+    """The sum of the numbers, each clipped."""
+
+    dimension = 1
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.asked = 0
+        self.fails = fails
+
+    def clipped_sum(self, records: Numbers, bounds: Bounds) -> Tensor:
+        self.asked += 1
+        if self.fails:
+            raise ValueError(f"the record is {records.values}")
+        bound = bounds.norms[0]
+        return torch.tensor([float(np.clip(records.values, -bound, bound).sum())])
+
+
+def confined(count: int = 5, *, rate: float = 0.5, noise: float = 1.0) -> tuple[Confined[Numbers], PrivacyLedger, PoissonGaussianSum]:
+    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
+    ledger.reserve([(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)])
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=noise, rng=Rng())
+    return Confined(Numbers(np.full(100, SECRET)), ledger), ledger, mechanism
+
+
+def test_release_charges_one_event_each() -> None:
+    private, ledger, mechanism = confined()
+    for used in range(1, 6):
+        private.release(mechanism, Total())
+        assert ledger.used == [used]
+
+
+def test_pay_then_read_an_unplanned_release_asks_nothing() -> None:
+    private, _, mechanism = confined(count=1)
+    query = Total()
+    private.release(mechanism, query)
+    with pytest.raises(UnplannedRelease):
+        private.release(mechanism, query)
+    assert query.asked == 1
+
+
+def test_a_failing_query_is_still_paid_for_and_keeps_its_message_inside() -> None:
+    private, ledger, mechanism = confined()
+    with pytest.raises(ConfinedError) as caught:
+        private.release(mechanism, Total(fails=True))
+    assert ledger.used == [1]
+    assert "ValueError" in str(caught.value)
+    assert "123456789" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_nothing_else_lets_it_out() -> None:
+    private, _, _ = confined()
+    assert repr(private) == str(private) == f"{private}" == "Confined(...)"
+    for attempt in (
+        lambda: pickle.dumps(private),
+        lambda: copy.copy(private),
+        lambda: copy.deepcopy(private),
+        lambda: bool(private),
+        lambda: private == private,  # noqa: PLR0124  (comparing is the attempt)
+    ):
+        with pytest.raises(ConfinedError):
+            attempt()
+    for attempt in (lambda: len(private), lambda: private[0], lambda: iter(private), lambda: hash(private)):
+        with pytest.raises(TypeError):
+            attempt()
+    with pytest.raises(AttributeError):
+        private.values  # noqa: B018  (reading is the attempt)
+    with pytest.raises(AttributeError):
+        private.note = 1  # type: ignore[attr-defined]
+
+
+def test_map_and_update_are_free_and_stay_inside() -> None:
+    private, ledger, mechanism = confined()
+    halves = private.map(lambda held: Numbers(held.values / SECRET / 2))
+    assert isinstance(halves, Confined)
+    halves.update(lambda held: held.values.__imul__(0))
+    assert ledger.used == [0]
+    exact = PoissonGaussianSum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    assert float(exact._ask(halves.declassify(reason="test"), Total())) == 0.0
+    private.release(mechanism, Total())
+    assert ledger.used == [1]
+
+
+def test_declassify_is_allowed_and_rings() -> None:
+    private, ledger, _ = confined()
+    held = private.declassify(reason="shown in a test")
+    assert held.values[0] == SECRET
+    assert ledger.spent().epsilon == float("inf")
+    assert ledger.reasons == ["shown in a test"]
+
+
+def test_declassify_needs_a_reason() -> None:
+    private, ledger, _ = confined()
+    with pytest.raises(ValueError, match="reason"):
+        private.declassify(reason="  ")
+    assert ledger.reasons == []
+
+
+def test_a_fixed_noise_seed_turns_the_guarantee_to_infinity() -> None:
+    private, ledger, _ = confined()
+    seeded = PoissonGaussianSum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=Rng(noise_seed=1))
+    private.release(seeded, Total())
+    private.release(seeded, Total())
+    assert ledger.reasons == [FIXED_SEED]
+    assert ledger.promise().epsilon == float("inf")
+
+
+def test_a_release_carries_no_graph() -> None:
+    private, _, mechanism = confined()
+
+    class WithGraph(Total):
+        def clipped_sum(self, records: Numbers, bounds: Bounds) -> Tensor:
+            return torch.ones(1, requires_grad=True) * 2
+
+    assert not private.release(mechanism, WithGraph()).requires_grad

@@ -1,0 +1,206 @@
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
+from gossamer.privacy.ledger import BLOCK, PrivacyLedger
+from gossamer.privacy.mechanisms import poisson_gaussian
+
+EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
+OTHER = poisson_gaussian(sampling_rate=0.02, noise_multiplier=1.0)
+
+
+def on_disk(path: Path, count: int = 40, budget: float = 10.0) -> PrivacyLedger:
+    ledger = PrivacyLedger(budget=budget, delta=1e-5)
+    ledger.reserve([(EVENT, count)])
+    ledger.create(path)
+    return ledger
+
+
+def charges_in(path: Path) -> int:
+    return sum('"charge"' in line for line in path.read_text().splitlines())
+
+
+def test_reserving_beyond_the_budget_raises_and_reserves_nothing() -> None:
+    ledger = PrivacyLedger(budget=0.5, delta=1e-5)
+    with pytest.raises(BudgetExceeded, match="more than the budget of epsilon 0.5"):
+        ledger.reserve([(EVENT, 10_000)])
+    assert ledger.plan == []
+    with pytest.raises(UnplannedRelease):
+        ledger.charge(EVENT)
+
+
+def test_two_plans_together_must_fit_the_budget() -> None:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 1_000)])
+    half = ledger.promise().epsilon
+    ledger = PrivacyLedger(budget=1.01 * half, delta=1e-5)
+    ledger.reserve([(EVENT, 1_000)])
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve([(EVENT, 1_000)])
+
+
+def test_charges_up_to_the_plan_and_no_further() -> None:
+    ledger = PrivacyLedger(budget=10.0, delta=1e-5)
+    ledger.reserve([(EVENT, 3)])
+    assert ledger.remaining(EVENT) == 3
+    for _ in range(3):
+        ledger.charge(EVENT)
+    assert ledger.remaining(EVENT) == 0
+    with pytest.raises(UnplannedRelease, match="all 3 reserved"):
+        ledger.charge(EVENT)
+
+
+def test_an_event_that_was_not_reserved_is_refused() -> None:
+    ledger = PrivacyLedger(budget=10.0, delta=1e-5)
+    ledger.reserve([(EVENT, 3)])
+    with pytest.raises(UnplannedRelease, match="no plan has reserved"):
+        ledger.charge(OTHER)
+
+
+def test_spent_counts_uses_and_promise_counts_the_plan() -> None:
+    ledger = PrivacyLedger(budget=10.0, delta=1e-5)
+    ledger.reserve([(EVENT, 1_000)])
+    assert ledger.spent().epsilon == 0
+    for _ in range(100):
+        ledger.charge(EVENT)
+    assert 0 < ledger.spent().epsilon < ledger.promise().epsilon
+
+
+def test_declassify_turns_every_statement_to_infinity_and_keeps_the_reason(tmp_path: Path) -> None:
+    ledger = on_disk(tmp_path / "ledger.jsonl")
+    ledger.declassify("a test")
+    assert math.isinf(ledger.spent().epsilon)
+    assert math.isinf(ledger.promise().epsilon)
+    ledger.close()
+    again = PrivacyLedger.load(tmp_path / "ledger.jsonl")
+    assert again.reasons == ["a test"]
+    assert math.isinf(again.promise().epsilon)
+
+
+def test_a_charge_is_on_disk_before_it_returns(tmp_path: Path) -> None:
+    ledger = on_disk(tmp_path / "ledger.jsonl")
+    used = 0
+    while ledger.remaining(EVENT):
+        ledger.charge(EVENT)
+        used += 1
+        assert used <= charges_in(tmp_path / "ledger.jsonl") <= used + BLOCK - 1
+    assert charges_in(tmp_path / "ledger.jsonl") == used == 40
+    ledger.close()
+
+
+def test_load_gives_back_what_was_written(tmp_path: Path) -> None:
+    ledger = on_disk(tmp_path / "ledger.jsonl")
+    for _ in range(20):
+        ledger.charge(EVENT)
+    ledger.close()
+    again = PrivacyLedger.load(tmp_path / "ledger.jsonl")
+    assert again.plan == ledger.plan
+    assert again.charged == [(EVENT, 32)]
+    assert (again.lines, again.last_hash) == (ledger.lines, ledger.last_hash)
+    assert again.budget == 10.0
+
+
+def test_resume_loses_at_most_a_block_and_never_gains(tmp_path: Path) -> None:
+    ledger = on_disk(tmp_path / "ledger.jsonl")
+    for _ in range(20):
+        ledger.charge(EVENT)
+    ledger.close()
+    again = PrivacyLedger.resume(tmp_path / "ledger.jsonl")
+    assert again.remaining(EVENT) == 40 - 32
+    for _ in range(8):
+        again.charge(EVENT)
+    with pytest.raises(UnplannedRelease):
+        again.charge(EVENT)
+    again.close()
+    assert PrivacyLedger.load(tmp_path / "ledger.jsonl").charged == [(EVENT, 40)]
+
+
+def test_a_torn_last_line_counts_as_a_full_block(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = on_disk(path, count=100)
+    ledger.charge(EVENT)
+    ledger.close()
+    path.write_bytes(path.read_bytes() + b'{"charge": 0, "ha')
+    with pytest.raises(LedgerDamaged, match="line 19: the line is torn"):
+        PrivacyLedger.load(path)
+    again = PrivacyLedger.resume(path)
+    assert again.remaining(EVENT) == 100 - 2 * BLOCK
+    again.close()
+    assert PrivacyLedger.load(path).charged == [(EVENT, 2 * BLOCK)]
+
+
+@pytest.mark.parametrize("line", [1, 2, 3, 10, 18])
+def test_a_changed_line_is_named(tmp_path: Path, line: int) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = on_disk(path)
+    ledger.charge(EVENT)
+    ledger.close()
+    lines = path.read_text().splitlines()
+    body = json.loads(lines[line - 1])
+    key = next(iter(body))
+    body[key] = 1 if key == "charge" else [] if key == "reserve" else {**body[key], "delta": 1e-6}
+    lines[line - 1] = json.dumps(body)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(LedgerDamaged, match=f"line {line}:"):
+        PrivacyLedger.load(path)
+
+
+def test_a_line_cut_from_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = on_disk(path)
+    ledger.charge(EVENT)
+    ledger.close()
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:7] + lines[8:]))
+    with pytest.raises(LedgerDamaged, match="line 8:"):
+        PrivacyLedger.load(path)
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    ledger = on_disk(tmp_path / "ledger.jsonl")
+    with pytest.raises(RunFolderError, match="another process"):
+        PrivacyLedger.resume(tmp_path / "ledger.jsonl")
+    ledger.close()
+    PrivacyLedger.resume(tmp_path / "ledger.jsonl").close()
+
+
+def test_create_never_overwrites(tmp_path: Path) -> None:
+    on_disk(tmp_path / "ledger.jsonl").close()
+    with pytest.raises(FileExistsError):
+        on_disk(tmp_path / "ledger.jsonl")
+
+
+USES = """
+import os, sys
+from pathlib import Path
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import poisson_gaussian
+event = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
+ledger = PrivacyLedger(budget=float('inf'), delta=1e-5)
+ledger.reserve([(event, 100_000)])
+ledger.create(Path(sys.argv[1]))
+while True:
+    ledger.charge(event)
+    os.write(1, b"u")  # stands for a noise draw
+"""
+
+
+def test_after_kill_9_the_disk_holds_no_fewer_charges_than_were_used(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    process = subprocess.Popen([sys.executable, "-c", USES, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    used = len(os.read(process.stdout.fileno(), 1)) + len(process.stdout.read(200))
+    process.send_signal(signal.SIGKILL)
+    used += len(process.stdout.read())
+    process.wait()
+    process.stdout.close()
+    ledger = PrivacyLedger.resume(path)
+    assert ledger.charged[0][1] >= used >= 201
+    ledger.close()
