@@ -160,13 +160,14 @@ def test_global_seed_does_not_matter(digits):
 
 
 def test_sorted_samples_are_welcome(digits):
-    """A file sorted by class must not train on some classes and choose on others."""
+    """A file sorted by class must not train on some classes only: the first half of it holds five of ten."""
     images, labels, test_images, test_labels = digits
     order = np.argsort(labels, kind="stable")
+    half = Protocol(epochs=8, batch_size=32, limit=700)
     estimate = classify.accuracy(
-        images[order], labels[order], test_images, test_labels, classes=10, protocol=QUICK, seed=0
+        images[order], labels[order], test_images, test_labels, classes=10, protocol=half, seed=0
     )
-    assert estimate.value > 0.85
+    assert estimate.value > 0.75
 
 
 def test_reads_a_memory_map(digits, tmp_path):

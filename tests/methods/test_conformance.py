@@ -56,7 +56,9 @@ def garbage(n: int, seed: int = 1) -> Records:
 class Run:
     """One training in memory."""
 
-    def __init__(self, method: str, records: Records, settings: dict[str, Any], *, rng: Rng, public: Records | None = None):
+    def __init__(
+        self, method: str, records: Records, settings: dict[str, Any], *, rng: Rng, public: Records | None = None
+    ):
         self.module = METHODS[method]
         self.config = self.module.Config(**settings)
         self.plan = self.module.plan(self.config, CARD)
@@ -122,7 +124,10 @@ def test_non_interference(method: str, warm: bool, monkeypatch: pytest.MonkeyPat
     """Unrelated data of another size, same seeds, deaf mechanism: artefact and events are equal bit for bit."""
     deafen(monkeypatch)
     public = stripes(30, seed=5) if warm else None
-    runs = [Run(method, records, SMALL[method], rng=Rng(3, noise_seed=4), public=public) for records in (stripes(180), garbage(260))]
+    runs = [
+        Run(method, records, SMALL[method], rng=Rng(3, noise_seed=4), public=public)
+        for records in (stripes(180), garbage(260))
+    ]
     artefacts = [model_bytes(run.end().released) for run in runs]
     assert artefacts[0] == artefacts[1]
     assert runs[0].events == runs[1].events
@@ -141,7 +146,9 @@ def test_saves_only_the_generator(method: str, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(model_bytes(state.released))
     saved = load_file(tmp_path / "model.safetensors")
     fresh = METHODS[method].generator(run.config, CARD)
-    assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in fresh.state_dict().items()}
+    assert {name: value.shape for name, value in saved.items()} == {
+        name: value.shape for name, value in fresh.state_dict().items()
+    }
 
 
 def test_events_are_public_json(method: str) -> None:
@@ -167,9 +174,8 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int) ->
     state = second.module.State.fresh(second.config, CARD, second.rng)
     state.load_state_dict(pickle.loads(saved))
     second.rng.restore(pickle.loads(rng_saved))
-    for state in second.states(resume=state):  # noqa: B007  (the last one counts)
-        pass
-    assert model_bytes(state.released) == model_bytes(expected.released)
+    *_, last = second.states(resume=state)
+    assert model_bytes(last.released) == model_bytes(expected.released)
     assert first.ledger.used == whole.ledger.used
 
 

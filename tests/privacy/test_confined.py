@@ -47,7 +47,9 @@ class Total:
         return torch.tensor([float(np.clip(records.values, -bound, bound).sum())])
 
 
-def confined(count: int = 5, *, rate: float = 0.5, noise: float = 1.0) -> tuple[Confined[Numbers], PrivacyLedger, PoissonGaussianSum]:
+def confined(
+    count: int = 5, *, rate: float = 0.5, noise: float = 1.0
+) -> tuple[Confined[Numbers], PrivacyLedger, PoissonGaussianSum]:
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)])
     mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=noise, rng=Rng())

@@ -22,7 +22,8 @@ def test_infinity_is_said_in_words_and_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"epsilon": -1.0}, {"epsilon": math.nan}, {"delta": 1.0}, {"delta": -1e-9}, {"unit": ""}, {"relation": None}]
+    "change",
+    [{"epsilon": -1.0}, {"epsilon": math.nan}, {"delta": 1.0}, {"delta": -1e-9}, {"unit": ""}, {"relation": None}],
 )
 def test_refuses_what_makes_no_sense(change: dict) -> None:
     parts = {"epsilon": 1.0, "delta": 1e-5, "relation": ADD_OR_REMOVE_ONE, "unit": "record"}

@@ -29,7 +29,7 @@ def charges_in(path: Path) -> int:
 
 def test_reserving_beyond_the_budget_raises_and_reserves_nothing() -> None:
     ledger = PrivacyLedger(budget=0.5, delta=1e-5)
-    with pytest.raises(BudgetExceeded, match="more than the budget of epsilon 0.5"):
+    with pytest.raises(BudgetExceeded, match=r"more than the budget of epsilon 0\.5"):
         ledger.reserve([(EVENT, 10_000)])
     assert ledger.plan == []
     with pytest.raises(UnplannedRelease):

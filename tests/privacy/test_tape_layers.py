@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from gossamer.privacy.gradients import PerRecordGradient, Tensors, clip_rows, clipped_sum, rows
 from gossamer.privacy.mechanisms import Bounds
 
-
 # Torch itself warns that "same" with an even kernel copies its input; the plain loop takes that path.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 
@@ -164,7 +163,10 @@ CASES: dict[str, Case] = {
     "linear 4-d": Case(sequence(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)), (2, 3, 4)),
     "linear short and wide": Case(sequence(nn.Linear(40, 30), nn.Tanh(), nn.Linear(30, 1)), (2, 40)),
     **{k: Case(sequence(nn.Conv1d(4, 6, **v), nn.Tanh()), (4, 9)) for k, v in CONV1.items()},
-    **{k: Case(sequence(nn.Conv2d(4, 6 if v.get("groups") != 4 else 8, **v), nn.Tanh()), (4, 7, 6)) for k, v in CONV2.items()},
+    **{
+        k: Case(sequence(nn.Conv2d(4, 6 if v.get("groups") != 4 else 8, **v), nn.Tanh()), (4, 7, 6))
+        for k, v in CONV2.items()
+    },
     **{k: Case(sequence(nn.ConvTranspose2d(4, 6, **v), nn.Tanh()), (4, 3, 2)) for k, v in TRANSPOSED.items()},
     "transposed 1-d": Case(sequence(nn.ConvTranspose1d(4, 6, 4, 2, 1), nn.Tanh()), (4, 5)),
     "transposed from one position": Case(sequence(nn.ConvTranspose2d(4, 6, 4), nn.Tanh()), (4, 1, 1)),
@@ -198,7 +200,11 @@ CASES: dict[str, Case] = {
 }
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
-    *(lambda f=f, i=i: f(inplace=i) for f in (nn.ReLU, nn.ELU, nn.SELU, nn.SiLU, nn.ReLU6, nn.Hardtanh) for i in (False, True)),
+    *(
+        lambda f=f, i=i: f(inplace=i)
+        for f in (nn.ReLU, nn.ELU, nn.SELU, nn.SiLU, nn.ReLU6, nn.Hardtanh)
+        for i in (False, True)
+    ),
     lambda: nn.LeakyReLU(0.2),
     lambda: nn.LeakyReLU(0.2, inplace=True),
     nn.Tanh,
@@ -314,8 +320,23 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
 
 
 @pytest.mark.parametrize("draws", [2, 3])
-@pytest.mark.parametrize("name", ["linear", "linear sequence", "conv2d k4 s2 p1", "conv2d groups", "planes", "transposed",
-                                  "embedding", "embedding single", "group norm", "conv twice", "tied", "scale is bias"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linear",
+        "linear sequence",
+        "conv2d k4 s2 p1",
+        "conv2d groups",
+        "planes",
+        "transposed",
+        "embedding",
+        "embedding single",
+        "group norm",
+        "conv twice",
+        "tied",
+        "scale is bias",
+    ],
+)
 def test_several_draws_per_record(name: str, draws: int) -> None:
     """Record r is at r, r + n, ...; its gradient is the sum over its draws, clipped once."""
     case = CASES[name]

@@ -82,12 +82,23 @@ class DataCard:
             facts = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
+        return cls.from_dict(facts, where=where)
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "DataCard":
+        """A card from plain values, as `to_dict` gives them. Raises CardError."""
         _check_keys(facts, where)
-        facts = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
         try:
-            return cls(**facts)
+            values: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+            }
+            return cls(**values)
         except CardError as error:
             raise CardError(f"{where}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
 
     @classmethod
     def load(cls, path: str | Path) -> "DataCard":

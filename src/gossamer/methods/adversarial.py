@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -29,7 +30,7 @@ class Fakes:
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, which: slice) -> "Fakes":
+    def __getitem__(self, which: slice | np.ndarray) -> "Fakes":
         return Fakes(self.images[which], self.labels[which])
 
 
@@ -71,7 +72,7 @@ def draw_labels(n: int, card: DataCard, stream: torch.Generator) -> Tensor:
 
 
 def update_average(average: nn.Module, module: nn.Module, decay: float) -> None:
-    """average <- decay * average + (1 - decay) * module, in place."""
+    """In place: average <- decay * average + (1 - decay) * module."""
     with torch.no_grad():
         for mean, value in zip(average.parameters(), module.parameters(), strict=True):
             mean.lerp_(value, 1 - decay)

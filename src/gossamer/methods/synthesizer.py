@@ -60,9 +60,7 @@ class Synthesizer:
         """
         if n < 0:
             raise RequestError(f"n must be zero or more, not {n}.")
-        if labels is not None and (
-            len(labels) != n or (n and (labels.min() < 0 or labels.max() >= self.card.classes))
-        ):
+        if labels is not None and (len(labels) != n or (n and (labels.min() < 0 or labels.max() >= self.card.classes))):
             raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.card.classes - 1}, one per sample.")
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
@@ -90,7 +88,9 @@ class Synthesizer:
         folder = Path(folder)
         for name in (CERTIFICATE, MODEL):
             if not (folder / name).is_file():
-                raise RunFolderError(f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one.")
+                raise RunFolderError(
+                    f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one."
+                )
         certificate = Certificate.load(folder)
         if certificate.method not in METHODS:
             raise RunFolderError(f"{folder / CERTIFICATE}: this version knows no method {certificate.method!r}.")

@@ -6,8 +6,9 @@ loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"). To add one
 
 import functools
 import math
-from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeAlias
 
 import dp_accounting
 import numpy as np
@@ -29,7 +30,7 @@ FlatPlan: TypeAlias = tuple[tuple[DpEvent, int], ...]
 
 _ORDERS: np.ndarray = dp_accounting.rdp.RdpAccountant().orders
 _COARSEST_GRID = 1e-4
-_MOST_CELLS = 1_000_000  # of a grid of losses: 3 to 10 seconds
+_MOST_OFTEN = 2**53  # counts stay exact in float64
 _FFT_ROUNDING = 2.0**-52  # of delta, per composed step; the worst seen against exact Gaussians was 2^-54.8
 
 
@@ -39,11 +40,6 @@ class Accountant(Protocol):
     @property
     def name(self) -> str:
         """As the certificate prints it."""
-        ...
-
-    @property
-    def quick(self) -> bool:
-        """Whether a search may ask it dozens of times."""
         ...
 
     def knows(self, event: DpEvent, relation: NeighboringRelation, /) -> bool:
@@ -59,7 +55,6 @@ class Rdp:
     """dp_accounting's RdpAccountant, with its orders and its conversion."""
 
     name = "RDP"
-    quick = True
 
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians: plain, Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one)."""
@@ -87,19 +82,23 @@ class Rdp:
         return self.convert(self.curve(plan, relation), delta)
 
 
+@dataclass(frozen=True)
 class Pld:
     """dp_accounting's PLDAccountant, with two cares of our own.
 
-    The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), coarser only where that would take more
-    than a million cells: every grid gives an upper bound, a coarse one a loose bound.
+    The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), coarser only where that would take
+    more than `most_cells`: every grid gives an upper bound, a coarse one a loose bound.
 
     Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor.
     That much is taken off delta first. Without it, 450,000 steps that make a Gaussian of multiplier 1/2 read epsilon
     14.244 at delta 1e-10, where 14.274 is exact. Where nothing of delta is left, the bound is infinity.
+
+    Args:
+        most_cells: cells of the grid; a million take up to 10 seconds.
     """
 
-    name = "PLD"
-    quick = False
+    most_cells: int = 1_000_000
+    name: ClassVar[str] = "PLD"
 
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians, plain or Poisson-sampled, under add-or-remove-one."""
@@ -109,29 +108,35 @@ class Pld:
             case _:
                 return False
 
-    def epsilon(self, plan: FlatPlan, *, delta: float, relation: NeighboringRelation) -> float:
+    def epsilon(self, plan: FlatPlan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (one relation)
         """See `Accountant`."""
-        return _pld_epsilon(plan, delta, relation)
+        grid = min((_grid(event, count, self.most_cells) for event, count in plan), default=_COARSEST_GRID)
+        return _pld_epsilon(plan, delta, grid)
 
 
 ACCOUNTANTS: tuple[Accountant, ...] = (Rdp(), Pld())
+"""All: what a certificate carries."""
+
+SCOUTS: tuple[tuple[Accountant, ...], ...] = ((Rdp(),), (Rdp(), Pld(most_cells=100_000)))
+"""Faster sets, with which a search draws near before it asks all."""
 
 
-def accountants_for(plan: FlatPlan, relation: NeighboringRelation) -> tuple[Accountant, ...]:
-    """Those that know every event of the plan, in the order of `ACCOUNTANTS`.
+def accountants_for(
+    plan: FlatPlan, relation: NeighboringRelation, among: Sequence[Accountant] = ACCOUNTANTS
+) -> tuple[Accountant, ...]:
+    """Those that know every event of the plan, in their order. May be empty."""
+    return tuple(each for each in among if all(each.knows(event, relation) for event, _ in plan))
 
-    Raises:
-        BudgetError: there is none.
-    """
-    found = tuple(each for each in ACCOUNTANTS if all(each.knows(event, relation) for event, _ in plan))
-    if not found:
+
+def refuse_unknown(plan: FlatPlan, relation: NeighboringRelation) -> None:
+    """Raise BudgetError where no accountant knows every event of the plan."""
+    if not accountants_for(plan, relation):
         names = sorted({type(event).__name__ for event, _ in plan})
         raise BudgetError(
-            f"no accountant can bound a plan of {', '.join(names)} under {RELATION_NAMES[relation]}: change the relation "
-            "or the mechanism (Poisson sampling goes with add-or-remove-one, sampling without replacement with "
-            "replace-one)."
+            f"no accountant can bound a plan of {', '.join(names)} under {RELATION_NAMES[relation]}: change the "
+            "relation or the mechanism (Poisson sampling goes with add-or-remove-one, sampling without replacement "
+            "with replace-one)."
         )
-    return found
 
 
 def flatten(plan: Plan) -> FlatPlan:
@@ -151,8 +156,8 @@ def flatten(plan: Plan) -> FlatPlan:
 
 def _parts(event: DpEvent, count: int) -> Iterator[tuple[DpEvent, int]]:
     """The simple events of which `count` times `event` consists, checked."""
-    if count < 0:
-        raise BudgetError(f"an event cannot happen {count} times")
+    if not 0 <= count <= _MOST_OFTEN:
+        raise BudgetError(f"an event must happen between 0 and {_MOST_OFTEN} times, not {count}")
     if isinstance(event, SelfComposedDpEvent):
         yield from _parts(event.event, event.count * count)
     elif isinstance(event, ComposedDpEvent):
@@ -187,20 +192,19 @@ def _renyi_divergence(event: DpEvent, relation: NeighboringRelation) -> np.ndarr
 
 
 @functools.lru_cache(maxsize=512)
-def _pld_epsilon(plan: FlatPlan, delta: float, relation: NeighboringRelation) -> float:
-    """See `Pld`."""
+def _pld_epsilon(plan: FlatPlan, delta: float, grid: float) -> float:
+    """See `Pld`. Under add-or-remove-one."""
     left = delta - _FFT_ROUNDING * sum(count for _, count in plan)
     if left <= 0:
         return math.inf
-    grid = min((_grid(event, count) for event, count in plan), default=_COARSEST_GRID)
-    accountant = dp_accounting.pld.PLDAccountant(relation, value_discretization_interval=grid)
+    accountant = dp_accounting.pld.PLDAccountant(ADD_OR_REMOVE_ONE, value_discretization_interval=grid)
     for event, count in plan:
         accountant.compose(event, count)
     return float(accountant.get_epsilon(left))
 
 
-def _grid(event: DpEvent, count: int) -> float:
-    """Width of a cell of privacy loss: the rule, or what `_MOST_CELLS` allows.
+def _grid(event: DpEvent, count: int, most_cells: int) -> float:
+    """Width of a cell of privacy loss: the rule, or what `most_cells` allows.
 
     The cells cover the losses of one step between -10 and 10 standard deviations of noise, and those of the composition
     as far as the accountant's Chernoff bounds (orders k / range for k up to 20, tail 1e-15) cannot exclude them.
@@ -218,4 +222,4 @@ def _grid(event: DpEvent, count: int) -> float:
     variance = min(rate**2 * math.expm1(min(1 / sigma**2, 700)), width**2)
     composed = min(count * variance * k / width + 70 * width / k for k in range(1, 21))
     rule = min(_COARSEST_GRID, rate / (4 * sigma))
-    return max(rule, (width + min(composed, count * width)) / _MOST_CELLS)
+    return float(max(rule, (width + min(composed, count * width)) / most_cells))

@@ -22,7 +22,7 @@ from dp_accounting import (
 )
 
 from gossamer.errors import BudgetError, LedgerDamaged
-from gossamer.privacy.accountants import Rdp, accountants_for, flatten
+from gossamer.privacy.accountants import ACCOUNTANTS, SCOUTS, Accountant, Rdp, accountants_for, flatten, refuse_unknown
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
 
 _CLOSE = 1e-3  # a search ends where the printed epsilon is at most this part below the target
@@ -57,6 +57,7 @@ def bounds(
     """
     _check_delta(delta)
     flat = flatten(plan)
+    refuse_unknown(flat, relation)
 
     def bound(epsilon: float) -> Guarantee:
         return Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
@@ -78,7 +79,7 @@ def guarantee(
 class Odometer:
     """Epsilon spent so far, quick enough for every step of a run: a display, by RDP alone, and not a guarantee.
 
-    What is certified is the reserved plan (`guarantee`). To stop by looking at outputs and quote this figure is unsound.
+    What is certified is the reserved plan (`guarantee`). To stop by looking at outputs and quote this is unsound.
 
     Args:
         plan: the reserved plan; its order is the order of the counts.
@@ -135,12 +136,12 @@ def calibrate_noise(
     """
     if epsilon == math.inf:
         return 0.0
-    costs = _Costs(plan_for, epsilon, delta, relation, unit)
+    costs = _Costs(plan_for, epsilon, delta, relation)
     found = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
     if found is None:
         raise BudgetError(
-            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g}: allow a "
-            "larger epsilon or delta, or plan fewer steps or a smaller sampling rate."
+            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per "
+            f"{unit}: allow a larger epsilon or delta, or plan fewer steps or a smaller sampling rate."
         )
     return found
 
@@ -167,13 +168,13 @@ def calibrate_steps(
     Raises:
         BudgetError: epsilon or delta is out of range, one step already costs more, or `high` steps cost less.
     """
-    costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation, unit)
+    costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation)
     axis = _Axis(1, high, start=min(1000, high), slope=0.5, snap=math.floor, unit=1)
     found = high if epsilon == math.inf else _solve(costs, axis)
     if found is None:
         raise BudgetError(
-            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g}: allow a larger epsilon or "
-            "delta, or choose a higher noise multiplier or a smaller sampling rate."
+            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g} per {unit}: allow a larger "
+            "epsilon or delta, or choose a higher noise multiplier or a smaller sampling rate."
         )
     if found >= high:
         raise BudgetError(
@@ -205,13 +206,13 @@ def calibrate_rate(
     Raises:
         BudgetError: epsilon or delta is out of range, or no sampling rate down to `low` meets the budget.
     """
-    costs = _Costs(plan_for, epsilon, delta, relation, unit)
+    costs = _Costs(plan_for, epsilon, delta, relation)
     axis = _Axis(low, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
     found = 1.0 if epsilon == math.inf else _solve(costs, axis)
     if found is None:
         raise BudgetError(
-            f"no sampling rate down to {low:g} brings this plan to epsilon {epsilon:g} at delta {delta:g}: allow a "
-            "larger epsilon or delta, plan fewer steps, or choose a higher noise multiplier."
+            f"no sampling rate down to {low:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}: "
+            "allow a larger epsilon or delta, plan fewer steps, or choose a higher noise multiplier."
         )
     return found
 
@@ -247,7 +248,8 @@ def event_from_json(data: Any) -> DpEvent:
     Raises:
         LedgerDamaged: an unknown event, named; a missing or additional field, or a value of the wrong kind or range.
     """
-    match data:
+    whole_numbers = not isinstance(data, dict) or not any(isinstance(value, bool) for value in data.values())
+    match data if whole_numbers else None:  # True would pass for 1
         case {"event": "Gaussian", "noise_multiplier": float(noise), **rest}:
             event = GaussianDpEvent(noise)
         case {"event": "PoissonSampled", "sampling_rate": float(rate), "of": of, **rest}:
@@ -264,7 +266,7 @@ def event_from_json(data: Any) -> DpEvent:
             name = data.get("event") if isinstance(data, dict) else None
             raise LedgerDamaged(f"the event {name!r} is unknown, or its fields are missing or of the wrong kind")
     if rest:
-        raise LedgerDamaged(f"the event {data['event']!r} has the unknown field {min(rest)!r}")
+        raise LedgerDamaged(f"the event {data['event']!r} has the unknown field {next(iter(rest))!r}")
     try:
         flatten([(event, 1)])
     except BudgetError as error:
@@ -279,27 +281,23 @@ def _check_delta(delta: float) -> None:
 
 @dataclass(frozen=True)
 class _Costs:
-    """What the plan at a value costs: by the figure that is printed, or by the quick accountants alone."""
+    """What the plan at a value costs; by all accountants, the figure that is printed."""
 
     plan_for: Callable[[float], Plan]
     target: float
     delta: float
     relation: NeighboringRelation
-    unit: str
 
     def __post_init__(self) -> None:
         _check_delta(self.delta)
         if not self.target > 0:
             raise BudgetError(f"epsilon must be above 0, not {self.target}: 1 is a strong promise, 10 a common one")
 
-    def printed(self, value: float) -> float:
-        return guarantee(self.plan_for(value), delta=self.delta, relation=self.relation, unit=self.unit).epsilon
-
-    def quick(self, value: float) -> float:
+    def at(self, value: float, among: Sequence[Accountant]) -> float:
         flat = flatten(self.plan_for(value))
-        known = accountants_for(flat, self.relation)
-        quick = [each for each in known if each.quick] or known
-        return min(each.epsilon(flat, delta=self.delta, relation=self.relation) for each in quick)
+        refuse_unknown(flat, self.relation)
+        known = accountants_for(flat, self.relation, among)
+        return min((each.epsilon(flat, delta=self.delta, relation=self.relation) for each in known), default=math.inf)
 
 
 @dataclass(frozen=True)
@@ -341,18 +339,22 @@ class _Axis:
 
 
 def _solve(costs: _Costs, axis: _Axis) -> float | None:
-    """The dearest value whose printed epsilon meets the target, or None. The quick accountants find where to begin."""
-    start = _edge(costs.quick, costs.target, axis, start=axis.start, close=0.05)
-    return _edge(costs.printed, costs.target, axis, start=axis.cheapest if start is None else start, close=_CLOSE)
+    """The dearest value whose printed epsilon meets the target, or None. The scouts find where to begin."""
+    found: float | None = axis.start
+    for among, close in [*zip(SCOUTS, (0.05, _CLOSE), strict=True), (ACCOUNTANTS, _CLOSE)]:
+        cost = functools.partial(costs.at, among=among)
+        found = _edge(cost, costs.target, axis, start=axis.cheapest if found is None else found, close=close)
+    return found
 
 
 def _edge(cost: Callable[[float], float], target: float, axis: _Axis, *, start: float, close: float) -> float | None:
-    """The dearest value that costs at most the target, or up to a part `close` less; None where even the cheapest costs more.
+    """The dearest value that costs at most the target, or up to a part `close` less; None where there is none.
 
-    A secant on logarithmic scales that aims at the middle of the tolerated range; within the bracket it may fail twice
-    before a bisection.
+    A secant on logarithmic scales that aims a little below the target; every fourth turn bisects the bracket.
     """
-    good, bad, value = None, None, start
+    good: float | None = None
+    bad: float | None = None
+    value = start
     seen: list[tuple[float, float]] = []
     for turn in itertools.count(1):
         spent = cost(value)
@@ -365,8 +367,8 @@ def _edge(cost: Callable[[float], float], target: float, axis: _Axis, *, start: 
             if value == axis.cheapest:
                 break
         if 0 < spent < math.inf:
-            seen.append((axis.place(value), math.log(spent / target) + close / 2))
-        value = _next(axis, good, bad, seen, bisect=turn % 3 == 0)
+            seen.append((axis.place(value), math.log(spent / target) + close / 4))
+        value = _next(axis, good, bad, seen, bisect=turn % 4 == 0)
         if value in (good, bad):
             break
     return good

@@ -218,5 +218,3 @@ def _terms(entry: dict[str, Any]) -> tuple[Any, ...]:
 
 def _digest(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()[:8]
-
-

@@ -70,7 +70,9 @@ class Confined(Generic[T]):
         return "Confined(...)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise ConfinedError("a Confined value cannot be pickled or copied; only run/checkpoint stores it, in the private folder")
+        raise ConfinedError(
+            "a Confined value cannot be pickled or copied; only run/checkpoint stores it, in the private folder"
+        )
 
     def __bool__(self) -> NoReturn:
         raise ConfinedError("a Confined value has no truth value; that would be a release")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import dp_accounting
 from dp_accounting import DpEvent
 
-NeighboringRelation = dp_accounting.NeighboringRelation
+NeighboringRelation: TypeAlias = dp_accounting.NeighboringRelation
 ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
@@ -75,4 +75,4 @@ class Guarantee:
 def _up(epsilon: float, digits: int = 3) -> float:
     """Rounded up, never down: a printed bound must still be a bound."""
     scale = 10**digits
-    return math.ceil(round(epsilon * scale, 6)) / scale
+    return float(math.ceil(round(epsilon * scale, 6)) / scale)

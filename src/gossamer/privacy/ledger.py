@@ -25,7 +25,14 @@ from dp_accounting import DpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
 from gossamer.privacy import accounting
-from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, RELATIONS, Guarantee, NeighboringRelation, Plan
+from gossamer.privacy.guarantee import (
+    ADD_OR_REMOVE_ONE,
+    RELATION_NAMES,
+    RELATIONS,
+    Guarantee,
+    NeighboringRelation,
+    Plan,
+)
 
 BLOCK = 16
 """Charges that are written ahead and synced together."""
@@ -176,7 +183,9 @@ class PrivacyLedger:
         """
         ledger, torn = cls._replay(path)
         if torn:
-            raise LedgerDamaged(f"{path.name}, line {ledger.lines + 1}: the line is torn (the run crashed and was not resumed).")
+            raise LedgerDamaged(
+                f"{path.name}, line {ledger.lines + 1}: the line is torn (the run crashed and was not resumed)."
+            )
         return ledger
 
     @classmethod
@@ -243,7 +252,9 @@ class PrivacyLedger:
                 raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
             ledger.lines, ledger.last_hash = index, last_hash
         if ledger is None or not ledger._events:
-            raise LedgerDamaged(f"{path.name}, line {len(complete) + 1}: the ledger ends before its plan; the run never began. Start it anew.")
+            raise LedgerDamaged(
+                f"{path.name}, line {len(complete) + 1}: the ledger ends before its plan; the run never began. Start it anew."
+            )
         return ledger, len(tail)
 
     @classmethod
@@ -251,7 +262,10 @@ class PrivacyLedger:
         if head["format"] != 1:
             raise ValueError("unknown format")
         return cls(
-            budget=float(head["budget"]), delta=float(head["delta"]), relation=RELATIONS[head["relation"]], unit=head["unit"]
+            budget=float(head["budget"]),
+            delta=float(head["delta"]),
+            relation=RELATIONS[head["relation"]],
+            unit=head["unit"],
         )
 
     def _apply(self, body: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ from gossamer.privacy.tape import Affine, Call, Convolution, Embedding, Linear, 
 
 ROUNDING = 16.0  # error of a computed squared norm, in units of machine epsilon x |u|^2 |b|^2
 MARGIN = 250.0  # a squared norm this many errors above zero is exact to 0.4 %, the norm to 0.2 %
-BLOCK = 1 << 20  # numbers in a temporary: a block of records that stays in the cache
+BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
 KEEP = 1 << 24  # numbers of instantiated gradients that may be kept per layer
 
 
@@ -307,6 +307,11 @@ def _patches(call: Call, shape: torch.Size, draws: int, lo: int, hi: int) -> tup
             hot[..., call.op.padding] = 0
         return _side_by_side(b.reshape(*hot.shape[:2], -1), draws), _side_by_side(hot, draws)
     plane = _as_plane(call, shape, a, b)
+    if plane.kernel == tuple(plane.x.shape[2:]) and plane.padding == (0, 0) and plane.dilation == (1, 1):
+        # The one patch is the whole input.
+        return _side_by_side(plane.x.reshape(len(plane.x), 1, -1), draws), _side_by_side(
+            plane.y.reshape(len(plane.y), 1, -1), draws
+        )
     u = F.unfold(plane.x, plane.kernel, dilation=plane.dilation, padding=plane.padding, stride=plane.stride)
     y = plane.y.flatten(2)
     return _side_by_side(u.transpose(1, 2), draws), _side_by_side(y.transpose(1, 2), draws)
@@ -378,7 +383,7 @@ def _paired(u_gram: Tensor, b_gram: Tensor) -> Tensor:
     """[m] squared norms from two Gram matrices [m, T, T]."""
     u_squares = u_gram.diagonal(dim1=1, dim2=2).sum(1)
     b_squares = b_gram.diagonal(dim1=1, dim2=2).sum(1)
-    return guarded((u_gram * b_gram).sum((1, 2)), u_squares, b_squares)
+    return guarded((u_gram * b_gram).flatten(1).sum(1), u_squares, b_squares)
 
 
 def _embedding_grams(calls: list[Call], draws: int, lo: int, hi: int) -> tuple[Tensor, Tensor]:
@@ -439,19 +444,33 @@ def _phase_gram(call: Call, shape: torch.Size, lo: int, hi: int) -> Tensor:
     """[m, T, T], the Gram matrix of the unfolded patches, without unfolding them."""
     plane = _plane(call, shape, lo, hi)
     m, (height, width) = len(plane.x), plane.y.shape[2:]
-    total = plane.x.new_zeros(m, height, width, height, width)
+    total: Tensor | None = None
     for (down, phases_down), (right, phases_right) in _phase_groups(plane):
         size = _span(down, height), _span(right, width)
         pixels = torch.cat(
             [_one_phase(plane, (i, j), (min(down), min(right)), size) for i in phases_down for j in phases_right], 1
         )
         gram = (pixels.transpose(1, 2) @ pixels).view(m, *size, *size)
-        for i in down:
-            for j in right:
-                rows = slice(i - min(down), i - min(down) + height)
-                columns = slice(j - min(right), j - min(right) + width)
-                total += gram[:, rows, columns, rows, columns]
-    return total.view(m, height * width, height * width)
+        # Taps add up one axis after the other: k + k slices where all pairs would be k k.
+        gram = _slices_added([gram[:, i : i + height, :, i : i + height] for i in _steps(down)])
+        gram = _slices_added([gram[:, :, i : i + width, :, i : i + width] for i in _steps(right)])
+        total = gram if total is None else total.add_(gram)
+    assert total is not None
+    return total.reshape(m, height * width, height * width)
+
+
+def _steps(shifts: tuple[int, ...]) -> list[int]:
+    return [shift - min(shifts) for shift in shifts]
+
+
+def _slices_added(slices: list[Tensor]) -> Tensor:
+    """The sum of at least one tensor, none of which is changed."""
+    if len(slices) == 1:
+        return slices[0]
+    total = slices[0] + slices[1]
+    for more in slices[2:]:
+        total += more
+    return total
 
 
 def _one_phase(plane: _Plane, phase: tuple[int, int], first: tuple[int, int], size: tuple[int, int]) -> Tensor:
@@ -488,7 +507,7 @@ def _instantiated(uses: list[Call], shape: torch.Size, draws: int, shared: Tenso
     if not others:
         return rows
     if not affine and shared is None and len({_groups([use]) for use in others}) == 1:
-        step = max(1, BLOCK // max(1, _work(others, shape, draws)["instantiate"].memory))
+        step = max(1, BLOCK // (4 * max(1, _work(others, shape, draws)["instantiate"].memory)))
         for lo in range(0, n, step):
             hi = min(lo + step, n)
             u, b = _joined(others, shape, draws, lo, hi)

@@ -15,7 +15,7 @@ They come from the secret coins of the run, not from a stream that another recor
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -42,11 +42,7 @@ VMAP_CHUNK = 32  # records whose gradients torch.func holds at a time
 
 # Autograd nodes of operations that are linear in the images, or piecewise linear with a mask that the images choose.
 _PIECEWISE_LINEAR = frozenset(
-    """_Taped AccumulateGrad LeakyRelu Relu Hardtanh Threshold PreluKernel Abs Where Maximum Minimum MaxPool1DWithIndices
-    MaxPool2DWithIndices AvgPool1D AvgPool2D AdaptiveAvgPool2D MkldnnAdaptiveAvgPool2D Add Sub Neg Sum Mean View UnsafeView
-    ReshapeAlias Cat Stack Squeeze Unsqueeze Transpose Permute T Slice Select Split SplitWithSizes Expand Clone Alias
-    ToCopy Index Repeat Flip ConstantPadNd ReflectionPad2D ReplicationPad2D UpsampleNearest2D PixelShuffle
-    PixelUnshuffle""".split()
+    ["_Taped", "AccumulateGrad", "LeakyRelu", "Relu", "Hardtanh", "Threshold", "PreluKernel", "Abs", "Where", "Maximum", "Minimum", "MaxPool1DWithIndices", "MaxPool2DWithIndices", "AvgPool1D", "AvgPool2D", "AdaptiveAvgPool2D", "MkldnnAdaptiveAvgPool2D", "Add", "Sub", "Neg", "Sum", "Mean", "View", "UnsafeView", "ReshapeAlias", "Cat", "Stack", "Squeeze", "Unsqueeze", "Transpose", "Permute", "T", "Slice", "Select", "Split", "SplitWithSizes", "Expand", "Clone", "Alias", "ToCopy", "Index", "Repeat", "Flip", "ConstantPadNd", "ReflectionPad2D", "ReplicationPad2D", "UpsampleNearest2D", "PixelShuffle", "PixelUnshuffle"]
 )
 _LINEAR_IN_ONE = frozenset(("Mul", "Div", "Mm", "Bmm", "Addmm", "Mv", "Dot"))  # linear if one factor is a constant
 
@@ -169,12 +165,12 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
     Raises:
         UnknownToTape: the critic is not piecewise linear, or the tape does not know a layer.
     """
-    parameters = list(critic.parameters())
-    tape = Tape(parameters)
+    tape = Tape(list(critic.parameters()))
     between = points.between.detach().requires_grad_()
     with tape:
         ends = _judge(critic, points.fake, points), _judge(critic, points.real, points)
         before = len(tape.calls)
+        tape.keep_outputs = True
         at = _judge(critic, between, points)
     fake, real = ends
     check_tape(tape, fake + real + at, len(points), memory)
@@ -186,7 +182,7 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
     (slope,) = tape.backward(root, between)
     if slope is None:
         return tape.calls[:before]
-    directions = _pushed(critic, points, _direction(slope, penalty), parameters)
+    directions = _pushed(critic, points, _direction(slope, penalty), tape.outputs)
     for call, direction in zip(tape.calls[before:], directions, strict=True):
         call.bias = None
         if direction is None:
@@ -217,17 +213,32 @@ def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float, drift: fl
 
 
 class _Tangents(Tape):
-    """While it is entered, the tangent that meets each watched weight is written down; operations run as usual."""
+    """While it is entered, the tangent that meets each watched weight is written down, and pushed on.
+
+    Args:
+        parameters: what to watch.
+        outputs: of the same calls on the same points, with their versions; computed again where an activation has changed
+            one in place.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], outputs: list[tuple[Tensor, int]]) -> None:
+        super().__init__(parameters)
+        self.known = outputs
 
     def use(self, op: Operation, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        tangent = fwd.unpack_dual(a).tangent
+        out, version = self.known[len(self.calls)]
+        primal, tangent = fwd.unpack_dual(a)
         self.calls.append(Call(op, None, None, a=tangent))
-        return op.forward(a, weight, bias)
+        if out._version != version:
+            out = op.forward(primal, weight, bias)
+        return out if tangent is None else fwd.make_dual(out, op.forward(tangent, weight, None))
 
 
-def _pushed(critic: nn.Module, points: Points, direction: Tensor, parameters: list[Tensor]) -> list[Tensor | None]:
+def _pushed(
+    critic: nn.Module, points: Points, direction: Tensor, outputs: list[tuple[Tensor, int]]
+) -> list[Tensor | None]:
     """The direction at the input of each use of a weight, in the order of the uses; None where it is zero for all."""
-    tape = _Tangents(parameters)
+    tape = _Tangents(list(critic.parameters()), outputs)
     with torch.no_grad(), fwd.dual_level(), tape:
         _judge(critic, fwd.make_dual(points.between.detach(), direction), points)
     return [call.a for call in tape.calls]

@@ -221,6 +221,8 @@ class Tape(TorchFunctionMode):
         self.anchor = torch.zeros((), requires_grad=True)
         self.recording = False
         self.inner_gradient = False
+        self.keep_outputs = False  # if set, `outputs` holds the output of every call, and its version when it was made
+        self.outputs: list[tuple[Tensor, int]] = []
 
     def __enter__(self) -> Self:
         self.recording = True
@@ -259,7 +261,10 @@ class Tape(TorchFunctionMode):
             a, weight, bias = (None if t is None else t.to(dtype) for t in (a, weight, bias))  # type: ignore[assignment]  # a is given
         call = Call(op, self._find(weight), self._find(bias))
         self.calls.append(call)
-        out: Tensor = _Taped.apply(self.anchor, a, _detached(weight), _detached(bias), self, call)  # type: ignore[no-untyped-call]  # torch gives it no types
+        out: Tensor
+        out = _Taped.apply(self.anchor, a, _detached(weight), _detached(bias), self, call)  # type: ignore[no-untyped-call]  # torch gives it no types
+        if self.keep_outputs:
+            self.outputs.append((out.detach(), out._version))
         return out
 
     def _find(self, tensor: Tensor | None) -> int | None:

@@ -58,7 +58,9 @@ def resolve(
         BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
     """
     if epsilon is not None and not epsilon > 0:
-        raise BudgetError(f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all.")
+        raise BudgetError(
+            f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all."
+        )
     module = METHODS[method]
     given = {name: value for name, value in settings.items() if value is not None}
     chosen = {**(defaults or {}), **given}
@@ -78,7 +80,9 @@ def resolve(
         return plan_of(method, config(noise_multiplier=noise, steps=value), card)
 
     if epsilon is None and noise is None:
-        raise BudgetError("give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run.")
+        raise BudgetError(
+            "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
+        )
     if epsilon is not None and noise is None:
         noise = 0.0 if math.isinf(epsilon) else accounting.calibrate_noise(plan_for_noise, epsilon=epsilon, **terms)
     elif epsilon is not None and "steps" not in given and not math.isinf(epsilon):
@@ -96,7 +100,8 @@ def resolve(
     )
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
-    _check_agreement(request)
+    if "noise_multiplier" in given:
+        _check_agreement(request)
     return request
 
 

@@ -59,7 +59,9 @@ def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str,
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise RunFolderError(f"{path} cannot be read ({type(error).__name__}); restore it, or start the run anew.") from error
+        raise RunFolderError(
+            f"{path} cannot be read ({type(error).__name__}); restore it, or start the run anew."
+        ) from error
     if ledger.lines < saved["ledger_lines"]:
         raise LedgerDamaged(
             f"the ledger has {ledger.lines:,} lines, the checkpoint was written at {saved['ledger_lines']:,}: lines were "

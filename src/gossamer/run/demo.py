@@ -34,7 +34,9 @@ def demo(out: Path, terminal: Terminal) -> None:
         "dpgan", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, terminal=terminal,
         steps=600, expected_batch_size=240, width=16, warm_steps=600,
     )  # fmt: skip
-    terminal.say(f"2/3 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone")
+    terminal.say(
+        f"2/3 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
+    )
     metrics = evaluate(
         out, train="digits", test="digits", count=SAMPLES, protocol="reduced", terminal=terminal
     )  # fmt: skip
@@ -45,7 +47,9 @@ def demo(out: Path, terminal: Terminal) -> None:
         raise PrivacyError(" ".join(verdict.problems))
     click.echo(synthesizer.certificate.statement)
     for entry in metrics:
-        click.echo(f"{entry['metric']}: {entry['value']:.1%} ({entry['low']:.1%} to {entry['high']:.1%}), {entry['computed_on']}")
+        click.echo(
+            f"{entry['metric']}: {entry['value']:.1%} ({entry['low']:.1%} to {entry['high']:.1%}), {entry['computed_on']}"
+        )
     click.echo(f"verified; the report is {out / REPORT}")
 
 
@@ -53,5 +57,7 @@ def _clear(out: Path) -> None:
     if not out.exists():
         return
     if not RunFolder(out).begun and any(out.iterdir()):
-        raise RequestError(f"{out} holds something other than a run; the demo replaces its own folder only. Name another --out.")
+        raise RequestError(
+            f"{out} holds something other than a run; the demo replaces its own folder only. Name another --out."
+        )
     shutil.rmtree(out)

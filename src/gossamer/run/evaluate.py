@@ -73,7 +73,9 @@ def evaluate(
     sets = {ACCURACY: samples, TWIN: real}
     if is_run and (folder.private / WARM).is_file():
         sets[WARM_ALONE] = synthesizer.with_weights(folder.private / WARM).sample(count, seed=seed)
-    figures = {name: _accuracy(name, records, tests, classes, protocol, seed, terminal) for name, records in sets.items()}
+    figures = {
+        name: _accuracy(name, records, tests, classes, protocol, seed, terminal) for name, records in sets.items()
+    }
     metrics = [_entry(name, estimate) for name, estimate in figures.items()]
     target = out or (folder.file(METRICS) if is_run else None)
     if target is not None:
@@ -91,7 +93,7 @@ def _accuracy(
     if terminal is not None:
         terminal.begin(name, chosen.epochs)
 
-    def progress(done: int, total: int, held_out: float) -> None:
+    def progress(done: int, _total: int, held_out: float) -> None:
         if terminal is not None:
             terminal.advance(done, f"{held_out:.1%} of the held-out samples")
 

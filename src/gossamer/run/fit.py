@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import math
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,8 @@ from gossamer.data.card import DataCard, check
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError, GossamerError, RunFolderError
-from gossamer.files import write_atomically
 from gossamer.events import Event, Sink, silent
+from gossamer.files import write_atomically
 from gossamer.methods import METHODS, State
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import Odometer
@@ -63,7 +63,7 @@ class Sources:
     def records(self, card: DataCard) -> Records:
         """The private records, checked against the card."""
         records = read(self.data, split="train", labels_key=self.labels_key, units=self.units, shape=card.shape)
-        check(records, card, self.data)
+        check(records, card, where=self.data)
         return records
 
     def public_records(self, card: DataCard) -> Records | None:
@@ -71,7 +71,7 @@ class Sources:
         if self.public is None:
             return None
         records = read(self.public, split="train", shape=card.shape)
-        check(records, card, self.public)
+        check(records, card, where=self.public)
         return records
 
 
@@ -127,7 +127,12 @@ def fit(
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
     request = resolve(
-        method, card, settings, epsilon=epsilon, delta=delta, defaults=presets.settings(method, preset) if preset else None
+        method,
+        card,
+        settings,
+        epsilon=epsilon,
+        delta=delta,
+        defaults=presets.settings(method, preset) if preset else None,
     )
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
@@ -137,7 +142,9 @@ def fit(
         data=_absolute(data), public=None if public is None else _absolute(public), labels_key=labels_key, units=units
     )
     records, public_records = sources.records(card), sources.public_records(card)
-    folder.create(_config_json(request, seed, device, sources, with_tensorboard=with_tensorboard), _source_json(sources, records))
+    folder.create(
+        _config_json(request, seed, device, sources, with_tensorboard=with_tensorboard), _source_json(sources, records)
+    )
     with closing(ledger):
         ledger.create(folder.file(LEDGER))
         return _train(
@@ -161,7 +168,9 @@ def resume(
     if folder.finished:
         return Synthesizer.load(folder.path)
     if not folder.begun:
-        raise RunFolderError(f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew.")
+        raise RunFolderError(
+            f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
+        )
     source_json = folder.source()
     with closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
         card = DataCard.from_dict(config_json["card"])
@@ -170,7 +179,9 @@ def resume(
         sources = Sources(**source_json["sources"])
         records, public_records = sources.records(card), sources.public_records(card)
         if _fingerprint(records) != source_json["fingerprint"]:
-            raise DataError(f"{sources.data} is not what it was when the run began. Restore the records, or start a new run.")
+            raise DataError(
+                f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
+            )
         return _train(
             folder, config, card, method, ledger, records, public_records, rng=rng or Rng(config_json["seed"]),
             device=config_json["device"], sink=sink, terminal=terminal, with_tensorboard=config_json["tensorboard"],
@@ -204,18 +215,18 @@ def _train(
         below = (state.warm, state.step)
     lines = JsonLines(folder.file(EVENTS), keep_below=below)
     sinks = [lines, sink, *([tensorboard(folder.path / "tensorboard")] if with_tensorboard else [])]
-    odometer = Odometer(ledger.plan, delta=ledger.delta, relation=ledger.relation)
+    spent_so_far = _display(ledger)
 
     def emit(event: Event, /) -> None:
-        spent = {"epsilon_spent": _number(odometer.epsilon(ledger.used))} if event.kind == "step" else {}
+        spent = {"epsilon_spent": _number(spent_so_far())} if event.kind == "step" else {}
         to_all(sinks)(Event(event.kind, event.step, {**event.values, **spent}))
 
     states = module.train(
         Confined(records, ledger), config, card, public=public, resume=state, emit=emit, rng=rng, device=device
     )
     with closing(lines), terminal or _Quiet() as screen:
-        for state in _driven(states, folder, ledger, rng, config, odometer, screen):
-            pass
+        for reached in _driven(states, folder, ledger, rng, config, spent_so_far, screen):
+            state = reached
         if state is None:
             state = module.State.fresh(config, card, rng, device)
         emit(Event("done", state.step, {}))
@@ -228,7 +239,7 @@ def _driven(
     ledger: PrivacyLedger,
     rng: Rng,
     config: Any,
-    odometer: Odometer,
+    spent_so_far: Callable[[], float],
     screen: Terminal,
 ) -> Iterator[State]:
     """Pass the states through; show progress, write checkpoints, stop at Ctrl-C where nothing is lost."""
@@ -244,15 +255,24 @@ def _driven(
                 begun = phase
             if state.step == 0 and state.warm == config.warm_steps:
                 write_atomically(folder.private / WARM, model_bytes(state.released))
-            note = f"epsilon spent {odometer.epsilon(ledger.used):.3f}" if state.step else ""
+            note = f"epsilon spent {spent_so_far():.3f}" if state.step else ""
             screen.advance(state.step or state.warm, note)
             if ledger.prepaid == 0 and (stop or clock.due()):
                 clock.written(checkpoint.save(folder.private, state.state_dict(), rng.state(), ledger))
                 if stop:
-                    raise Interrupted(f"stopped at step {state.step:,}; nothing is lost. Go on with `gossamer resume {folder.path}`.")
+                    raise Interrupted(
+                        f"stopped at step {state.step:,}; nothing is lost. Go on with `gossamer resume {folder.path}`."
+                    )
             yield state
         if state is not None:
             checkpoint.save(folder.private, state.state_dict(), rng.state(), ledger)
+
+
+def _display(ledger: PrivacyLedger) -> Callable[[], float]:
+    """Epsilon spent so far, for the eye: by RDP, which is quick, and never above the promise of the whole plan."""
+    odometer = Odometer(ledger.plan, delta=ledger.delta, relation=ledger.relation)
+    promise = ledger.promise().epsilon
+    return lambda: min(odometer.epsilon(ledger.used), promise)
 
 
 def _finish(
@@ -309,7 +329,7 @@ def _stop_asked() -> Iterator[_Stop]:
     """Turns the first Ctrl-C into a flag, read where the ledger has nothing written ahead; the second one is immediate."""
     stop = _Stop()
 
-    def ask(signum: int, frame: FrameType | None) -> None:
+    def ask(_signum: int, _frame: FrameType | None) -> None:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
@@ -327,7 +347,10 @@ def _stop_asked() -> Iterator[_Stop]:
 
 def versions() -> dict[str, str]:
     """Versions of what the guarantee and the model rest on."""
-    return {name: importlib.metadata.version(name) for name in ("gossamer", "torch", "numpy", "dp-accounting", "cryptography")}
+    return {
+        name: importlib.metadata.version(name)
+        for name in ("gossamer", "torch", "numpy", "dp-accounting", "cryptography")
+    }
 
 
 def _assumptions(card: DataCard) -> list[str]:
@@ -340,7 +363,9 @@ def _assumptions(card: DataCard) -> list[str]:
     ]
 
 
-def _config_json(request: Request, seed: int, device: str, sources: Sources, *, with_tensorboard: bool) -> dict[str, Any]:
+def _config_json(
+    request: Request, seed: int, device: str, sources: Sources, *, with_tensorboard: bool
+) -> dict[str, Any]:
     return {
         "format": 1,
         "method": request.method,

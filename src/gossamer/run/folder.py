@@ -62,9 +62,13 @@ class RunFolder:
         if not self.path.is_dir() or not any(self.path.iterdir()):
             return
         if self.begun and not self.finished and not force:
-            raise RunFolderError(f"{self.path} holds an unfinished run. Go on with `gossamer resume {self.path}`, or choose another --out.")
+            raise RunFolderError(
+                f"{self.path} holds an unfinished run. Go on with `gossamer resume {self.path}`, or choose another --out."
+            )
         if not self.begun:
-            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out; --force replaces runs only.")
+            raise RunFolderError(
+                f"{self.path} is not empty and holds no run. Choose another --out; --force replaces runs only."
+            )
         if not force:
             raise RunFolderError(f"{self.path} holds a finished run. Choose another --out, or replace it with --force.")
 

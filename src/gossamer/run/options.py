@@ -18,14 +18,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 class NearestName(click.Group):
     """A group that answers a mistyped command or METHOD with the nearest name."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was probably meant."""
         name = args[0]
         if self.get_command(ctx, name) is None:
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             what = "METHOD" if ctx.parent is not None else "command"
-            raise click.UsageError(f"there is no {what} {name!r}.{hint} Known: {', '.join(self.list_commands(ctx))}.", ctx)
+            raise click.UsageError(
+                f"there is no {what} {name!r}.{hint} Known: {', '.join(self.list_commands(ctx))}.", ctx
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -51,7 +55,11 @@ def per_method(name: str, about: str, command: Callable[..., None], shared: list
             decorated = _option(field, module.Config)(decorated)
         for option in reversed(shared):
             decorated = option(decorated)
-        group.add_command(click.command(method, help=module.__doc__.replace("\n\n", "\n\n\b\n"), short_help=module.TITLE)(decorated))
+        group.add_command(
+            click.command(method, help=(module.__doc__ or "").replace("\n\n", "\n\n\b\n"), short_help=module.TITLE)(
+                decorated
+            )
+        )
     return group
 
 

@@ -14,14 +14,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
+from gossamer.privacy.certificate import CERTIFICATE
 from gossamer.run import figures
+from gossamer.run.folder import EVENTS, METRICS, REPORT, SAMPLES
 
-REPORT = "report.html"
 _REQUIRED = (
     "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "public_data",
     "reasons", "card", "config", "model", "ledger", "versions", "created",
@@ -60,6 +61,7 @@ _CLASSIFIERS = {
         "Trained on samples of the public warm start alone, before any record was read, it gets {value} ({range}).",
     ),
 }
+_PERCENT = "\N{NO-BREAK SPACE}%"
 _POINTS = 600
 """A curve is thinned to about this many points."""
 
@@ -80,8 +82,8 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
         RunFolderError: if a file is missing or damaged; names the file and, in events.jsonl, the line.
     """
     certificate = _certificate(folder)
-    events = _events(folder / "events.jsonl")
-    metrics = _metrics(folder / "metrics.json") if internal else []
+    events = _events(folder / EVENTS)
+    metrics = _metrics(folder / METRICS) if internal else []
     spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
         page = _template().render(
@@ -89,14 +91,14 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             title=_title(certificate),
             promise=_promise(certificate["guarantee"]),
             accountants=[_accountant(entry) for entry in certificate["guarantees"]],
-            grid=_grid(folder / "samples.png"),
+            grid=_grid(folder / SAMPLES),
             internal=internal,
             metrics=metrics,
             curves=_curves(events, spent),
             plan=[f"{entry['count']:,} × {_in_words(entry['event'])}" for entry in certificate["plan"]],
             settings={name: _value(value) for name, value in certificate["config"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, UndefinedError) as error:
         raise RunFolderError(
             f"{folder / 'certificate.json'} does not hold what a certificate holds ({type(error).__name__}: {error}); "
             "restore it from a copy, or run `gossamer verify` to see what was changed."
@@ -112,7 +114,7 @@ def _template() -> Any:
 
 
 def _certificate(folder: Path) -> dict[str, Any]:
-    found = _json(folder / "certificate.json", "finish the run first (`gossamer resume`), or name another folder")
+    found = _json(folder / CERTIFICATE, "finish the run first (`gossamer resume`), or name another folder")
     missing = [name for name in _REQUIRED if not isinstance(found, dict) or name not in found]
     if missing:
         raise RunFolderError(
@@ -141,8 +143,9 @@ def _metric(entry: dict[str, Any]) -> dict[str, Any]:
         sentence = f"{name}: {value:.4g} ({low:.4g} to {high:.4g})."
         return {"sentence": sentence, "on": str(entry["computed_on"]), "bar": None}
     label, sentence = _CLASSIFIERS[name]
-    words = sentence.format(value=f"{value:.1%}", range=f"{low * 100:.1f} to {high:.1%}")
-    bar = {"label": label, "value": f"{value:.1%}", "share": value * 100, "low": low * 100, "width": (high - low) * 100}
+    value, low, high = 100 * value, 100 * low, 100 * high
+    words = sentence.format(value=f"{value:.1f}{_PERCENT}", range=f"{low:.1f} to {high:.1f}{_PERCENT}")
+    bar = {"label": label, "value": f"{value:.1f}{_PERCENT}", "share": value, "low": low, "width": high - low}
     return {"sentence": words, "on": str(entry["computed_on"]), "bar": bar}
 
 
@@ -296,5 +299,5 @@ def _percent_up(share: float) -> str:
     for digits in range(1, 5):
         words = _up(share * 100, digits)
         if float(words) < 100:
-            return f"{words} %"
-    return "nearly 100 %"
+            return f"{words}{_PERCENT}"
+    return f"nearly 100{_PERCENT}"

@@ -44,7 +44,9 @@ def verify(run: str | Path) -> Verdict:
     if not folder.path.is_dir():
         raise RunFolderError(f"{folder.path} is not a folder. `gossamer verify` takes a RUN or a release folder.")
     if folder.begun and not folder.file(CERTIFICATE).is_file():
-        raise RunFolderError(f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it.")
+        raise RunFolderError(
+            f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it."
+        )
     problems = certificate.verify(folder.path)
     try:
         ledger = PrivacyLedger.load(folder.file(LEDGER))

@@ -1,0 +1,5 @@
+"""`python -m gossamer` is `gossamer`."""
+
+from gossamer.run.cli import main
+
+main()

@@ -1,0 +1,150 @@
+"""Planted mistakes: each is put into a copy of the source, and a named test must fail. `make mutants` runs all of them.
+
+python tests/mutants.py            all, and a Markdown table
+python tests/mutants.py noise      those whose name holds "noise"
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One planted mistake.
+
+    Args:
+        name: what is wrong, in words.
+        file: below src/gossamer.
+        old: text that stands there exactly once.
+        new: what replaces it.
+        tests: pytest arguments; at least one test must fail.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MECHANISMS = "tests/privacy/test_mechanisms.py"
+LEDGER = "tests/privacy/test_ledger.py"
+CONFINED = "tests/privacy/test_confined.py"
+CONFORMANCE = "tests/methods/test_conformance.py"
+NOISE = "tests/privacy/test_noise.py"
+GRADIENTS = "tests/privacy/test_gradients.py"
+
+MISTAKES = (
+    Mistake("no clipping", "privacy/gradients.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
+    Mistake("clipping to twice the bound", "privacy/gradients.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
+    Mistake("a unit's records are clipped one by one", "privacy/gradients.py", "single, several = _by_unit(records) if _clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
+    Mistake("noise x 0.9", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "0.9 * self.noise_multiplier * self.max_norm)", MECHANISMS),
+    Mistake("noise forgets max_norm", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "self.noise_multiplier)", MECHANISMS),
+    Mistake("a shuffled batch for Poisson sampling", "privacy/noise.py", "        return np.concatenate(drawn)", "        return np.sort(np.random.default_rng().permutation(population)[: round(population * rate)])", f"{MECHANISMS} {NOISE}"),
+    Mistake("records are drawn more often than charged", "privacy/mechanisms.py", "self.rng.poisson_sample(held.population, self.sampling_rate)", "self.rng.poisson_sample(held.population, min(1.0, 1.1 * self.sampling_rate))", MECHANISMS),
+    Mistake("division by the drawn batch", "privacy/mechanisms.py", "        return query.clipped_sum(held.take(chosen), Bounds(norms=(self.max_norm,)))", "        return query.clipped_sum(held.take(chosen), Bounds(norms=(self.max_norm,))) / max(1, len(chosen))", MECHANISMS),
+    Mistake("an empty draw is skipped", "privacy/mechanisms.py", "        if self.noise_multiplier > 0:", "        if self.noise_multiplier > 0 and bool(total.any()):", MECHANISMS),
+    Mistake("charge after read", "privacy/confined.py", "        self.__ledger.charge(mechanism.event)\n        return _inside(lambda: mechanism(self.__held, query)).detach()", "        out = _inside(lambda: mechanism(self.__held, query)).detach()\n        self.__ledger.charge(mechanism.event)\n        return out", CONFINED),
+    Mistake("no charge", "privacy/confined.py", "        self.__ledger.charge(mechanism.event)\n", "", f"{CONFINED} {CONFORMANCE}::test_spends_its_plan"),
+    Mistake("a failing query shows its message", "privacy/confined.py", "        return compute()\n    except GossamerError:", "        return compute()\n    except (GossamerError, ValueError):", CONFINED),
+    Mistake("a Confined value can be pickled", "privacy/confined.py", "    def __reduce_ex__(self, protocol: object) -> NoReturn:", "    def _reduce_ex(self, protocol: object) -> NoReturn:", CONFINED),
+    Mistake("a fixed noise seed passes for private", "privacy/confined.py", "if mechanism.rng.reproducible and", "if False and", CONFINED),
+    Mistake("declassify keeps the finite epsilon", "privacy/ledger.py", "        self.reasons.append(reason)\n", "", f"{LEDGER} {CONFINED}"),
+    Mistake("the plan may exceed the budget", "privacy/ledger.py", "            if cost.epsilon > self.budget:", "            if cost.epsilon > 2 * self.budget and False:", LEDGER),
+    Mistake("each plan is held against the budget alone", "privacy/ledger.py", "total = merge([*self.plan, *plan])", "total = merge(plan)", LEDGER),
+    Mistake("more releases than reserved", "privacy/ledger.py", "            if block <= 0:", "            if block <= -BLOCK:", LEDGER),
+    Mistake("charges stay in memory until the block is used up", "privacy/ledger.py", "            self._file.flush()\n            os.fsync(self._file.fileno())", "            pass", LEDGER),
+    Mistake("a resume takes back what was written ahead", "privacy/ledger.py", "            self._charged[number] += 1\n        elif", "            self._charged[number] += 1\n            self._prepaid[number] = min(self._prepaid[number] + 1, 12)\n        elif", LEDGER),
+    Mistake("a torn line counts as nothing", "privacy/ledger.py", "        if torn:\n            for number", "        if False:\n            for number", LEDGER),
+    Mistake("the hash chain is not looked at", "privacy/ledger.py", "    if stated != expected:", "    if False:", LEDGER),
+    Mistake("the hash does not cover the line before", "privacy/ledger.py", "hashlib.sha256((last_hash + json", "hashlib.sha256((json", LEDGER),
+    Mistake("two processes write one ledger", "privacy/ledger.py", "        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "        pass", LEDGER),
+    Mistake("the certificate states what is spent, not what is reserved", "privacy/certificate.py", "found = accounting.bounds(merge(ledger.plan)", "found = accounting.bounds([(e, max(1, n)) for (e, _), n in zip(ledger.plan, ledger.used, strict=True)]", "tests/privacy/test_certificate.py"),
+    Mistake("verify does not see a cut tail", "privacy/certificate.py", "    if (certificate[\"ledger\"][\"lines\"], certificate[\"ledger\"][\"last_hash\"]) != (ledger.lines, ledger.last_hash):", "    if False:", "tests/privacy/test_certificate.py"),
+    Mistake("verify does not see an edited certificate", "privacy/certificate.py", "        if _digest(line) != digest:", "        if False:", "tests/privacy/test_certificate.py"),
+    Mistake("verify does not look at the model", "privacy/certificate.py", "        if certificate[\"model\"][\"sha256\"] != sha256(folder / MODEL):", "        if False:", "tests/privacy/test_certificate.py"),
+    Mistake("the noise comes from the public seed", "privacy/noise.py", "_Keystream(_fixed_key(noise_seed, purpose))", "_Keystream(_fixed_key(seed, purpose))", f"{NOISE} {CONFORMANCE}"),
+    Mistake("a checkpoint holds the position of the noise", "privacy/noise.py", "        if self.reproducible:\n            state", "        if True:\n            state", NOISE),
+    Mistake("a printed bound is rounded down", "privacy/guarantee.py", "math.ceil(round(epsilon * scale, 6))", "math.floor(round(epsilon * scale, 6))", "tests/privacy/test_guarantee.py"),
+    Mistake("delta of 1/N is accepted", "run/budget.py", "    if delta >= 1 / card.declared_size:", "    if False:", "tests/run/test_budget.py"),
+    Mistake("a cheaper promise than asked is passed over", "run/budget.py", "<= cost <= epsilon:", "<= cost:", "tests/run/test_budget.py"),
+    Mistake("the loss on records is logged", "methods/dpgan.py", "        g = private.release(mechanism, on_records)", "        private.update(lambda held: emit(Event(\"step\", state.step, {\"loss\": float(adversarial.loss_on_records(state.D, held).detach().mean())})))\n        g = private.release(mechanism, on_records)", f"{CONFORMANCE}::test_non_interference"),
+    Mistake("the real batch's labels go to the fakes", "methods/dpgan.py", "        fakes = state.fakes(B, card, rng)  # l. 5", "        shown: list[Any] = []\n        private.update(lambda held: shown.append(torch.from_numpy(held.labels[:B])))\n        fakes = Fakes(state.fakes(len(shown[0]), card, rng).images, shown[0])", f"{CONFORMANCE}::test_non_interference"),
+    Mistake("the number of fakes is the number of records", "methods/dpgan.py", "        fakes = state.fakes(B, card, rng)  # l. 5", "        sizes: list[int] = []\n        private.update(lambda held: sizes.append(len(held) // 10))\n        fakes = state.fakes(sizes[0], card, rng)", f"{CONFORMANCE}::test_non_interference"),
+    Mistake("the plan forgets a factor in the rate", "methods/dpgan.py", "    rate = config.expected_batch_size / card.declared_size\n", "    rate = 0.5 * config.expected_batch_size / card.declared_size\n", f"{CONFORMANCE}::test_spends_its_plan"),
+    Mistake("a checkpoint ahead of the ledger is accepted", "run/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/test_resume.py"),
+    Mistake("checkpoints can be read by everyone", "run/checkpoint.py", "private=True", "private=False", "tests/run/test_resume.py"),
+    Mistake("a resume goes on with other records", "run/fit.py", "        if _fingerprint(records) != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
+    Mistake("a release copies the internal figures", "run/verify.py", "    for name in RELEASED:", "    for name in (*RELEASED, *(n for n in (\"metrics.json\",) if folder.file(n).exists())):", "tests/run/test_cli.py"),
+    Mistake("the released settings name the private data", "run/fit.py", "        \"seed\": seed,\n", "        \"seed\": seed,\n        \"data\": sources.data,\n", "tests/run/test_cli.py"),
+)  # fmt: skip
+
+
+def plant(mistake: Mistake, folder: Path) -> Path:
+    """A copy of the source with the mistake in it."""
+    source = folder / "src"
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    path = source / "gossamer" / mistake.file
+    text = path.read_text()
+    if text.count(mistake.old) != 1:
+        raise SystemExit(
+            f"{mistake.name!r}: the text to replace stands {text.count(mistake.old)} times in {mistake.file}"
+        )
+    path.write_text(text.replace(mistake.old, mistake.new))
+    return source
+
+
+def caught(mistake: Mistake) -> tuple[bool, str]:
+    """Whether a test fails, and which; a mistake that breaks the collection does not count as caught."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = plant(mistake, Path(folder))
+        environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "--no-header",
+            "--tb=no",
+            "-rf",
+            *mistake.tests.split(),
+        ]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    failed = [
+        line.removeprefix("FAILED ").split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED ")
+    ]
+    return done.returncode == 1 and bool(failed), failed[0] if failed else done.stdout.strip().splitlines()[-1]
+
+
+def main() -> None:
+    """Plant them all and print the table; exit status 1 if one is not caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pattern", nargs="?", default="", help="only mistakes whose name holds this")
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    chosen = [mistake for mistake in MISTAKES if arguments.pattern in mistake.name]
+    print("| planted mistake | in | caught by |\n|---|---|---|", flush=True)
+    missed = 0
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for mistake, (found, by) in zip(chosen, pool.map(caught, chosen), strict=True):
+            missed += not found
+            print(
+                f"| {mistake.name} | `{mistake.file}` | {f'`{by}`' if found else f'**nothing** ({by})'} |", flush=True
+            )
+    print(f"\n{len(chosen) - missed} of {len(chosen)} caught")
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()

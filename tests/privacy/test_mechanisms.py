@@ -1,0 +1,127 @@
+"""Measured sensitivity and two-sided statistics of what leaves through the mechanisms.
+
+Statistical bounds hold with probability 1 - 1e-6 each (normal quantile 4.892, two-sided).
+"""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.records import Records
+from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, poisson_gaussian
+from gossamer.privacy.noise import Rng
+
+Z = 4.892
+
+
+def critic() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+
+
+def loss(module: nn.Module, records: Records) -> Tensor:
+    images, labels = records.tensors()
+    return (module(images * 1e4).squeeze(1) * (1 + labels)).pow(2)
+
+
+def records(n: int, units: list[int] | None = None) -> Records:
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, size=(n, 1, 28, 28)).astype(np.uint8)
+    return Records(images, np.arange(n) % 10, None if units is None else np.array(units))
+
+
+def inserted(before: Records, at: int) -> Records:
+    """One record more, white all over: its gradient is huge."""
+    images = np.insert(before.images, at, 255, axis=0)
+    return Records(images, np.insert(before.labels, at, 9), None)
+
+
+@pytest.mark.parametrize("at", [0, 3, 7])
+@pytest.mark.parametrize("max_norm", [0.1, 1.0, 30.0])
+def test_one_huge_record_moves_the_sum_by_max_norm_no_more_and_no_less(at: int, max_norm: float) -> None:
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=0.0, rng=Rng())
+    query = PerRecordGradient(critic(), loss, physical_batch_size=3)
+    without, with_it = mechanism(records(7), query), mechanism(inserted(records(7), at), query)
+    assert float((with_it - without).norm()) == pytest.approx(max_norm, rel=1e-4)
+
+
+def test_a_unit_moves_the_sum_by_max_norm_however_many_records_it_has() -> None:
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=0.0, rng=Rng())
+    query = PerRecordGradient(critic(), loss, physical_batch_size=2)
+    all_ = records(9, [0, 0, 0, 0, 0, 1, 2, 2, 1])
+    rest = Records(all_.images[5:], all_.labels[5:], all_.units[5:] - 1)
+    moved = float((mechanism(all_, query) - mechanism(rest, query)).norm())
+    assert moved == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_noise_has_the_declared_scale_whatever_the_bound() -> None:
+    """Mean and variance of the noise on D = 4 x 6,289 coordinates; error rate 4e-6 in all."""
+    query = PerRecordGradient(critic(), loss)
+    for multiplier, max_norm in ((1.0, 1.0), (2.5, 0.3)):
+        mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=max_norm, noise_multiplier=multiplier, rng=Rng())
+        noise = torch.cat([mechanism(records(5), query) for _ in range(4)]).double() / (multiplier * max_norm)
+        n = len(noise)
+        assert abs(float(noise.mean())) < Z / n**0.5
+        assert abs(float(noise.square().mean()) - 1) < Z * (2 / n) ** 0.5
+
+
+class Count:
+    """How many units were drawn, and which: only a test may look."""
+
+    dimension = 1
+
+    def __init__(self) -> None:
+        self.seen: list[np.ndarray] = []
+
+    def clipped_sum(self, drawn: Records, bounds: Bounds) -> Tensor:
+        self.seen.append(drawn.labels)
+        return torch.zeros(1)
+
+
+def test_sampling_is_by_independent_coins() -> None:
+    """Mean *and* variance of the drawn number over 2,000 draws of 400 at rate 0.3 (a shuffled batch has variance 0)."""
+    query, n, rate, draws = Count(), 400, 0.3, 2_000
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    held = Records(np.zeros((n, 1, 1, 1), np.uint8), np.arange(n))
+    for _ in range(draws):
+        mechanism(held, query)
+    sizes = np.array([len(seen) for seen in query.seen])
+    variance = n * rate * (1 - rate)
+    assert abs(sizes.mean() - n * rate) < Z * (variance / draws) ** 0.5
+    assert abs(sizes.var() / variance - 1) < Z * (2 / draws) ** 0.5
+    each = np.bincount(np.concatenate(query.seen), minlength=n)
+    assert np.abs(each - draws * rate).max() < 6.1 * (draws * rate * (1 - rate)) ** 0.5  # 1e-6 over 400 positions
+
+
+def test_an_empty_draw_is_an_ordinary_step() -> None:
+    query = PerRecordGradient(critic(), loss)
+    mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    answer = mechanism(records(5), query)
+    assert answer.shape == (query.dimension,)
+    assert float(answer.norm()) > 0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_non_finite_records_count_as_zero_and_never_raise(bad: float) -> None:
+    def sick(module: nn.Module, drawn: Records) -> Tensor:
+        return loss(module, drawn) * torch.where(torch.from_numpy(drawn.labels == 2), bad, 1.0)
+
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=0.0, rng=Rng())
+    all_ = records(7)
+    healthy = Records(np.delete(all_.images, 2, axis=0), np.delete(all_.labels, 2))
+    module = critic()
+    torch.testing.assert_close(
+        mechanism(all_, PerRecordGradient(module, sick)),
+        mechanism(healthy, PerRecordGradient(module, loss)),
+        atol=1e-6,
+        rtol=0,
+    )
+
+
+def test_the_event_is_what_the_call_does() -> None:
+    mechanism = PoissonGaussianSum(sampling_rate=0.25, max_norm=3.0, noise_multiplier=1.5, rng=Rng())
+    assert mechanism.event == poisson_gaussian(sampling_rate=0.25, noise_multiplier=1.5)
+    assert mechanism.event.sampling_probability == 0.25
+    assert mechanism.event.event.noise_multiplier == 1.5

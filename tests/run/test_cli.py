@@ -1,0 +1,277 @@
+"""The command line as scripts use it: words in; status, stdout, stderr and files out."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from gossamer.data.readers import read
+
+Run = Callable[..., Any]
+MNIST = Path(__file__).resolve().parents[2] / "../shared/data/mnist"
+
+
+def refused(answer: Any, *says: str) -> None:
+    """Exit status 2, nothing on stdout, one paragraph on stderr that says it all, no traceback."""
+    assert answer.status == 2, answer.err
+    assert answer.out == ""
+    paragraph = [line for line in answer.err.strip().split("\n") if line.startswith("gossamer: ")]
+    assert len(paragraph) == 1
+    assert answer.err.strip().endswith(paragraph[0])
+    assert "Traceback" not in answer.err
+    for words in says:
+        assert words in answer.err, answer.err
+
+
+def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    fitted = gossamer(*fit_words)
+    assert fitted.status == 0, fitted.err
+    assert fitted.out.startswith("Differentially private: epsilon ")
+    assert sorted(path.name for path in run.iterdir()) == [
+        "certificate.json", "checkpoint", "config.json", "events.jsonl", "ledger.jsonl", "model.safetensors", "report.html",
+        "samples.png",
+    ]  # fmt: skip
+
+    assert gossamer("sample", run, "-n", 30, "-o", tmp_path / "synth.npz", "--seed", 1).status == 0
+    samples = read(str(tmp_path / "synth.npz"), split="train")
+    assert samples.images.shape == (30, 1, 28, 28)
+    assert samples.images.dtype == np.uint8
+
+    measured = gossamer(
+        "evaluate", run, "--train", data, "--test", data, "-n", 60, "--protocol", "reduced", "--json"
+    ).json["metrics"]
+    assert [entry["metric"] for entry in measured] == ["accuracy", "accuracy of the real-data twin"]
+    assert json.loads((run / "metrics.json").read_text()) == measured
+    assert all(entry["low"] <= entry["value"] <= entry["high"] and entry["internal"] for entry in measured)
+
+    verified = gossamer("verify", run, "--json")
+    assert (verified.status, verified.json["ok"], verified.json["problems"]) == (0, True, [])
+    assert min(entry["epsilon"] for entry in verified.json["guarantees"]) <= 10
+
+    assert gossamer("release", run, "-o", out).status == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
+    ]  # fmt: skip
+    assert gossamer("verify", out).status == 0
+    assert f"{measured[0]['value']:.1%}" in (run / "report.html").read_text() or "metrics" in (run / "report.html").read_text()
+    released = "".join(path.read_text(errors="replace") for path in out.iterdir() if path.suffix != ".png")
+    assert "patients" not in released
+    assert "accuracy of" not in released
+    assert gossamer("report", run).status == 0
+    assert gossamer("resume", run).status == 0
+    refused(gossamer(*fit_words), "holds a finished run", "--force")
+
+
+def test_plan_reads_no_record(gossamer: Run, card: Path) -> None:
+    answer = gossamer("plan", "dpgan", "--card", card, "--epsilon", 10, "--delta", 1e-3, "--steps", 20, "--expected-batch-size", 16, "--json")  # fmt: skip
+    assert answer.status == 0, answer.err
+    plan = answer.json
+    assert plan["sampling_rate"] == 0.1
+    assert plan["steps"] == 20
+    assert 9.9 <= min(entry["epsilon"] for entry in plan["guarantees"]) <= 10
+    assert {entry["accountant"] for entry in plan["guarantees"]} == {"RDP", "PLD"}
+    assert plan["guarantees"][0]["relation"] == "add-or-remove-one"
+
+
+def test_what_plan_says_is_what_fit_certifies(gossamer: Run, fit_words: list[str], card: Path, tmp_path: Path) -> None:
+    gossamer(*fit_words)
+    words = [word for word in fit_words[2:] if word not in ("--data", "--out")]
+    words = fit_words[4:8] + fit_words[8:10] + fit_words[12:]
+    planned = gossamer("plan", "dpgan", *words, "--json").json
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    assert certificate["guarantees"] == planned["guarantees"]
+
+
+def test_the_non_private_twin_says_so(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    words = [*fit_words]
+    words[words.index("--epsilon") + 1] = "inf"
+    assert gossamer(*words).out.startswith("No formal guarantee: epsilon is infinity")
+    assert gossamer("verify", tmp_path / "run", "--json").json["guarantees"][0]["epsilon"] == "inf"
+
+
+def test_every_form_of_samples(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    gossamer(*fit_words)
+    for name in ("s.npz", "s.csv", "s.parquet", "pictures"):
+        assert gossamer("sample", tmp_path / "run", "-n", 7, "-o", tmp_path / name).status == 0
+    assert len(read(str(tmp_path / "pictures"), split="train")) == 7
+    assert len((tmp_path / "s.csv").read_text().splitlines()) == 8
+    refused(gossamer("sample", tmp_path / "run", "-n", 7, "-o", tmp_path / "s.npz"), "s.npz")
+
+
+def test_account_prints_a_golden_row(gossamer: Run) -> None:
+    answer = gossamer("account", "--sampling-rate", 1 / 469, "--noise-multiplier", 5, "--steps", 325_000, "--delta", 1e-5, "--json")
+    epsilon = {entry["accountant"]: entry["epsilon"] for entry in answer.json["guarantees"]}
+    assert epsilon["RDP"] == pytest.approx(0.994, abs=0.0006)
+    assert epsilon["PLD"] == pytest.approx(0.913, abs=0.0006)
+
+
+@pytest.mark.parametrize(
+    ("given", "solved"),
+    [
+        (["--sampling-rate", "0.01", "--noise-multiplier", "1.0"], "steps"),
+        (["--sampling-rate", "0.01", "--steps", "1000"], "noise_multiplier"),
+        (["--noise-multiplier", "1.0", "--steps", "1000"], "sampling_rate"),
+    ],
+)
+def test_account_solves_for_what_is_left_out(gossamer: Run, given: list[str], solved: str) -> None:
+    answer = gossamer("account", *given, "--delta", 1e-5, "--epsilon", 2, "--json").json
+    assert 1.99 <= min(entry["epsilon"] for entry in answer["guarantees"]) <= 2
+    assert answer[solved] > 0
+
+
+def test_help_lists_every_setting_with_its_words(gossamer: Run) -> None:
+    text = gossamer("fit", "dpgan", "--help").out
+    for words in ("--expected-batch-size", "--adaptive / --no-adaptive", "L2 bound on the gradient", "[default: 4,000]", "Bie, Kamath"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"--data": "nowhere"}, ["nowhere", "no such file"]),
+        ({"--card": "nowhere.toml"}, ["nowhere.toml", "gossamer card"]),
+        ({"--epsilon": "0"}, ["--epsilon must be above 0"]),
+        ({"--epsilon": "-3"}, ["--epsilon must be above 0"]),
+        ({"--epsilon": "lots"}, ["--epsilon", "lots"]),
+        ({"--delta": "1"}, ["--delta must lie between 0 and 1"]),
+        ({"--delta": "0.01"}, ["not below 1 / 160"]),
+        ({"--epsilon": "1e-9", "--delta": "1e-12"}, ["noise multiplier", "1e-09"]),
+        ({"--preset": "paper-eps10-fixd"}, ["Did you mean 'paper-eps10-fixed'"]),
+        ({"--step": "10"}, ["--step", "--steps"]),
+        ({"--expected-batch-size": "1000"}, ["--expected-batch-size", "declared size 160"]),
+    ],
+)
+def test_bad_requests(gossamer: Run, fit_words: list[str], tmp_path: Path, change: dict[str, str], says: list[str]) -> None:
+    words = [*fit_words]
+    for flag, value in change.items():
+        if flag in words:
+            words[words.index(flag) + 1] = value
+        else:
+            words += [flag, value]
+    refused(gossamer(*words), *says)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistyped_method_or_command_is_answered_with_the_nearest(gossamer: Run) -> None:
+    refused(gossamer("fit", "dpgam"), "no METHOD 'dpgam'", "'dpgan'")
+    refused(gossamer("smaple"), "no command 'smaple'", "'sample'")
+
+
+def bad_npz(path: Path, **arrays: Any) -> None:
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"images": np.zeros((160, 28, 28), np.uint8), "labels": np.zeros(159, np.int64)}, ["160", "159"]),
+        ({"images": np.where(np.arange(160)[:, None, None] == 7, np.nan, np.zeros((160, 28, 28))), "labels": np.zeros(160, np.int64)}, ["7"]),
+        ({"images": np.where(np.arange(160)[:, None, None] == 9, np.inf, np.zeros((160, 28, 28))), "labels": np.zeros(160, np.int64)}, ["9"]),
+        ({"images": np.zeros((160, 28, 28), np.uint8), "labels": np.arange(160) % 3}, ["record 2", "2 classes"]),
+        ({"pictures": np.zeros((160, 28, 28), np.uint8)}, ["pictures"]),
+    ],
+)  # fmt: skip
+def test_bad_data(gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path, arrays: dict[str, Any], says: list[str]) -> None:
+    data.unlink()
+    np.savez(data, **arrays)
+    refused(gossamer(*fit_words), "patients.npz", *says)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_truncated_gz(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    whole = gzip.compress(bytes([0, 0, 8, 3, 0, 0, 0, 160, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(160 * 28 * 28))
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(whole[: len(whole) // 2])
+    (folder / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 160]) + bytes(160))
+    words = [*fit_words]
+    words[words.index("--data") + 1] = str(folder)
+    refused(gossamer(*words), "train-images-idx3-ubyte.gz")
+
+
+def test_a_card_that_contradicts_the_data(gossamer: Run, fit_words: list[str], card: Path, tmp_path: Path) -> None:
+    card.write_text("shape = [3, 28, 28]\nclasses = 2\ndeclared_size = 160\n")
+    refused(gossamer(*fit_words), "patients.npz")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_output_folder_that_is_taken(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    refused(gossamer(*fit_words), "is not empty", "--out")
+    refused(gossamer(*fit_words, "--force"), "is not empty")
+    assert (tmp_path / "run" / "thesis.txt").read_text() == "mine"
+
+
+def test_an_output_that_cannot_be_a_folder(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    refused(gossamer(*fit_words), "is a file")
+
+
+def test_edited_files_are_named_with_their_line(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    gossamer(*fit_words)
+    run = tmp_path / "run"
+    for name, old, new, line in (
+        ("ledger.jsonl", '"count": 20', '"count": 19', 2),
+        ("certificate.json", '"format": 1', '"format": 2', 3),
+    ):
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(run, tmp_path / "copy")
+        path = tmp_path / "copy" / name
+        path.write_text(path.read_text().replace(old, new))
+        answer = gossamer("verify", tmp_path / "copy", "--json")
+        assert answer.status == 1
+        assert not answer.json["ok"]
+        assert f"{name}, line {line}:" in answer.err
+        refused(gossamer("release", tmp_path / "copy", "-o", tmp_path / "out"), "must not be released")
+        assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_were_edited_do_not_verify(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    gossamer(*fit_words)
+    path = tmp_path / "run" / "config.json"
+    path.write_text(path.read_text().replace('"steps": 20', '"steps": 10'))
+    answer = gossamer("verify", tmp_path / "run")
+    assert answer.status == 1
+    assert "config.json" in answer.err
+
+
+def test_the_model_holds_the_generator_only(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    gossamer(*fit_words)
+    names = set(load_file(tmp_path / "run" / "model.safetensors"))
+    assert {name.split(".")[0] for name in names} == {"latent_in", "label_in", "up1", "up2", "out"}
+
+
+def test_evaluating_nothing(gossamer: Run, data: Path, tmp_path: Path) -> None:
+    refused(gossamer("evaluate", tmp_path / "nothing.npz", "--train", data, "--test", data), "nothing.npz")
+    refused(gossamer("verify", tmp_path / "nothing"), "nothing")
+    refused(gossamer("resume", tmp_path / "nothing"), "nothing")
+    refused(gossamer("sample", tmp_path / "nothing", "-n", 3, "-o", tmp_path / "s.npz"), "nothing")
+
+
+def test_the_card_draft_is_a_card(gossamer: Run, data: Path, tmp_path: Path) -> None:
+    assert gossamer("card", data, "-o", tmp_path / "draft.toml").status == 0
+    text = (tmp_path / "draft.toml").read_text()
+    assert text.count("declared public") >= 5
+    answer = gossamer("plan", "dpgan", "--card", tmp_path / "draft.toml", "--epsilon", 5, "--delta", 1e-4, "--expected-batch-size", 16)
+    assert answer.status == 0, answer.err
+    refused(gossamer("card", data, "-o", tmp_path / "draft.toml"), "exists")
+
+
+def test_presets_are_listed(gossamer: Run) -> None:
+    assert gossamer("presets", "--json").json["presets"]["dpgan"]["paper-eps1-fixed"]["noise_multiplier"] == 5.0
+    assert "paper-eps1-fixed" in gossamer("presets").out
+
+
+@pytest.mark.skipif(not MNIST.is_dir(), reason="the MNIST files are not at ../shared/data/mnist")
+def test_mnist_by_its_folder(gossamer: Run, tmp_path: Path) -> None:
+    card = tmp_path / "mnist.toml"
+    assert gossamer("card", MNIST, "-o", card).status == 0
+    assert "declared_size = 60000" in card.read_text().replace("_", "")

@@ -1,0 +1,172 @@
+"""Crash safety: a run that is stopped or killed at any moment finishes with the same guarantee or a more cautious one."""
+
+import json
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gossamer.errors import DataError, LedgerDamaged
+from gossamer.privacy.confined import FIXED_SEED
+from gossamer.privacy.ledger import BLOCK, PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run import checkpoint
+from gossamer.run.fit import fit, resume
+from gossamer.run.verify import verify
+
+SETTINGS: dict[str, Any] = {"steps": 60, "expected_batch_size": 8, "width": 4, "latent_size": 8, "warm_steps": 10, "discriminator_steps": 4}
+
+
+class Stopped(Exception):
+    """Stands for a crash: raised from a sink, in the middle of a step."""
+
+
+def request(data: Path, card: Path, out: Path) -> dict[str, Any]:
+    return {"data": data, "card": card, "out": out, "epsilon": 10.0, "delta": 1e-3, "public": "glyphs", **SETTINGS}
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    path = tmp_path / "card.toml"
+    path.write_text("shape = [1, 28, 28]\nclasses = 10\ndeclared_size = 160\n")
+    return path
+
+
+def crash_at(step: int) -> Callable[[Any], None]:
+    def sink(event: Any) -> None:
+        if event.kind == "step" and event.step == step:
+            raise Stopped
+
+    return sink
+
+
+def test_a_crash_costs_at_most_a_block_and_never_a_promise(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+    with pytest.raises(Stopped):
+        fit("dpgan", sink=crash_at(21), **request(data, card, tmp_path / "run"))
+    charged = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1]
+    assert charged == 2 * BLOCK
+    steps: list[int] = []
+    resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    assert steps == list(range(17, 17 + SETTINGS["steps"] - charged))
+    assert verify(tmp_path / "run").ok
+    lines = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == [*range(1, 17), *steps]
+    assert [line["step"] for line in lines if line["kind"] == "warm"] == list(range(1, 11))
+
+
+def test_resume_equals_an_unbroken_run_under_test_seeds(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+    whole = fit("dpgan", rng=Rng(0, noise_seed=1), **request(data, card, tmp_path / "whole"))
+    with pytest.raises(Stopped):
+        fit("dpgan", sink=crash_at(33), rng=Rng(0, noise_seed=1), **request(data, card, tmp_path / "broken"))
+    # The crash came in step 33, one into its third block; give the block back as an unused one would be.
+    path = tmp_path / "broken" / "ledger.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert FIXED_SEED in "".join(lines)
+    path.write_text("".join(lines[: 3 + 2 * BLOCK]))
+    resumed = resume(tmp_path / "broken", rng=Rng(0, noise_seed=1))
+    for mine, theirs in zip(resumed.net.parameters(), whole.net.parameters(), strict=True):
+        assert np.array_equal(mine.detach().numpy(), theirs.detach().numpy())
+    assert "No formal guarantee" in resumed.certificate.statement
+
+
+def test_a_cut_ledger_is_refused(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+    with pytest.raises(Stopped):
+        fit("dpgan", sink=crash_at(40), **request(data, card, tmp_path / "run"))
+    path = tmp_path / "run" / "ledger.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:20]))
+    with pytest.raises(LedgerDamaged, match="shorter"):
+        resume(tmp_path / "run")
+
+
+def test_other_records_are_refused(data: Path, card: Path, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        fit("dpgan", sink=crash_at(5), **request(data, card, tmp_path / "run"))
+    arrays = dict(np.load(data))
+    np.savez(data, images=arrays["images"][::-1], labels=arrays["labels"])
+    with pytest.raises(DataError, match="is not what it was"):
+        resume(tmp_path / "run")
+
+
+def test_private_state_is_private(data: Path, card: Path, tmp_path: Path) -> None:
+    fit("dpgan", **request(data, card, tmp_path / "run"))
+    private = tmp_path / "run" / "checkpoint"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert stat.S_IMODE((private / checkpoint.FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((private / "source.json").stat().st_mode) == 0o600
+
+
+def test_resume_of_a_finished_run_changes_nothing(data: Path, card: Path, tmp_path: Path) -> None:
+    fit("dpgan", **request(data, card, tmp_path / "run"))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    resume(tmp_path / "run")
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+
+
+def start(words: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "gossamer", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def words(data: Path, card: Path, out: Path, steps: int) -> list[str]:
+    flags = {**SETTINGS, "steps": steps, "data": data, "card": card, "out": out, "epsilon": 10, "delta": 1e-3, "public": "glyphs"}
+    return ["fit", "dpgan", *(str(word) for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", value))]
+
+
+def wait_for(path: Path, lines: int) -> None:
+    for _ in range(1200):
+        if path.is_file() and path.read_bytes().count(b"\n") >= lines:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} did not reach {lines} lines")
+
+
+def test_ctrl_c_loses_nothing_and_says_how_to_go_on(data: Path, card: Path, tmp_path: Path) -> None:
+    process = start(words(data, card, tmp_path / "run", 400))
+    wait_for(tmp_path / "run" / "ledger.jsonl", 40)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert b"gossamer resume" in err.splitlines()[-1]
+    charged = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1]
+    steps: list[int] = []
+    resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    assert steps[-1] == 400
+    assert steps[0] == charged + 1
+    assert verify(tmp_path / "run").ok
+
+
+@pytest.mark.slow
+def test_kill_9_at_ten_random_moments(data: Path, card: Path, tmp_path: Path) -> None:
+    """Each time: the resume ends, the run verifies, and no more noise was drawn than was charged."""
+    moments = random.Random(0)
+    for turn in range(10):
+        run = tmp_path / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        process = start(words(data, card, run, 300))
+        wait_for(run / "ledger.jsonl", 2)
+        time.sleep(moments.uniform(0, 6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        events = (run / "events.jsonl").read_text().splitlines() if (run / "events.jsonl").exists() else []
+        drawn = max([json.loads(line)["step"] for line in events if '"step", "step"' in line and line.endswith("}")], default=0)
+        charged = sum('"charge"' in line for line in (run / "ledger.jsonl").read_text().splitlines())
+        assert charged >= drawn, turn
+        second = start(["resume", str(run)])
+        _, err = second.communicate(timeout=300)
+        assert second.returncode == 0, err
+        assert verify(run).ok
+        assert PrivacyLedger.load(run / "ledger.jsonl").charged[0][1] == 300
