@@ -1,4 +1,7 @@
-"""Readers: every form gives the same records back, and bad input gets one clear paragraph."""
+"""Readers: every form gives the same records back, and bad input gets one clear paragraph.
+
+One long file, because the good and the bad input of all forms are made by the same few functions.
+"""
 
 import gzip
 import struct
@@ -139,6 +142,17 @@ def test_large_stored_arrays_are_mapped(tmp_path, order):
     squeezed = npz.member(path, "images", map_from=1)
     assert not isinstance(squeezed, np.memmap)
     np.testing.assert_array_equal(squeezed, COLOUR)
+
+
+@pytest.mark.parametrize("map_from", [1, npz.MAP_FROM])
+@pytest.mark.parametrize("length", [5, 7])
+def test_a_header_that_contradicts_the_bytes(tmp_path, map_from, length):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive, archive.open("images.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (length,)})
+        file.write(bytes(6))
+    with pytest.raises(DataError, match="is cut, or its header is damaged"):
+        npz.member(path, "images", map_from=map_from)
 
 
 def pictures(folder: Path, images=IMAGES, labels=LABELS, suffix=".png") -> Path:

@@ -14,6 +14,7 @@ from dp_accounting import (
     SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
 )
+
 from gossamer.errors import BudgetError, LedgerDamaged
 from gossamer.privacy import accountants
 from gossamer.privacy.accountants import Pld, flatten
@@ -100,10 +101,7 @@ def test_golden_poisson_gaussian(
     ],
 )
 def test_golden_gs_wgan_secret_draw(shard_count: int, rows: int, steps: int, noise: float) -> None:
-    """Chen et al. 2020, our secret draw: the multiplier (against 2 C per row) that reads epsilon 10, rounded up.
-
-    Halfway through the last digit either way: the table's last digit may hide half a unit.
-    """
+    """Chen et al. 2020, our secret draw: the multiplier (against 2 C per row) for epsilon 10, its last digit rounded up."""
     found = figures(shards(shard_count, noise / math.sqrt(rows), steps), relation=REPLACE_ONE)
     below = figures(shards(shard_count, (noise - 0.0015) / math.sqrt(rows), steps), relation=REPLACE_ONE)
     assert list(found) == ["RDP"]
@@ -178,11 +176,11 @@ def test_second_opinion_of_opacus() -> None:
 
 
 def test_monotone_in_steps_noise_and_rate() -> None:
-    base = {"rate": 0.01, "noise": 1.5, "steps": 500}
+    base = {"rate": 0.01, "noise": 2.0, "steps": 500}
     for name, values, direction in [
-        ("steps", (1, 10, 100, 500, 2000), 1),
-        ("noise", (0.7, 1.0, 1.5, 3.0, 10.0), -1),
-        ("rate", (0.001, 0.005, 0.01, 0.1, 1.0), 1),
+        ("steps", (1, 10, 500, 2000), 1),
+        ("noise", (1.0, 1.5, 3.0, 10.0), -1),
+        ("rate", (0.001, 0.01, 0.1, 1.0), 1),
     ]:
         found = [figures(poisson(**{**base, name: value})) for value in values]  # type: ignore[arg-type]  # int is a float
         for accountant in ("RDP", "PLD"):
@@ -268,7 +266,7 @@ def meets(printed: float, target: float) -> bool:
     ("rate", "steps", "epsilon", "delta"),
     [
         (MNIST_128, 450_000, 10.0, 1e-5),  # the longest schedule
-        (512 / 60_000, 4_000, 10.0, 1e-5),
+        pytest.param(512 / 60_000, 4_000, 10.0, 1e-5, marks=slow),
         (MNIST_512, 165_000, 1.0, 1e-5),
         pytest.param(CELEBA, 385_000, 10.0, 1e-6, marks=slow),
         pytest.param(64 / 58_800, 20_000, 4.0, 1e-5, marks=slow),
@@ -285,6 +283,7 @@ def test_calibrated_noise_meets_the_target_within_a_thousandth(
     assert noise == float(f"{noise:.6g}")
 
 
+@slow
 def test_calibrated_noise_for_the_secret_draw() -> None:
     """Only RDP knows this event. Table of GS-WGAN, K 1000, B 32, T 20,000: 2.872."""
 
@@ -306,12 +305,26 @@ def test_calibrated_steps() -> None:
 
 
 def test_few_steps_are_exact_to_the_step() -> None:
-    def epsilon(steps: int) -> float:
-        return guarantee([(GaussianDpEvent(5.0), steps)], delta=1e-5).epsilon
+    """Plain Gaussians under replace-one: RDP alone, which is quick."""
 
-    for target in (1.0, 2.0, epsilon(7)):
-        steps = calibrate_steps(lambda steps: [(GaussianDpEvent(5.0), steps)], epsilon=target, delta=1e-5)
-        assert epsilon(steps) <= target < epsilon(steps + 1)
+    def plan_for(steps: int) -> Plan:
+        return [(GaussianDpEvent(5.0), steps)]
+
+    def epsilon(steps: int) -> float:
+        return guarantee(plan_for(steps), delta=1e-5, relation=REPLACE_ONE).epsilon
+
+    for steps in range(1, 60):
+        target = epsilon(steps) + 0.8 * (epsilon(steps + 1) - epsilon(steps))
+        assert calibrate_steps(plan_for, epsilon=target, delta=1e-5, relation=REPLACE_ONE) == steps
+
+
+def test_a_search_finds_a_jump() -> None:
+    """A secant fails on a cost that jumps: the last step before the jump is still the answer."""
+
+    def plan_for(steps: int) -> Plan:
+        return [(GaussianDpEvent(5.0 if steps <= 703 else 0.01), 1)]
+
+    assert calibrate_steps(plan_for, epsilon=2.0, delta=1e-5, relation=REPLACE_ONE) == 703
 
 
 def test_calibrated_rate() -> None:
@@ -322,11 +335,11 @@ def test_calibrated_rate() -> None:
 
 def test_targets_without_an_answer() -> None:
     def noisy(noise: float) -> Plan:
-        return poisson(0.5, noise, 10**6)
+        return poisson(0.5, noise, 1000)
 
     assert calibrate_noise(noisy, epsilon=math.inf, delta=1e-5) == 0.0
     assert calibrate_rate(lambda rate: poisson(rate, 1.0, 10), epsilon=math.inf, delta=1e-5) == 1.0
-    with pytest.raises(BudgetError, match="no noise multiplier up to 20 .* per writer"):
+    with pytest.raises(BudgetError, match=r"no noise multiplier up to 20 .* per writer"):
         calibrate_noise(noisy, epsilon=0.1, delta=1e-5, high=20.0, unit="writer")
     with pytest.raises(BudgetError, match="single step"):
         calibrate_steps(lambda steps: poisson(1.0, 0.5, steps), epsilon=0.5, delta=1e-5)
@@ -334,7 +347,7 @@ def test_targets_without_an_answer() -> None:
         calibrate_steps(lambda steps: poisson(0.001, 5.0, steps), epsilon=5.0, delta=1e-5, high=1000)
     with pytest.raises(BudgetError, match="even 1,000,000,000 steps"):
         calibrate_steps(lambda steps: poisson(0.001, 5.0, steps), epsilon=math.inf, delta=1e-5)
-    with pytest.raises(BudgetError, match="sampling rate down to 0.1"):
+    with pytest.raises(BudgetError, match=r"sampling rate down to 0\.1"):
         calibrate_rate(lambda rate: poisson(rate, 0.5, 1000), epsilon=0.5, delta=1e-5, low=0.1)
     assert calibrate_noise(lambda noise: poisson(0.1, noise, 1), epsilon=5.0, delta=1e-5, low=3.0) == 3.0
 

@@ -6,9 +6,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy import stats
+
 from gossamer.privacy import noise
 from gossamer.privacy.noise import Rng
-from scipy import stats
 
 ERROR_RATE = 1e-6
 Z = stats.norm.isf(ERROR_RATE / 2)  # 4.89: two-sided bound on a standard normal statistic
@@ -65,11 +66,14 @@ def test_the_two_halves_of_a_pair_are_independent() -> None:
 def test_the_radius_takes_52_bits_and_is_always_finite(
     monkeypatch: pytest.MonkeyPatch, words: int, radius: float
 ) -> None:
-    """All-zero bits are u = 1, all-one bits u = 2^-52 (8.49 standard deviations); the top 12 bits are not looked at."""
-    stream = np.concatenate([np.array([words | 0xABC << 52], np.uint64).view(np.uint8), np.zeros(4, np.uint8)])
-    monkeypatch.setattr(noise._Keystream, "take", lambda self, size: stream.copy())
-    drawn = Rng().gaussian(2, dtype=torch.float64)
-    assert drawn.tolist() == pytest.approx([radius, 0.0], abs=1e-12)
+    """All-zero bits are u = 1, all-one bits u = 2^-52 (8.49 standard deviations); the top 12 bits are not looked at.
+
+    The angle runs over half a turn either way: cosine first, then sine."""
+    for turn, expected in [(0, [radius, 0.0]), (2**30, [0.0, radius]), (-(2**30), [0.0, -radius])]:
+        bits = np.array([words | 0xABC << 52], np.uint64), np.array([turn], np.int32)
+        stream = np.concatenate([part.view(np.uint8) for part in bits])
+        monkeypatch.setattr(noise._Keystream, "take", lambda self, size, stream=stream: stream.copy())
+        assert Rng().gaussian(2, dtype=torch.float64).tolist() == pytest.approx(expected, abs=1e-12)
 
 
 def test_add_gaussian_adds_in_place_and_scales() -> None:
@@ -228,8 +232,8 @@ def test_a_secret_generator_is_filled_with_624_words() -> None:
     assert len(set(words.tolist())) > 600 and words.min() >= 0 and words.max() < 2**32
     referee = np.random.RandomState()
     referee.set_state(("MT19937", words.astype(np.uint32), 624))
-    expected = referee.randint(0, 2**32, 1300, dtype=np.uint32) & 0x7FFFFFFF
-    assert torch.randint(0, 2**31, (1300,), generator=generator).tolist() == expected.tolist()
+    expected = referee.randint(0, 2**32, 1300, dtype=np.uint32) % 60_000
+    assert torch.randint(0, 60_000, (1300,), generator=generator).tolist() == expected.tolist()
     others = [rng.secret_generator(), Rng().secret_generator(), Rng().secret_generator()]
     assert len({torch.rand(1, generator=each).item() for each in others}) == 3
 

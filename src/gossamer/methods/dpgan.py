@@ -126,7 +126,7 @@ def train(
         state.step += 1  # l. 9
         state.since += 1
         if state.since >= state.n_D:  # l. 10
-            accuracy = generator_step(state, config, card, rng)  # l. 11-14
+            accuracy = generator_step(state, B, config, card, rng)  # l. 11-14
             if config.adaptive:
                 adapt(state, config, accuracy, emit)
         if state.step % every == 0 or state.step == 1:
@@ -134,9 +134,9 @@ def train(
         yield state
 
 
-def generator_step(state: "State", config: Config, card: DataCard, rng: Rng) -> float:
+def generator_step(state: "State", B: int, config: Config, card: DataCard, rng: Rng) -> float:
     """Lines 11 to 14: one update of the generator. Returns the discriminator's accuracy on its fresh fakes."""
-    latents, labels = state.latents(config.expected_batch_size, card, rng)
+    latents, labels = state.latents(B, card, rng)
     logits = state.D(state.G(latents, labels), labels)  # l. 11
     loss = adversarial.non_saturating_loss(logits)  # l. 12
     adversarial.descend(state.opt_G, loss, state.G)  # l. 13
@@ -172,7 +172,7 @@ def warm_start(
         loss = loss + adversarial.loss_on_fakes(state.D, state.fakes(B, card, rng)).mean()
         state.phi.grad = gradient(loss / 2, state.D)
         state.opt_D.step()
-        generator_step(state, config, card, rng)
+        generator_step(state, B, config, card, rng)
         state.warm += 1
         if state.warm == config.warm_steps:
             state.begin_private(config)

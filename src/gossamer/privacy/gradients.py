@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -32,7 +32,9 @@ from torch import Tensor, nn
 from gossamer.errors import RequestError
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.norms import Piece, add_gradient_, pieces
-from gossamer.privacy.tape import Call, Tape
+from gossamer.privacy.operations import Call
+from gossamer.privacy.refusals import check_module
+from gossamer.privacy.tape import Tape, TapeError
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Batch(Protocol):
 
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
+TakenBatch = TypeVar("TakenBatch", bound=Batch, contravariant=True)
 RecordLoss: TypeAlias = Callable[[nn.Module, AnyBatch], Tensor]
 """Calls the module on the batch; gives one loss per record, [n] (with several draws [draws x n])."""
 
@@ -73,10 +76,6 @@ class Tensors:
         return type(self)(tuple(part[chosen] for part in self.parts), units)
 
 
-class UnknownToTape(Exception):
-    """The fast form does not know how this network uses a weight. The message names the function."""
-
-
 @dataclass
 class Memory:
     """What a query has learnt about its network, so that it is looked at once."""
@@ -85,7 +84,7 @@ class Memory:
     slow: bool = False
 
 
-class Gradients(Protocol[AnyBatch]):
+class Gradients(Protocol[TakenBatch]):
     """What `answer` needs to know of a query."""
 
     @property
@@ -99,21 +98,21 @@ class Gradients(Protocol[AnyBatch]):
     @property
     def memory(self) -> Memory: ...
 
-    def summed(self, batch: AnyBatch) -> Tensor:
+    def summed(self, batch: TakenBatch) -> Tensor:
         """[D], the gradient of the summed losses, not clipped."""
         ...
 
-    def taped(self, batch: AnyBatch) -> list[Call]:
-        """The calls of a backward pass; raises UnknownToTape."""
+    def taped(self, batch: TakenBatch) -> list[Call]:
+        """The calls of a backward pass; raises TapeError."""
         ...
 
-    def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
+    def rows(self, batch: TakenBatch) -> Iterator[Tensor]:
         """Per-record gradients [m, D], in as many pieces as it likes."""
         ...
 
 
 @dataclass(frozen=True)
-class PerRecordGradient:
+class PerRecordGradient(Generic[AnyBatch]):
     """The query of DP-SGD: the sum over the drawn units of clipped gradients of a per-record loss.
 
     Make it once per run: it remembers what it has learnt about the network.
@@ -132,7 +131,7 @@ class PerRecordGradient:
     """
 
     module: nn.Module
-    loss: RecordLoss[AnyBatch]
+    loss: Callable[[nn.Module, AnyBatch], Tensor]
     physical_batch_size: int = 512
     form: Form = "auto"
     draws: int = 1
@@ -172,7 +171,7 @@ class PerRecordGradient:
 
     def taped(self, batch: AnyBatch) -> list[Call]:
         """One forward pass and one backward pass; what the tape then holds."""
-        tape = Tape(list(self.module.parameters()))
+        tape = Tape(self.module)
         with tape:
             losses = self.losses(batch)
         check_tape(tape, losses, self.draws * len(batch), self.memory)
@@ -217,36 +216,6 @@ def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
     return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
 
 
-def check_module(module: nn.Module) -> None:
-    """Refuse layers for which a record has no gradient of its own.
-
-    Raises:
-        RequestError: naming the layer and the remedy.
-    """
-    for name, layer in module.named_modules():
-        where = f"layer '{name}' ({type(layer).__name__})" if name else type(layer).__name__
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and (layer.training or layer.running_mean is None):
-            raise RequestError(
-                f"{where} normalises over the batch, so no record has a gradient of its own and none can be clipped. Use "
-                "GroupNorm or no normalisation in a network that is trained on records."
-            )
-        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.training and layer.track_running_stats:
-            raise RequestError(
-                f"{where} keeps averages of records in its buffers. Set track_running_stats=False, or use GroupNorm."
-            )
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
-            raise RequestError(
-                f"{where} takes its coins from torch's common stream in the order of the records, so removing one record "
-                "changes the coins of those behind it. Draw the mask from the secret coins of the run, as part of the "
-                "batch, or call eval() on this layer."
-            )
-        if layer.training and type(layer).__name__ in ("SpectralNorm", "_SpectralNorm"):
-            raise RequestError(
-                f"{where} takes a step of its power iteration on every call, so the network changes with the number of "
-                "pieces that the drawn records fill. Call eval() on it before gradients are taken."
-            )
-
-
 def check_records_independent(
     module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, draws: int = 1
 ) -> bool:
@@ -254,12 +223,12 @@ def check_records_independent(
 
     One extra backward pass. Every query asks this once, on its first batch of two records or more.
     """
-    tape = Tape(list(module.parameters()))
+    tape = Tape(module)
     with tape:
         losses = loss(module, batch)
     try:
         check_tape(tape, losses, draws * len(batch), Memory())
-    except UnknownToTape:
+    except TapeError:
         return False
     return True
 
@@ -275,10 +244,10 @@ def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
             other row. It catches layers that mix records, and first dimensions that only happen to have the right length.
 
     Raises:
-        UnknownToTape: naming what the tape does not know.
+        TapeError: naming what the tape does not know.
     """
     if (name := tape.unknown(losses)) is not None:
-        raise UnknownToTape(name)
+        raise TapeError(name)
     if memory.independent or count < 2:
         return
     tape.backward(losses[0], keep=True)
@@ -287,15 +256,15 @@ def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
             continue
         others = call.b[1:]
         if len(call.b) != count or bool(((others != 0) & others.isfinite()).any()):
-            raise UnknownToTape(f"{type(call.op).__name__} on an input whose first dimension is not the record")
+            raise TapeError(f"{type(call.op).__name__} on an input whose first dimension is not the record")
     memory.independent = True
 
 
 def check_lengths(calls: Sequence[Call], count: int) -> None:
-    """The first dimension of every pair must be the batch's. Raises UnknownToTape."""
+    """The first dimension of every pair must be the batch's. Raises TapeError."""
     for call in calls:
         if call.b is not None and (len(call.b) != count or call.a is None or len(call.a) != count):
-            raise UnknownToTape(f"{type(call.op).__name__} on an input whose first dimension is not the record")
+            raise TapeError(f"{type(call.op).__name__} on an input whose first dimension is not the record")
 
 
 def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds) -> Tensor:
@@ -324,7 +293,7 @@ def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, boun
         try:
             calls = query.taped(batch)
             check_lengths(calls, query.draws * len(batch))
-        except UnknownToTape as unknown:
+        except TapeError as unknown:
             if query.form == "fast":
                 raise RequestError(
                     f"the fast clipped sum does not know {unknown}. Use form='auto' or 'slow', or a layer that it knows: "
@@ -466,12 +435,10 @@ def _full_precision(device: torch.device) -> AbstractContextManager[None]:
 
 @contextmanager
 def _no_tf32() -> Iterator[None]:
-    settings = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
-    before = [setting.fp32_precision for setting in settings]
-    for setting in settings:
-        setting.fp32_precision = "ieee"
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32 = convolution.allow_tf32 = False
     try:
         yield
     finally:
-        for setting, value in zip(settings, before, strict=True):
-            setting.fp32_precision = value
+        matmul.allow_tf32, convolution.allow_tf32 = before

@@ -15,7 +15,7 @@ They come from the secret coins of the run, not from a stream that another recor
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -28,21 +28,71 @@ from gossamer.privacy.gradients import (
     AnyBatch,
     Form,
     Memory,
-    UnknownToTape,
     answer,
-    check_module,
     check_tape,
     ordinary_gradient,
     summed_calls,
 )
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.tape import Call, Operation, Tape, edges
+from gossamer.privacy.operations import Call, Operation
+from gossamer.privacy.refusals import check_module
+from gossamer.privacy.tape import Tape, TapeError, edges
 
 VMAP_CHUNK = 32  # records whose gradients torch.func holds at a time
 
 # Autograd nodes of operations that are linear in the images, or piecewise linear with a mask that the images choose.
 _PIECEWISE_LINEAR = frozenset(
-    ["_Taped", "AccumulateGrad", "LeakyRelu", "Relu", "Hardtanh", "Threshold", "PreluKernel", "Abs", "Where", "Maximum", "Minimum", "MaxPool1DWithIndices", "MaxPool2DWithIndices", "AvgPool1D", "AvgPool2D", "AdaptiveAvgPool2D", "MkldnnAdaptiveAvgPool2D", "Add", "Sub", "Neg", "Sum", "Mean", "View", "UnsafeView", "ReshapeAlias", "Cat", "Stack", "Squeeze", "Unsqueeze", "Transpose", "Permute", "T", "Slice", "Select", "Split", "SplitWithSizes", "Expand", "Clone", "Alias", "ToCopy", "Index", "Repeat", "Flip", "ConstantPadNd", "ReflectionPad2D", "ReplicationPad2D", "UpsampleNearest2D", "PixelShuffle", "PixelUnshuffle"]
+    [
+        "_Taped",
+        "AccumulateGrad",
+        "LeakyRelu",
+        "Relu",
+        "Hardtanh",
+        "Threshold",
+        "PreluKernel",
+        "Abs",
+        "Where",
+        "Maximum",
+        "Minimum",
+        "MaxPool1DWithIndices",
+        "MaxPool2DWithIndices",
+        "AvgPool1D",
+        "AvgPool2D",
+        "AdaptiveAvgPool2D",
+        "MkldnnAdaptiveAvgPool2D",
+        "Add",
+        "Sub",
+        "Neg",
+        "Sum",
+        "Mean",
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "Cat",
+        "Stack",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Permute",
+        "T",
+        "Slice",
+        "Select",
+        "Split",
+        "SplitWithSizes",
+        "Expand",
+        "Clone",
+        "Alias",
+        "ToCopy",
+        "Index",
+        "Repeat",
+        "Flip",
+        "ConstantPadNd",
+        "ReflectionPad2D",
+        "ReplicationPad2D",
+        "UpsampleNearest2D",
+        "PixelShuffle",
+        "PixelUnshuffle",
+    ]
 )
 _LINEAR_IN_ONE = frozenset(("Mul", "Div", "Mm", "Bmm", "Addmm", "Mv", "Dot"))  # linear if one factor is a constant
 
@@ -78,7 +128,8 @@ def penalised_losses(critic: nn.Module, points: Points, *, penalty: float = 10.0
     at = _judge(critic, between, points)
     (slope,) = torch.autograd.grad(at.sum(), between, create_graph=True)
     length = torch.linalg.vector_norm(slope.flatten(1), dim=1)
-    return fake - real + drift * real.square() + penalty * (length - 1).square()
+    losses: Tensor = fake - real + drift * real.square() + penalty * (length - 1).square()
+    return losses
 
 
 @dataclass(frozen=True)
@@ -137,7 +188,7 @@ class PenaltyGradient(Generic[AnyBatch]):
         if self.form != "slow" and not self.memory.slow:
             try:
                 return summed_calls(self.taped(batch), self.module)
-            except UnknownToTape:
+            except TapeError:
                 if self.form == "fast":
                     raise
         return ordinary_gradient(self.losses(batch).sum(), self.module)
@@ -163,9 +214,9 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
     """The taped pairs of the penalised loss: D(real), D(fake) and the penalty, three per use of a weight.
 
     Raises:
-        UnknownToTape: the critic is not piecewise linear, or the tape does not know a layer.
+        TapeError: the critic is not piecewise linear, or the tape does not know a layer.
     """
-    tape = Tape(list(critic.parameters()))
+    tape = Tape(critic)
     between = points.between.detach().requires_grad_()
     with tape:
         ends = _judge(critic, points.fake, points), _judge(critic, points.real, points)
@@ -175,7 +226,7 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
     fake, real = ends
     check_tape(tape, fake + real + at, len(points), memory)
     if (name := _not_piecewise_linear(at)) is not None:
-        raise UnknownToTape(f"{name}, which is not piecewise linear,")
+        raise TapeError(f"{name}, which is not piecewise linear,")
     root = fake.sum() - real.sum() + at.sum()
     if drift:
         root = root + drift * real.square().sum()
@@ -204,7 +255,8 @@ def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float, drift: fl
         slope = torch.func.grad(judge)(between)
         level = judge(real)
         length = torch.linalg.vector_norm(slope)
-        return judge(fake) - level + drift * level.square() + penalty * (length - 1).square()
+        whole: Tensor = judge(fake) - level + drift * level.square() + penalty * (length - 1).square()
+        return whole
 
     axes = (None, 0, 0, 0, None if points.labels is None else 0)
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=axes)
@@ -216,13 +268,13 @@ class _Tangents(Tape):
     """While it is entered, the tangent that meets each watched weight is written down, and pushed on.
 
     Args:
-        parameters: what to watch.
+        module: the critic.
         outputs: of the same calls on the same points, with their versions; computed again where an activation has changed
             one in place.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], outputs: list[tuple[Tensor, int]]) -> None:
-        super().__init__(parameters)
+    def __init__(self, module: nn.Module, outputs: list[tuple[Tensor, int]]) -> None:
+        super().__init__(module)
         self.known = outputs
 
     def use(self, op: Operation, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -238,7 +290,7 @@ def _pushed(
     critic: nn.Module, points: Points, direction: Tensor, outputs: list[tuple[Tensor, int]]
 ) -> list[Tensor | None]:
     """The direction at the input of each use of a weight, in the order of the uses; None where it is zero for all."""
-    tape = _Tangents(list(critic.parameters()), outputs)
+    tape = _Tangents(critic, outputs)
     with torch.no_grad(), fwd.dual_level(), tape:
         _judge(critic, fwd.make_dual(points.between.detach(), direction), points)
     return [call.a for call in tape.calls]

@@ -10,174 +10,24 @@ other way shows there. The clipped sum then takes its slow form.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-from gossamer.errors import RequestError
+from gossamer.privacy.operations import Affine, Call, Convolution, Embedding, Linear, Operation, Planes
+from gossamer.privacy.refusals import REFUSED_FUNCTIONS
 
 
-class Operation(Protocol):
-    """What one use of a weight computes."""
-
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """The ordinary output."""
-        ...
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """The gradient of the input a, from b, the gradient of the output."""
-        ...
+CHECKPOINTING = "activation checkpointing"
 
 
-@dataclass(frozen=True)
-class Linear:
-    """y = a W^T + bias. a: [n, ..., D]; weight: [p, D]."""
-
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, ..., p]"""
-        assert weight is not None
-        return F.linear(a, weight, bias)
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """[n, ..., D]"""
-        del a
-        assert weight is not None
-        return b @ weight
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """One- or two-dimensional convolution, transposed or not. a: [n, C, (H,) W]; one number per spatial dimension."""
-
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    transposed: bool = False
-    output_padding: tuple[int, ...] = (0, 0)
-
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, p, (Ho,) Wo]"""
-        assert weight is not None
-        return torch.convolution(
-            a, weight, bias, self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
-        )
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """[n, C, (H,) W]"""
-        assert weight is not None
-        return self._backward(b, a, weight, [True, False, False])[0]
-
-    def weight_gradient(self, b: Tensor, a: Tensor, weight: Tensor) -> Tensor:
-        """The gradient of the weight, summed over the records, in the shape of the weight."""
-        return self._backward(b, a, weight, [False, True, False])[1]
-
-    def _backward(self, b: Tensor, a: Tensor, weight: Tensor, mask: list[bool]) -> Sequence[Tensor]:
-        stride, padding, dilation = list(self.stride), list(self.padding), list(self.dilation)
-        outer = list(self.output_padding)
-        gradients: Sequence[Tensor] = torch.ops.aten.convolution_backward(
-            b, a, weight, None, stride, padding, dilation, self.transposed, outer, self.groups, mask
-        )
-        return gradients
-
-
-@dataclass(frozen=True)
-class Planes:
-    """A convolution of constant planes: each channel of a record is one number, repeated over height and width.
-
-    Labels enter a discriminator so: one-hot, expanded over the image. The convolution of a constant is the constant times
-    the sum of the taps that fall inside the image, so a small table serves all records. a: [n, C], the numbers.
-    """
-
-    convolution: Convolution
-    kernel: tuple[int, int]
-    size: tuple[int, int]
-
-    def taps(self, like: Tensor) -> Tensor:
-        """[kernel height x kernel width, T]: 1 where a tap falls inside the image at an output position, 0 in the padding."""
-        plane = torch.ones(1, 1, *self.size, dtype=like.dtype, device=like.device)
-        op = self.convolution
-        return F.unfold(plane, self.kernel, dilation=op.dilation, padding=op.padding, stride=op.stride)[0]
-
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, p, Ho, Wo]"""
-        assert weight is not None
-        p, channels = weight.shape[:2]
-        table = (weight.reshape(p * channels, -1) @ self.taps(weight)).view(p, channels, -1).transpose(0, 1)
-        out = torch.mm(a, table.reshape(channels, -1))
-        height, width = _outputs(self.size, self.kernel, self.convolution)
-        if bias is not None:
-            out.view(len(a), p, -1).add_(bias.view(1, p, 1))
-        return out.view(len(a), p, height, width)
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """Never asked: planes whose gradient is needed take the ordinary convolution."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """y = weight[a]. a: int64 [n, ...]; weight: [V, d]. The row `padding` never learns."""
-
-    padding: int | None
-
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, ..., d]"""
-        del bias
-        assert weight is not None
-        return F.embedding(a, weight)
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """Never asked: indices have no gradient."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Affine:
-    """y = a * weight + bias, both broadcast: what follows a normalisation. a: [n, ...]; shape: of weight and bias in y."""
-
-    shape: tuple[int, ...]
-
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, ...], like a."""
-        y = a.clone() if weight is None else a * weight.view(self.shape)
-        return y if bias is None else y.add_(bias.view(self.shape))
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """[n, ...], like a."""
-        del a
-        return b if weight is None else b * weight.view(self.shape)
-
-    def per_record(self, product: Tensor) -> Tensor:
-        """Sum over everything but the record and the dimensions of the weight. product: [n, ...]; gives [n, weight size]."""
-        lead = product.dim() - len(self.shape)
-        summed = [i for i in range(1, product.dim()) if i < lead or self.shape[i - lead] == 1 != product.shape[i]]
-        return (product.sum(summed) if summed else product).reshape(len(product), -1)
-
-
-@dataclass(eq=False)
-class Call:
-    """One use of a weight and a bias. a and b are filled in by the backward pass, and stay None if it does not get there.
-
-    Args:
-        op: what was computed.
-        weight: position of the weight among the parameters; None if it does not learn.
-        bias: likewise.
-        a: input, [n, ...].
-        b: gradient of the output, [n, ...].
-    """
-
-    op: Operation
-    weight: int | None
-    bias: int | None
-    a: Tensor | None = None
-    b: Tensor | None = None
+class TapeError(Exception):
+    """The tape does not know how this network uses a weight. The message says which."""
 
 
 class _Taped(torch.autograd.Function):
@@ -211,12 +61,13 @@ class Tape(TorchFunctionMode):
     """While it is entered, operations that use one of the parameters are taped.
 
     Args:
-        parameters: the tensors to watch, in the order in which calls name them.
+        module: the network whose parameters are watched; calls name them by position.
     """
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.position = {id(p): i for i, p in enumerate(parameters) if p.requires_grad}
+        self.names = [name for name, _ in module.named_parameters()]
+        self.position = {id(p): i for i, p in enumerate(module.parameters()) if p.requires_grad}
         self.calls: list[Call] = []
         self.anchor = torch.zeros((), requires_grad=True)
         self.recording = False
@@ -226,6 +77,9 @@ class Tape(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         self.recording = True
+        # A checkpointed part runs again in the backward pass, untaped, and would hand back other tensors than were saved.
+        self._no_hooks = torch.autograd.graph.disable_saved_tensors_hooks(CHECKPOINTING)
+        self._no_hooks.__enter__()
         super().__enter__()
         return self
 
@@ -234,6 +88,9 @@ class Tape(TorchFunctionMode):
     ) -> None:
         self.recording = False
         super().__exit__(kind, error, trace)
+        self._no_hooks.__exit__(kind, error, trace)
+        if isinstance(error, RuntimeError) and str(error) == CHECKPOINTING:
+            raise TapeError(CHECKPOINTING) from None
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -241,7 +98,7 @@ class Tape(TorchFunctionMode):
         """Put the taped twin in the place of an operation that uses a watched parameter."""
         del types
         kwargs = kwargs or {}
-        if (refuse := _REFUSED.get(func)) is not None:
+        if (refuse := REFUSED_FUNCTIONS.get(func)) is not None:
             refuse(*args, **kwargs)
         if (handler := _HANDLERS.get(func)) is not None:
             result = handler(self, *args, **kwargs)
@@ -256,10 +113,10 @@ class Tape(TorchFunctionMode):
 
     def use(self, op: Operation, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Run the operation, taped."""
+        call = Call(op, self._find(weight), self._find(bias))
         if isinstance(op, (Linear, Convolution, Planes)) and torch.is_autocast_enabled(a.device.type):
             dtype = torch.get_autocast_dtype(a.device.type)
-            a, weight, bias = (None if t is None else t.to(dtype) for t in (a, weight, bias))  # type: ignore[assignment]  # a is given
-        call = Call(op, self._find(weight), self._find(bias))
+            a, weight, bias = a.to(dtype), _cast(weight, dtype), _cast(bias, dtype)
         self.calls.append(call)
         out: Tensor
         out = _Taped.apply(self.anchor, a, _detached(weight), _detached(bias), self, call)  # type: ignore[no-untyped-call]  # torch gives it no types
@@ -285,9 +142,9 @@ class Tape(TorchFunctionMode):
             return "a gradient taken inside the loss"
         for node, child in edges(root):
             if id(getattr(child, "variable", None)) in self.position:
-                return str(node.name())
+                return f"the use of '{self.names[self.position[id(child.variable)]]}' by {node.name()}"
             if child.name() == "CheckpointFunctionBackward":
-                return "reentrant activation checkpointing"
+                return CHECKPOINTING
         return None
 
 
@@ -304,6 +161,10 @@ def edges(root: Tensor) -> Iterator[tuple[Any, Any]]:
             if child not in seen:
                 seen.add(child)
                 waiting.append(child)
+
+
+def _cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if tensor is None else tensor.to(dtype)
 
 
 def _detached(tensor: Tensor | None) -> Tensor | None:
@@ -443,43 +304,6 @@ def _constant(a: Tensor) -> bool:
     return height * width > 1 and expanded and not a.requires_grad
 
 
-def _outputs(size: tuple[int, int], kernel: tuple[int, int], op: Convolution) -> tuple[int, int]:
-    """Height and width of the output of a convolution."""
-    height, width = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(size, kernel, op.stride, op.padding, op.dilation, strict=True)
-    )
-    return height, width
-
-
-def _refuse_batch_norm(
-    input: Tensor,  # noqa: A002  # torch's name
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    *rest: Any,
-    **named: Any,
-) -> None:
-    del input, running_mean, running_var, weight, bias, rest, named
-    if training:
-        raise RequestError(
-            "batch_norm mixes the records of a batch: no record has a gradient of its own, so none can be clipped. "
-            "Use GroupNorm or no normalisation in a network that is trained on records."
-        )
-
-
-def _refuse_dropout(input: Tensor, p: float = 0.5, training: bool = True, *rest: Any, **named: Any) -> None:  # noqa: A002  # torch's name
-    del input, rest, named
-    if training and p > 0:
-        raise RequestError(
-            "dropout takes its coins from torch's common stream in the order of the records, so removing one record "
-            "changes the coins of those behind it. Draw the mask from the secret coins of the run, as part of the batch, "
-            "or call eval() on the dropout layers."
-        )
-
-
 _HANDLERS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     F.linear: _linear,
     F.conv1d: _convolution,
@@ -494,13 +318,4 @@ _HANDLERS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     F.layer_norm: _layer_norm,
     F.rms_norm: _rms_norm,
     F.group_norm: _group_norm,
-}
-
-_REFUSED: dict[Callable[..., Any], Callable[..., None]] = {
-    F.batch_norm: _refuse_batch_norm,
-    F.dropout: _refuse_dropout,
-    F.dropout1d: _refuse_dropout,
-    F.dropout2d: _refuse_dropout,
-    F.alpha_dropout: _refuse_dropout,
-    F.feature_alpha_dropout: _refuse_dropout,
 }
