@@ -56,5 +56,18 @@ def card(tmp_path: Path) -> Path:
 @pytest.fixture
 def fit_words(data: Path, card: Path, tmp_path: Path) -> list[str]:
     """The words of a small fit into tmp_path/run."""
-    words = ["fit", "dpgan", "--data", data, "--card", card, "--epsilon", 10, "--delta", 1e-3, "--out", tmp_path / "run"]
+    words = [
+        "fit",
+        "dpgan",
+        "--data",
+        data,
+        "--card",
+        card,
+        "--epsilon",
+        10,
+        "--delta",
+        1e-3,
+        "--out",
+        tmp_path / "run",
+    ]
     return [*map(str, words), *SMALL]

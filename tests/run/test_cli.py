@@ -60,7 +60,10 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
         "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
     ]  # fmt: skip
     assert gossamer("verify", out).status == 0
-    assert f"{measured[0]['value']:.1%}" in (run / "report.html").read_text() or "metrics" in (run / "report.html").read_text()
+    assert (
+        f"{measured[0]['value']:.1%}" in (run / "report.html").read_text()
+        or "metrics" in (run / "report.html").read_text()
+    )
     released = "".join(path.read_text(errors="replace") for path in out.iterdir() if path.suffix != ".png")
     assert "patients" not in released
     assert "accuracy of" not in released
@@ -106,7 +109,9 @@ def test_every_form_of_samples(gossamer: Run, fit_words: list[str], tmp_path: Pa
 
 
 def test_account_prints_a_golden_row(gossamer: Run) -> None:
-    answer = gossamer("account", "--sampling-rate", 1 / 469, "--noise-multiplier", 5, "--steps", 325_000, "--delta", 1e-5, "--json")
+    answer = gossamer(
+        "account", "--sampling-rate", 1 / 469, "--noise-multiplier", 5, "--steps", 325_000, "--delta", 1e-5, "--json"
+    )
     epsilon = {entry["accountant"]: entry["epsilon"] for entry in answer.json["guarantees"]}
     assert epsilon["RDP"] == pytest.approx(0.994, abs=0.0006)
     assert epsilon["PLD"] == pytest.approx(0.913, abs=0.0006)
@@ -128,7 +133,13 @@ def test_account_solves_for_what_is_left_out(gossamer: Run, given: list[str], so
 
 def test_help_lists_every_setting_with_its_words(gossamer: Run) -> None:
     text = gossamer("fit", "dpgan", "--help").out
-    for words in ("--expected-batch-size", "--adaptive / --no-adaptive", "L2 bound on the gradient", "[default: 4,000]", "Bie, Kamath"):
+    for words in (
+        "--expected-batch-size",
+        "--adaptive / --no-adaptive",
+        "L2 bound on the gradient",
+        "[default: 4,000]",
+        "Bie, Kamath",
+    ):
         assert words in text
 
 
@@ -148,7 +159,9 @@ def test_help_lists_every_setting_with_its_words(gossamer: Run) -> None:
         ({"--expected-batch-size": "1000"}, ["--expected-batch-size", "declared size 160"]),
     ],
 )
-def test_bad_requests(gossamer: Run, fit_words: list[str], tmp_path: Path, change: dict[str, str], says: list[str]) -> None:
+def test_bad_requests(
+    gossamer: Run, fit_words: list[str], tmp_path: Path, change: dict[str, str], says: list[str]
+) -> None:
     words = [*fit_words]
     for flag, value in change.items():
         if flag in words:
@@ -178,7 +191,9 @@ def bad_npz(path: Path, **arrays: Any) -> None:
         ({"pictures": np.zeros((160, 28, 28), np.uint8)}, ["pictures"]),
     ],
 )  # fmt: skip
-def test_bad_data(gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path, arrays: dict[str, Any], says: list[str]) -> None:
+def test_bad_data(
+    gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path, arrays: dict[str, Any], says: list[str]
+) -> None:
     data.unlink()
     np.savez(data, **arrays)
     refused(gossamer(*fit_words), "patients.npz", *says)
@@ -260,7 +275,9 @@ def test_the_card_draft_is_a_card(gossamer: Run, data: Path, tmp_path: Path) -> 
     assert gossamer("card", data, "-o", tmp_path / "draft.toml").status == 0
     text = (tmp_path / "draft.toml").read_text()
     assert text.count("declared public") >= 5
-    answer = gossamer("plan", "dpgan", "--card", tmp_path / "draft.toml", "--epsilon", 5, "--delta", 1e-4, "--expected-batch-size", 16)
+    answer = gossamer(
+        "plan", "dpgan", "--card", tmp_path / "draft.toml", "--epsilon", 5, "--delta", 1e-4, "--expected-batch-size", 16
+    )
     assert answer.status == 0, answer.err
     refused(gossamer("card", data, "-o", tmp_path / "draft.toml"), "exists")
 

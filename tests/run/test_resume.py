@@ -23,7 +23,14 @@ from gossamer.run import checkpoint
 from gossamer.run.fit import fit, resume
 from gossamer.run.verify import verify
 
-SETTINGS: dict[str, Any] = {"steps": 60, "expected_batch_size": 8, "width": 4, "latent_size": 8, "warm_steps": 10, "discriminator_steps": 4}
+SETTINGS: dict[str, Any] = {
+    "steps": 60,
+    "expected_batch_size": 8,
+    "width": 4,
+    "latent_size": 8,
+    "warm_steps": 10,
+    "discriminator_steps": 4,
+}
 
 
 class Stopped(Exception):
@@ -49,7 +56,9 @@ def crash_at(step: int) -> Callable[[Any], None]:
     return sink
 
 
-def test_a_crash_costs_at_most_a_block_and_never_a_promise(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_costs_at_most_a_block_and_never_a_promise(
+    data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 1e9)
     with pytest.raises(Stopped):
@@ -65,7 +74,9 @@ def test_a_crash_costs_at_most_a_block_and_never_a_promise(data: Path, card: Pat
     assert [line["step"] for line in lines if line["kind"] == "warm"] == list(range(1, 11))
 
 
-def test_resume_equals_an_unbroken_run_under_test_seeds(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_equals_an_unbroken_run_under_test_seeds(
+    data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 1e9)
     whole = fit("dpgan", rng=Rng(0, noise_seed=1), **request(data, card, tmp_path / "whole"))
@@ -118,12 +129,27 @@ def test_resume_of_a_finished_run_changes_nothing(data: Path, card: Path, tmp_pa
 
 
 def start(words: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "gossamer", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-m", "gossamer", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
 
 
 def words(data: Path, card: Path, out: Path, steps: int) -> list[str]:
-    flags = {**SETTINGS, "steps": steps, "data": data, "card": card, "out": out, "epsilon": 10, "delta": 1e-3, "public": "glyphs"}
-    return ["fit", "dpgan", *(str(word) for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", value))]
+    flags = {
+        **SETTINGS,
+        "steps": steps,
+        "data": data,
+        "card": card,
+        "out": out,
+        "epsilon": 10,
+        "delta": 1e-3,
+        "public": "glyphs",
+    }
+    return [
+        "fit",
+        "dpgan",
+        *(str(word) for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", value)),
+    ]
 
 
 def wait_for(path: Path, lines: int) -> None:
@@ -162,7 +188,9 @@ def test_kill_9_at_ten_random_moments(data: Path, card: Path, tmp_path: Path) ->
         process.send_signal(signal.SIGKILL)
         process.communicate()
         events = (run / "events.jsonl").read_text().splitlines() if (run / "events.jsonl").exists() else []
-        drawn = max([json.loads(line)["step"] for line in events if '"step", "step"' in line and line.endswith("}")], default=0)
+        drawn = max(
+            [json.loads(line)["step"] for line in events if '"step", "step"' in line and line.endswith("}")], default=0
+        )
         charged = sum('"charge"' in line for line in (run / "ledger.jsonl").read_text().splitlines())
         assert charged >= drawn, turn
         second = start(["resume", str(run)])

@@ -17,7 +17,6 @@ from gossamer.privacy.mechanisms import Mechanism
 
 T = TypeVar("T")
 U = TypeVar("U")
-Q = TypeVar("Q")
 Result = TypeVar("Result")
 
 FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
@@ -45,7 +44,7 @@ class Confined(Generic[T]):
         """Change the value in place; what `fn` returns is dropped. Free."""
         _inside(lambda: fn(self.__held))
 
-    def release(self, mechanism: Mechanism[T, Q], query: Q) -> Tensor:
+    def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
         """Let the answer of a mechanism out: pays first, then reads.
 
         Raises:

@@ -295,10 +295,7 @@ def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, boun
             check_lengths(calls, query.draws * len(batch))
         except TapeError as unknown:
             if query.form == "fast":
-                raise RequestError(
-                    f"the fast clipped sum does not know {unknown}. Use form='auto' or 'slow', or a layer that it knows: "
-                    "Linear, Conv1d, Conv2d, their transposes, Embedding, LayerNorm, GroupNorm."
-                ) from None
+                raise refusal(unknown) from None
             query.memory.slow = True
             _log.warning(
                 "The fast clipped sum does not know %s in this network. Its slow form is taken from here on, which is right.",
@@ -310,6 +307,14 @@ def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, boun
             return
     for gradients in query.rows(batch):
         out.add_(clip_rows(gradients, query.module, bounds).sum(0))
+
+
+def refusal(unknown: TapeError) -> RequestError:
+    """What form="fast" answers where the tape does not know the network."""
+    return RequestError(
+        f"the fast clipped sum does not know {unknown}. Use form='auto' or 'slow', or a layer that it knows: Linear, Conv1d, "
+        "Conv2d, their transposes, Embedding, LayerNorm, RMSNorm, GroupNorm."
+    )
 
 
 def add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1) -> None:

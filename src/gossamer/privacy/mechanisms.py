@@ -7,7 +7,7 @@ by at most the declared bounds.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import dp_accounting
 import numpy as np
@@ -17,7 +17,6 @@ from torch import Tensor
 from gossamer.privacy.noise import Rng
 
 Held = TypeVar("Held", contravariant=True)
-Query = TypeVar("Query", contravariant=True)
 
 
 class Population(Protocol):
@@ -33,6 +32,9 @@ class Population(Protocol):
         ...
 
 
+Records = TypeVar("Records", bound=Population)
+
+
 @dataclass(frozen=True)
 class Bounds:
     """How much one record may contribute, per group of parameters.
@@ -46,7 +48,10 @@ class Bounds:
     groups: tuple[int, ...] | None = None
 
 
-class ClippedSum(Protocol):
+Drawn = TypeVar("Drawn", contravariant=True)
+
+
+class ClippedSum(Protocol[Drawn]):
     """A query: the sum over the drawn units of clipped gradients."""
 
     @property
@@ -54,12 +59,12 @@ class ClippedSum(Protocol):
         """Length D of the answer."""
         ...
 
-    def clipped_sum(self, records: Population, bounds: Bounds, /) -> Tensor:
+    def clipped_sum(self, records: Drawn, bounds: Bounds, /) -> Tensor:
         """[D]; group j of one unit's gradient adds at most bounds.norms[j] in L2."""
         ...
 
 
-class Mechanism(Protocol[Held, Query]):
+class Mechanism(Protocol[Held]):
     """A way out of `Confined`, with its price."""
 
     @property
@@ -72,8 +77,8 @@ class Mechanism(Protocol[Held, Query]):
         """What one call costs."""
         ...
 
-    def __call__(self, held: Held, query: Query, /) -> Tensor:
-        """Sample, ask, add noise."""
+    def __call__(self, held: Held, query: Any, /) -> Tensor:
+        """Sample, ask, add noise. Each mechanism declares the query it asks."""
         ...
 
 
@@ -100,14 +105,14 @@ class PoissonGaussianSum:
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
-    def __call__(self, held: Population, query: ClippedSum, /) -> Tensor:
+    def __call__(self, held: Records, query: ClippedSum[Records], /) -> Tensor:
         """Sum over the drawn units, noised. [D]"""
         total = self._ask(held, query)
         if self.noise_multiplier > 0:
             self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
         return total
 
-    def _ask(self, held: Population, query: ClippedSum) -> Tensor:
+    def _ask(self, held: Records, query: ClippedSum[Records]) -> Tensor:
         """The exact answer, before noise. An empty draw is an ordinary answer of zeros."""
         chosen = self.rng.poisson_sample(held.population, self.sampling_rate)
         return query.clipped_sum(held.take(chosen), Bounds(norms=(self.max_norm,)))

@@ -14,7 +14,9 @@ Conditions (`accounting`, 1): the fake, the interpolation weight and the labels 
 They come from the secret coins of the run, not from a stream that another record could shift.
 """
 
+import functools
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic
@@ -31,6 +33,7 @@ from gossamer.privacy.gradients import (
     answer,
     check_tape,
     ordinary_gradient,
+    refusal,
     summed_calls,
 )
 from gossamer.privacy.mechanisms import Bounds
@@ -188,9 +191,9 @@ class PenaltyGradient(Generic[AnyBatch]):
         if self.form != "slow" and not self.memory.slow:
             try:
                 return summed_calls(self.taped(batch), self.module)
-            except TapeError:
+            except TapeError as unknown:
                 if self.form == "fast":
-                    raise
+                    raise refusal(unknown) from None
         return ordinary_gradient(self.losses(batch).sum(), self.module)
 
     def taped(self, batch: AnyBatch) -> list[Call]:
@@ -290,10 +293,19 @@ def _pushed(
     critic: nn.Module, points: Points, direction: Tensor, outputs: list[tuple[Tensor, int]]
 ) -> list[Tensor | None]:
     """The direction at the input of each use of a weight, in the order of the uses; None where it is zero for all."""
+    _load_forward_mode()
     tape = _Tangents(critic, outputs)
     with torch.no_grad(), fwd.dual_level(), tape:
         _judge(critic, fwd.make_dual(points.between.detach(), direction), points)
     return [call.a for call in tape.calls]
+
+
+@functools.cache
+def _load_forward_mode() -> None:
+    """Torch loads its rules for forward mode at first use, with a deprecation warning about its own torch.jit.script."""
+    with warnings.catch_warnings(), fwd.dual_level():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        fwd.make_dual(torch.zeros(1), torch.zeros(1))
 
 
 def _direction(slope: Tensor, penalty: float) -> Tensor:
