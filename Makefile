@@ -19,7 +19,7 @@ demo: $(READY)
 	$(BIN)/gossamer demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -14,6 +14,7 @@ import argparse
 import copy
 import datetime
 import gc
+import itertools
 import json
 import platform
 import random
@@ -73,7 +74,7 @@ class Flat(nn.Module):
         super().__init__()
         sizes = [784, 2048, 512, 256, 1]
         layers: list[nn.Module] = []
-        for inner, outer in zip(sizes, sizes[1:], strict=False):
+        for inner, outer in itertools.pairwise(sizes):
             layers += [nn.Linear(inner, outer), nn.LeakyReLU(0.2)]
         self.layers = nn.Sequential(nn.Flatten(), *layers[:-1])
 
@@ -162,7 +163,9 @@ MODELS: dict[str, Model] = {
         )
     },
     "dcgan-narrow-512": Model(lambda: WithoutTable(32), lambda: labelled(512), adversarial_loss),
-    "dcgan-narrow-512-table": Model(lambda: Discriminator((1, 28, 28), 10, 32), lambda: labelled(512), adversarial_loss),
+    "dcgan-narrow-512-table": Model(
+        lambda: Discriminator((1, 28, 28), 10, 32), lambda: labelled(512), adversarial_loss
+    ),
     "mlp-128": Model(Flat, lambda: unlabelled(128), adversarial_loss),
     "mlp-512": Model(Flat, lambda: unlabelled(512), adversarial_loss),
     "critic-128": Model(
@@ -225,9 +228,19 @@ def _noisy(net: nn.Module, count: int, ask: Callable[[], Tensor], noise: bool = 
 
 
 def private(net: nn.Module, model: Model, batch: Tensors) -> Step:
-    """The product's own step."""
-    query = PerRecordGradient(net, model.loss, form="fast")
-    return _noisy(net, len(batch), lambda: query.clipped_sum(batch, BOUNDS))
+    """The product's own step. A discriminator's records and fakes are clipped by two calls, as in its training loop."""
+    cuts = (
+        [slice(0, len(batch) // 2), slice(len(batch) // 2, None)] if model.loss is adversarial_loss else [slice(None)]
+    )
+    queries = [(PerRecordGradient(net, model.loss, form="fast"), batch[cut]) for cut in cuts]
+
+    def ask() -> Tensor:
+        first, *others = (query.clipped_sum(half, BOUNDS) for query, half in queries)
+        for other in others:
+            first += other
+        return first
+
+    return _noisy(net, len(batch), ask)
 
 
 def critic(net: nn.Module, batch: Tensors, *, clip: bool) -> Step:
@@ -237,9 +250,22 @@ def critic(net: nn.Module, batch: Tensors, *, clip: bool) -> Step:
     return _noisy(net, len(batch), lambda: query.clipped_sum(batch, bounds), noise=clip)
 
 
+def _planes_by_comparison(images: Tensor, labels: Tensor) -> Tensor:
+    codes = (labels[:, None] == torch.arange(10, device=labels.device)).to(images.dtype)
+    return codes[:, :, None, None].expand(-1, -1, *images.shape[2:])
+
+
+def penalised_loss(called: nn.Module, real: Tensor, fake: Tensor, between: Tensor) -> Tensor:
+    """The loss of one record, with the inner gradient by torch.func."""
+    slope = torch.func.grad(lambda image: called(image[None])[0])(between)
+    return called(fake[None])[0] - called(real[None])[0] + 10 * (torch.linalg.vector_norm(slope) - 1).square()
+
+
 def functional(net: nn.Module, model: Model, batch: Tensors) -> Step:
     """vmap(grad) of torch.func, chunk by chunk, each chunk clipped and added up."""
-    learning = {name: p.detach() for name, p in net.named_parameters()}
+    for module in net.modules():
+        if isinstance(module, Discriminator):
+            module._planes = _planes_by_comparison  # one_hot looks at values, which vmap does not allow
 
     class Called(nn.Module):
         def __init__(self, given: dict[str, Tensor]) -> None:
@@ -250,19 +276,21 @@ def functional(net: nn.Module, model: Model, batch: Tensors) -> Step:
             return torch.func.functional_call(net, self.given, args)
 
     def one(given: dict[str, Tensor], *parts: Tensor) -> Tensor:
+        if model.loss not in (adversarial_loss, elbo_loss):
+            return penalised_loss(Called(given), *parts)
         return model.loss(Called(given), Tensors(tuple(part[None] for part in parts)))[0]
 
     gradients = torch.func.vmap(torch.func.grad(one), in_dims=(None, *(0,) * len(batch.parts)))
 
     def ask() -> Tensor:
         current = {name: p.detach() for name, p in net.named_parameters()}
-        total = [torch.zeros_like(p).flatten() for p in learning.values()]
+        total = [torch.zeros_like(p).flatten() for p in current.values()]
         for lo in range(0, len(batch), CHUNK):
             rows = [g.flatten(1) for g in gradients(current, *batch[lo : lo + CHUNK].parts).values()]
             norms = torch.stack([row.square().sum(1) for row in rows]).sum(0).sqrt()
             factors = (1.0 / norms).clamp(max=1)
             for whole, row in zip(total, rows, strict=True):
-                whole += factors @ row
+                whole.add_(factors @ row)
         return torch.cat(total)
 
     return _noisy(net, len(batch), ask)
@@ -358,7 +386,7 @@ def peak_memory(model: Model, strategy: str, device: str) -> float:
         for _ in range(3):
             step()
         return (torch.cuda.max_memory_allocated() - before) / 1e6
-    # Adam's own state is part of the set-up: a step with no other temporaries cannot be had, so it is allocated here.
+    # Gradients and the state of Adam are made in the first step, and count; they are the same for all strategies.
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status("VmRSS")
     for _ in range(3):

@@ -165,6 +165,30 @@ def test_pld_stays_an_upper_bound_in_spite_of_rounding(delta: float) -> None:
     assert found >= dp_accounting.get_epsilon_gaussian(0.5, delta)
 
 
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps"),
+    [(0.01, 1.0, 3_000_000), (1e-4, 0.05, 30_000), (1.0, 0.05, 30_000)],  # too long, too wide, too wide
+)
+def test_pld_gives_way_to_rdp_where_it_cannot_be_computed(rate: float, noise: float, steps: int) -> None:
+    found = figures(poisson(rate, noise, steps))
+    assert found["PLD"] == math.inf
+    assert guarantee(poisson(rate, noise, steps), delta=1e-5).epsilon == found["RDP"] < math.inf
+
+
+def test_an_order_that_rdp_leaves_out_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    assert figures(poisson(0.02, 0.3, 1))["RDP"] > 0
+    assert not caplog.records
+
+
+def test_a_negative_divergence_is_not_taken_for_privacy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dp_accounting reads a divergence that rounding made negative as epsilon 0."""
+    event = GaussianDpEvent(1.2345)
+    curve = dp_accounting.rdp.RdpAccountant().compose(event).rdp
+    curve[3] = -1e-12
+    monkeypatch.setattr(dp_accounting.rdp.RdpAccountant, "rdp", property(lambda self: curve.copy()))
+    assert figures([(event, 1)])["RDP"] > 1
+
+
 def test_second_opinion_of_opacus() -> None:
     """Opacus' own RDP code gives the figure of the first DPGAN row."""
     from opacus.accountants.analysis import rdp

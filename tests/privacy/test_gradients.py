@@ -16,11 +16,11 @@ from torch.utils.checkpoint import checkpoint
 from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy import norms
+from gossamer.privacy.clipping import clip_rows
 from gossamer.privacy.gradients import (
     PerRecordGradient,
     Tensors,
     check_records_independent,
-    clip_rows,
     clipped_sum,
     rows,
 )
@@ -116,6 +116,20 @@ def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkey
         torch.testing.assert_close(clipped_sum(module, square, batch, bounds, form="fast"), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["instantiate", "gram"])
+@pytest.mark.parametrize("padding", [None, 2])
+def test_every_method_agrees_for_a_table(method: str, padding: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens that come twice add up; the padding row learns nothing."""
+    monkeypatch.setattr(norms, "cheapest", lambda work: method)
+    monkeypatch.setattr(norms, "KEEP", 0)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Embedding(4, 3, padding_idx=padding), nn.Softplus()).double()
+    batch = Tensors((torch.tensor([[0, 1, 1], [2, 2, 3], [3, 3, 3], [2, 2, 2]]),))
+    bounds = Bounds(norms=(float(rows(module, square, batch).norm(dim=1).median()),))
+    expected = reference(module, square, batch, bounds)
+    torch.testing.assert_close(clipped_sum(module, square, batch, bounds, form="fast"), expected, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", ["gram", "phase"])
 @pytest.mark.parametrize("shielded", [True, False])
 def test_a_gradient_that_cancels_is_bounded(method: str, shielded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +175,7 @@ def test_bfloat16_defines_the_gradient_by_rounded_pairs(dtype: torch.dtype | str
     without = query.clipped_sum(Tensors(parts)[1:], bounds)
     assert whole.dtype == torch.float32
     assert (whole - without).norm().item() <= 0.01 * (1 + 1e-5)
-    exact = clipped_sum(discriminator(), lambda m, b: cross_entropy(m, b), drawn(6), bounds)
+    exact = clipped_sum(discriminator(), cross_entropy, drawn(6), bounds)
     assert (whole - exact).norm() / exact.norm() < 0.2
 
 
@@ -395,7 +409,7 @@ def test_mixed_records_are_noticed() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_layers_that_mix_records_are_refused_with_the_remedy(layer: nn.Module, remedy: str) -> None:
-    with pytest.raises(RequestError, match=f"layer '0.*{remedy}"):
+    with pytest.raises(RequestError, match=rf"layer '0.*{remedy}"):
         PerRecordGradient(nn.Sequential(layer, nn.Linear(4, 2)), square)
 
 
@@ -415,7 +429,7 @@ def test_functions_that_mix_records_are_refused(function: Callable[[Tensor], Ten
     if function is F.alpha_dropout:
         function = lambda x: F.alpha_dropout(x, 0.5, True)  # noqa: E731  # its default is off
     query = PerRecordGradient(small(), lambda m, b: square(m, Tensors((function(b.parts[0]),))))
-    with pytest.raises(RequestError, match="GroupNorm|secret coins"):
+    with pytest.raises(RequestError, match=r"GroupNorm|secret coins"):
         query.clipped_sum(points(3), Bounds(norms=(1.0,)))
 
 

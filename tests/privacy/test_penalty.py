@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
-from gossamer.privacy.gradients import Tensors, clip_rows
+from gossamer.privacy.clipping import clip_rows
+from gossamer.privacy.gradients import Tensors
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.penalty import PenaltyGradient, Points, penalised_losses
 
@@ -126,6 +127,15 @@ def test_smooth_critics_take_torch_func_and_say_so(name: str, caplog: pytest.Log
         PenaltyGradient(module, points, form="fast").clipped_sum(batch, Bounds(norms=(1.0,)))
     with pytest.raises(RequestError, match="not piecewise linear"):
         PenaltyGradient(module, points, form="fast").clipped_sum(batch, INFINITE)
+
+
+def test_what_torch_func_cannot_follow_goes_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    """one_hot looks at the values of its input, which vmap does not allow."""
+    module = build(lambda: Discriminator((1, 28, 28), 10, 4))
+    module.register_forward_hook(lambda module, inputs, out: torch.tanh(out / 100))
+    with caplog.at_level(logging.WARNING):
+        agree(module, triples(3, 28, labels=True), "auto")
+    assert "one at a time" in caplog.text
 
 
 @pytest.mark.parametrize("make", [PIECEWISE["leaky in place"], PIECEWISE["hardtanh, average pool"], SMOOTH["silu"]])

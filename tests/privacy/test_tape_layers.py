@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gossamer.privacy.gradients import PerRecordGradient, Tensors, clip_rows, clipped_sum, rows
+from gossamer.privacy.clipping import clip_rows
+from gossamer.privacy.gradients import PerRecordGradient, Tensors, clipped_sum, rows
 from gossamer.privacy.mechanisms import Bounds
 
 # Torch itself warns that "same" with an even kernel copies its input; the plain loop takes that path.

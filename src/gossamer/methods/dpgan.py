@@ -59,6 +59,7 @@ class Config:
         average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
         warm_steps: non-private steps on public records before the first private one; needs public data.
         warm_batch_size: public records in a warm step.
+        warm_learning_rate: Adam's step size for both networks in the warm start.
         physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
     """
 
@@ -78,6 +79,7 @@ class Config:
     average_decay: float = 0.0
     warm_steps: int = 2_000
     warm_batch_size: int = 128
+    warm_learning_rate: float = 1e-3
     physical_batch_size: int = 512
 
 
@@ -166,6 +168,8 @@ def warm_start(
     """Train both networks on public records, without privacy, one step of each per yield. Costs nothing."""
     B = min(config.warm_batch_size, len(public))
     every = max(1, config.warm_steps // 40)
+    if state.warm == 0:
+        state.opt_D, state.opt_G = _optimisers(state.phi, state.G, config.warm_learning_rate, config.warm_learning_rate)
     while state.warm < config.warm_steps:
         positions = torch.randint(len(public), (B,), generator=rng.public("warm start")).numpy()
         loss = adversarial.loss_on_records(state.D, public[positions]).mean()
@@ -208,12 +212,13 @@ class State:
             D = Discriminator(card.shape, card.classes, width=config.width).to(device)
         phi = flatten(D)
         average = copy.deepcopy(G) if config.average_decay else None
-        opt_D, opt_G = _optimisers(phi, G, config)
+        opt_D, opt_G = _optimisers(phi, G, config.discriminator_learning_rate, config.generator_learning_rate)
         return cls(D, phi, opt_D, G, opt_G, average, config.discriminator_steps)
 
     def begin_private(self, config: Config) -> None:
         """After a warm start: fresh optimisers (their moments belong to gradients without noise), fresh average."""
-        self.opt_D, self.opt_G = _optimisers(self.phi, self.G, config)
+        rates = config.discriminator_learning_rate, config.generator_learning_rate
+        self.opt_D, self.opt_G = _optimisers(self.phi, self.G, *rates)
         self.generator_steps = self.since = 0
         if self.average is not None:
             self.average.load_state_dict(self.G.state_dict())
@@ -255,10 +260,12 @@ class State:
 _COUNTERS = ("n_D", "step", "generator_steps", "warm", "since", "grace", "accuracy", "shown")
 
 
-def _optimisers(phi: Tensor, G: nn.Module, config: Config) -> tuple[torch.optim.Adam, torch.optim.Adam]:
+def _optimisers(
+    phi: Tensor, G: nn.Module, rate_D: float, rate_G: float
+) -> tuple[torch.optim.Adam, torch.optim.Adam]:
     """Adam with the paper's betas (appendix B.1); the discriminator's on its flat vector."""
     betas = (0.5, 0.999)
     return (
-        torch.optim.Adam([phi], lr=config.discriminator_learning_rate, betas=betas, fused=True),
-        torch.optim.Adam(G.parameters(), lr=config.generator_learning_rate, betas=betas, fused=True),
+        torch.optim.Adam([phi], lr=rate_D, betas=betas, fused=True),
+        torch.optim.Adam(G.parameters(), lr=rate_G, betas=betas, fused=True),
     )

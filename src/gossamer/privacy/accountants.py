@@ -5,6 +5,7 @@ loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"). To add one
 """
 
 import functools
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ FlatPlan: TypeAlias = tuple[tuple[DpEvent, int], ...]
 
 _ORDERS: np.ndarray = dp_accounting.rdp.RdpAccountant().orders
 _COARSEST_GRID = 1e-4
+_LOOSEST_GRID = 0.05
+_MOST_STEPS = 2_000_000  # beyond, dp_accounting takes minutes: it computes (cells of one step) ** steps as an integer
 _MOST_OFTEN = 2**53  # counts stay exact in float64
 _FFT_ROUNDING = 2.0**-52  # of delta, per composed step; the worst seen against exact Gaussians was 2^-54.8
 
@@ -91,7 +94,10 @@ class Pld:
 
     Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor.
     That much is taken off delta first. Without it, 450,000 steps that make a Gaussian of multiplier 1/2 read epsilon
-    14.244 at delta 1e-10, where 14.274 is exact. Where nothing of delta is left, the bound is infinity.
+    14.244 at delta 1e-10, where 14.274 is exact.
+
+    The bound is infinity, RDP alone then counts, where nothing of delta is left, where `most_cells` would be coarser than
+    0.05, beyond two million steps, and where the arithmetic overflows.
 
     Args:
         most_cells: cells of the grid; a million take up to 10 seconds.
@@ -181,11 +187,21 @@ def _check(event: DpEvent) -> None:
         _check(event.event)
 
 
+def _no_excluded_order(record: logging.LogRecord) -> bool:
+    """Drops the message that an order of RDP was left out: sound, and nothing that a user can act on."""
+    return "Excluding this order" not in record.getMessage()
+
+
 @functools.lru_cache(maxsize=512)
 def _renyi_divergence(event: DpEvent, relation: NeighboringRelation) -> np.ndarray:
     """Of one release, at every order. [orders], infinity where rounding errors made it negative."""
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)
-    curve: np.ndarray = accountant.compose(event).rdp
+    log = logging.getLogger("absl")
+    log.addFilter(_no_excluded_order)
+    try:
+        curve: np.ndarray = accountant.compose(event).rdp
+    finally:
+        log.removeFilter(_no_excluded_order)
     curve[curve < 0] = math.inf  # dp_accounting would read a negative divergence as epsilon 0
     curve.setflags(write=False)
     return curve
@@ -194,13 +210,18 @@ def _renyi_divergence(event: DpEvent, relation: NeighboringRelation) -> np.ndarr
 @functools.lru_cache(maxsize=512)
 def _pld_epsilon(plan: FlatPlan, delta: float, grid: float) -> float:
     """See `Pld`. Under add-or-remove-one."""
-    left = delta - _FFT_ROUNDING * sum(count for _, count in plan)
-    if left <= 0:
+    steps = sum(count for _, count in plan)
+    left = delta - _FFT_ROUNDING * steps
+    if left <= 0 or grid > _LOOSEST_GRID or steps > _MOST_STEPS:
         return math.inf
     accountant = dp_accounting.pld.PLDAccountant(ADD_OR_REMOVE_ONE, value_discretization_interval=grid)
-    for event, count in plan:
-        accountant.compose(event, count)
-    return float(accountant.get_epsilon(left))
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            for event, count in plan:
+                accountant.compose(event, count)
+            return float(accountant.get_epsilon(left))
+    except ArithmeticError:
+        return math.inf
 
 
 def _grid(event: DpEvent, count: int, most_cells: int) -> float:

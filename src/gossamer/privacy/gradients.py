@@ -17,11 +17,8 @@ its records, in pieces of `physical_batch_size`, and one factor for the result. 
 Non-finite gradients count as zero, and raise nothing: raising would be an output. An empty draw gives zeros.
 """
 
-import itertools
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
@@ -30,8 +27,16 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
+from gossamer.privacy.clipping import (
+    add_clipped_,
+    clip_rows,
+    clips,
+    groups_of_parameters,
+    ordinary_gradient,
+    sum_dtype,
+    zeros,
+)
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.norms import Piece, add_gradient_, pieces
 from gossamer.privacy.operations import Call
 from gossamer.privacy.refusals import check_module
 from gossamer.privacy.tape import Tape, TapeError
@@ -82,6 +87,7 @@ class Memory:
 
     independent: bool = False
     slow: bool = False
+    one_by_one: bool = False
 
 
 class Gradients(Protocol[TakenBatch]):
@@ -121,7 +127,7 @@ class PerRecordGradient(Generic[AnyBatch]):
         module: the network; the answer runs over `module.parameters()` in their order. A parameter that does not require a
             gradient, or that the loss does not use, has the gradient zero.
         loss: one loss per record. Coins that it needs (latents, masks, interpolation weights) come from the secret coins of
-            the run and belong to a record; `accounting`, condition 1.
+            the run and belong to a record; `accounting.md`, condition 1.
         physical_batch_size: how many records are in memory at a time. The answer does not depend on it, except by rounding.
         form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
         draws: losses come as [draws x n], record r at r, r + n, r + 2n ...; its gradient is the sum over its draws.
@@ -202,18 +208,7 @@ def rows(module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, draw
     """Per-record gradients [n, D] by a plain loop of ordinary autograd: the reference that the tests compare with."""
     query = PerRecordGradient(module, loss, draws=draws)
     found = list(query.rows(batch))
-    return torch.cat(found) if found else torch.zeros(0, query.dimension, dtype=_dtype(module))
-
-
-def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
-    """Each row clipped, group by group. gradients: [n, D]; gives [n, D]; a row that is not finite becomes zero."""
-    parts = list(gradients.split([p.numel() for p in module.parameters()], dim=1))
-    groups = _groups(bounds, len(parts))
-    squares = _by_group([(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)], gradients, bounds)
-    finite = torch.stack(squares).isfinite().all(0) & gradients.isfinite().all(1)
-    factors = _factors(squares, bounds)
-    clipped = [part * factors[g][:, None] for g, part in zip(groups, parts, strict=True)]
-    return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
+    return torch.cat(found) if found else torch.zeros(0, query.dimension, dtype=sum_dtype(module))
 
 
 def check_records_independent(
@@ -257,7 +252,8 @@ def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
         others = call.b[1:]
         if len(call.b) != count or bool(((others != 0) & others.isfinite()).any()):
             raise TapeError(f"{type(call.op).__name__} on an input whose first dimension is not the record")
-    memory.independent = True
+        # A gradient of zero everywhere has shown nothing; the next batch is looked at too.
+        memory.independent = memory.independent or bool((call.b[0] != 0).any())
 
 
 def check_lengths(calls: Sequence[Call], count: int) -> None:
@@ -270,10 +266,9 @@ def check_lengths(calls: Sequence[Call], count: int) -> None:
 def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds) -> Tensor:
     """The clipped sum of any query, [D]: units, physical batches, fast or slow."""
     check_module(query.module)
-    parameters = list(query.module.parameters())
-    _groups(bounds, len(parameters))
-    out = _zeros(query.module)
-    single, several = _by_unit(records) if _clips(bounds) else (records, [])
+    groups_of_parameters(bounds, len(list(query.module.parameters())))
+    out = zeros(query.module)
+    single, several = _by_unit(records) if clips(bounds) else (records, [])
     for lo in range(0, len(single), query.physical_batch_size):
         _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds)
     for unit in several:
@@ -283,7 +278,7 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds) -> Ten
 
 def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds) -> None:
     """One physical batch, each record its own unit."""
-    if not _clips(bounds):
+    if not clips(bounds):
         total = query.summed(batch)
         if bool(total.isfinite().all()):
             out.add_(total)
@@ -302,8 +297,7 @@ def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, boun
                 unknown,
             )
         else:
-            with _full_precision(out.device):
-                add_clipped_(out, calls, query.module, bounds, draws=query.draws)
+            add_clipped_(out, calls, query.module, bounds, draws=query.draws)
             return
     for gradients in query.rows(batch):
         out.add_(clip_rows(gradients, query.module, bounds).sum(0))
@@ -315,40 +309,6 @@ def refusal(unknown: TapeError) -> RequestError:
         f"the fast clipped sum does not know {unknown}. Use form='auto' or 'slow', or a layer that it knows: Linear, Conv1d, "
         "Conv2d, their transposes, Embedding, LayerNorm, RMSNorm, GroupNorm."
     )
-
-
-def add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1) -> None:
-    """Add the clipped sum of taped calls to out, [D]."""
-    parameters = list(module.parameters())
-    if not (parts := pieces(calls, parameters, draws=draws)):
-        return
-    groups = _groups(bounds, len(parameters))
-    squares = _squares(parts, groups, bounds)
-    factors = _factors(squares, bounds)
-    dropped = ~torch.stack(squares).isfinite().all(0)
-    nothing = not bool(dropped.any())
-    views = _views(out, parameters)
-    for part in parts:
-        kept = factors[groups[part.parameter]]
-        part.add_(
-            views[part.parameter], kept if nothing else kept.masked_fill(dropped, 0), None if nothing else dropped
-        )
-
-
-def _squares(parts: list[Piece], groups: Sequence[int], bounds: Bounds) -> list[Tensor]:
-    norms = [(groups[part.parameter], part.squared_norms()) for part in parts]
-    return _by_group(norms, norms[0][1], bounds)
-
-
-def _by_group(norms: list[tuple[int, Tensor]], like: Tensor, bounds: Bounds) -> list[Tensor]:
-    """Squared norms [n] added up by group."""
-    zeros = like.new_zeros(len(like))
-    return [sum((square for g, square in norms if g == group), zeros) for group in range(len(bounds.norms))]
-
-
-def _factors(squares: list[Tensor], bounds: Bounds) -> list[Tensor]:
-    """[n] per group: 1 where the norm is within its bound, else bound / norm."""
-    return [(norm / square.sqrt()).clamp(max=1) for norm, square in zip(bounds.norms, squares, strict=True)]
 
 
 def _add_unit_(out: Tensor, query: Gradients[AnyBatch], unit: AnyBatch, bounds: Bounds) -> None:
@@ -367,83 +327,3 @@ def _by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
     members = np.split(ordered, np.cumsum(counts)[:-1])
     alone = np.flatnonzero(counts[inverse] == 1)
     return records[alone], [records[member] for member in members if len(member) > 1]
-
-
-def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
-    """[D], the gradient of one number by ordinary autograd; zero for what does not learn or is not used."""
-    parameters = list(module.parameters())
-    learning = [p for p in parameters if p.requires_grad]
-    found: Iterator[Tensor | None] = itertools.repeat(None)
-    if root.requires_grad and learning:
-        found = iter(torch.autograd.grad(root, learning, allow_unused=True))
-    parts = [next(found) if p.requires_grad else None for p in parameters]
-    dtype = _dtype(module)
-    flat = [
-        torch.zeros_like(p).flatten() if part is None else part.flatten()
-        for part, p in zip(parts, parameters, strict=True)
-    ]
-    return torch.cat(flat).to(dtype) if flat else torch.zeros(0, dtype=dtype)
-
-
-def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
-    """[D], the sum of the gradients of taped calls, not clipped."""
-    parameters = list(module.parameters())
-    out = _zeros(module)
-    views = _views(out, parameters)
-    with _full_precision(out.device):
-        for call in calls:
-            add_gradient_(call, views)
-    return out
-
-
-def _zeros(module: nn.Module) -> Tensor:
-    parameters = list(module.parameters())
-    device = parameters[0].device if parameters else torch.device("cpu")
-    return torch.zeros(sum(p.numel() for p in parameters), dtype=_dtype(module), device=device)
-
-
-def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
-    """The part of out, [D], that belongs to each parameter, in its shape."""
-    parts = out.split([p.numel() for p in parameters])
-    return [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
-
-
-def _clips(bounds: Bounds) -> bool:
-    return not all(math.isinf(norm) for norm in bounds.norms)
-
-
-def _groups(bounds: Bounds, count: int) -> Sequence[int]:
-    """The group of each parameter tensor."""
-    if bounds.groups is None:
-        if len(bounds.norms) != 1:
-            raise RequestError(f"{len(bounds.norms)} bounds were given, but no groups: say the group of each parameter")
-        return (0,) * count
-    if len(bounds.groups) != count:
-        raise RequestError(f"groups name {len(bounds.groups)} parameter tensors, but the network has {count}")
-    if any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
-        raise RequestError(f"groups run from 0 to {len(bounds.norms) - 1}, one per bound")
-    return bounds.groups
-
-
-def _dtype(module: nn.Module) -> torch.dtype:
-    """float32, or wider where a parameter is."""
-    dtype = torch.float32
-    for p in module.parameters():
-        dtype = torch.promote_types(dtype, p.dtype)
-    return dtype
-
-
-def _full_precision(device: torch.device) -> AbstractContextManager[None]:
-    """TF32 off in norms and clipped sums: ten bits would not bound anything (`accounting`, condition 13)."""
-    return _no_tf32() if device.type == "cuda" else nullcontext()
-
-
-@contextmanager
-def _no_tf32() -> Iterator[None]:
-    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, convolution.allow_tf32
-    matmul.allow_tf32 = convolution.allow_tf32 = False
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, convolution.allow_tf32 = before

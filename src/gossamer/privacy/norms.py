@@ -13,9 +13,10 @@ needs the least work for the layer at hand:
 The choice follows counted work, not a clock, so that the same seed gives the same bits.
 
 **Rounding.** A Gram sum can cancel: a record can be made whose b_t are huge and add up to almost nothing, so that the
-computed norm is zero while the weight gradient, computed in another order, is not. The error of either is bounded by a few
-machine epsilons times |u|^2 |b|^2. So wherever the computed squared norm is not far above that error, the error is added
-to it (`guarded`). A record's contribution then stays below max_norm x 1.002, whatever its values are.
+computed norm is zero while the weight gradient, computed in another order, is not. The error of either is bounded by a
+few machine epsilons times |u|^2 |b|^2; squares of the smallest numbers vanish besides. So wherever the computed squared
+norm is not far above that error, the error is added to it (`guarded`). A record's contribution then stays below max_norm
+x 1.002, whatever its values are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,7 @@ from gossamer.privacy.patches import (
 
 ROUNDING = 16.0  # error of a computed squared norm, in units of machine epsilon x |u|^2 |b|^2
 MARGIN = 250.0  # a squared norm this many errors above zero is exact to 0.4 %, the norm to 0.2 %
+UNDERFLOW = 2.0**40  # more numbers than a pair holds; the square of each may have lost as much as the smallest number
 BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
 KEEP = 1 << 24  # numbers of instantiated gradients that may be kept per layer
 
@@ -92,7 +94,8 @@ class Product:
 
     def squared_norms(self) -> Tensor:
         """[n], |a|^2 |b|^2."""
-        return self.a.square().sum(1) * self.b.square().sum(1)
+        a, b = self.a.square().sum(1), self.b.square().sum(1)
+        return guarded(a * b, a, b)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One matrix product, straight into out."""
@@ -110,7 +113,8 @@ class PlanesProduct:
 
     def squared_norms(self) -> Tensor:
         """[n], |a|^2 |b|^2."""
-        return self.a.square().sum(1) * self.b.square().sum((1, 2))
+        a, b = self.a.square().sum(1), self.b.square().sum((1, 2))
+        return guarded(a * b, a, b)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One small matrix product."""
@@ -218,11 +222,12 @@ def add_gradient_(call: Call, views: Sequence[Tensor]) -> None:
 
 
 def guarded(squares: Tensor, u_squares: Tensor, b_squares: Tensor) -> Tensor:
-    """Squared norms, raised by their rounding error where that is not negligible.
+    """Squared norms, raised by their error where that is not negligible: rounding, and numbers too small to square.
 
     All [n]: the computed squared norms, and the squared Frobenius norms of u and of b that they were computed from.
     """
-    error = (ROUNDING * torch.finfo(squares.dtype).eps) * (u_squares * b_squares)
+    kind = torch.finfo(squares.dtype)
+    error = ROUNDING * kind.eps * u_squares * b_squares + UNDERFLOW * kind.tiny * (u_squares + b_squares)
     squares = squares.clamp(min=0)
     return torch.where(squares < MARGIN * error, squares + error, squares)
 

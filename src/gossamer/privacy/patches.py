@@ -97,15 +97,14 @@ def _records(t: Tensor, draws: int, lo: int, hi: int) -> Tensor:
 
 def folded(rows: Tensor, draws: int) -> Tensor:
     """Rows of the batch added up by record: [draws x n, ...] to [n, ...]."""
-    return rows if draws == 1 else rows.unflatten(0, (draws, -1)).sum(0)
+    return rows if draws == 1 else rows.reshape(draws, len(rows) // draws, *rows.shape[1:]).sum(0)
 
 
 def _side_by_side(t: Tensor, draws: int) -> Tensor:
     """[draws x m, T, features] to [m, features, draws x T]."""
     if draws == 1:
         return t.transpose(1, 2)
-    m = len(t) // draws
-    return t.unflatten(0, (draws, m)).permute(1, 3, 0, 2).flatten(2)
+    return t.reshape(draws, len(t) // draws, *t.shape[1:]).permute(1, 3, 0, 2).flatten(2)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ the direction u pushed forward through the network with its masks held fixed, at
 gradient for the weight is g outer v: one more taped pair, with v for a and g for b. Biases and inputs that do not depend
 on x (labels) have none. Critics with smooth activations, or with operations that are not linear in x, take torch.func.
 
-Conditions (`accounting`, 1): the fake, the interpolation weight and the labels of a record are coins or data of that record.
-They come from the secret coins of the run, not from a stream that another record could shift.
+The fake, the interpolation weight and the labels of a record are coins or data of that record (`accounting.md`, condition
+1): they come from the secret coins of the run, not from a stream that another record could shift.
 """
 
 import functools
+import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,20 +27,21 @@ import torch.autograd.forward_ad as fwd
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
+from gossamer.privacy.clipping import ordinary_gradient, summed_calls
 from gossamer.privacy.gradients import (
     AnyBatch,
     Form,
     Memory,
     answer,
     check_tape,
-    ordinary_gradient,
     refusal,
-    summed_calls,
 )
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.operations import Call, Operation
 from gossamer.privacy.refusals import check_module
 from gossamer.privacy.tape import Tape, TapeError, edges
+
+_log = logging.getLogger(__name__)
 
 VMAP_CHUNK = 32  # records whose gradients torch.func holds at a time
 
@@ -201,16 +203,25 @@ class PenaltyGradient(Generic[AnyBatch]):
         return penalty_calls(self.module, self.points(batch), self.penalty, self.drift, self.memory)
 
     def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
-        """Per-record gradients, [m, D]: one record at a time, or by torch.func in chunks."""
+        """Per-record gradients, [m, D]: by torch.func in chunks; one record at a time if so asked, or if that fails."""
         points = self.points(batch)
-        size = 1 if self.form == "slow" else VMAP_CHUNK
-        for lo in range(0, len(points), size):
-            piece = points[lo : lo + size]
-            if self.form == "slow":
-                losses = penalised_losses(self.module, piece, penalty=self.penalty, drift=self.drift)
-                yield ordinary_gradient(losses.sum(), self.module)[None]
+        if self.form != "slow" and not self.memory.one_by_one:
+            for lo in range(0, len(points), VMAP_CHUNK):
+                piece = points[lo : lo + VMAP_CHUNK]
+                try:
+                    gradients = rows_by_vmap(self.module, piece, penalty=self.penalty, drift=self.drift)
+                except RuntimeError:
+                    if lo:
+                        raise  # it could follow the critic, so something else is wrong, and rows were given already
+                    break
+                yield gradients
             else:
-                yield rows_by_vmap(self.module, piece, penalty=self.penalty, drift=self.drift)
+                return
+            self.memory.one_by_one = True
+            _log.warning("torch.func cannot follow this critic: its records go one at a time from here on.")
+        for i in range(len(points)):
+            losses = penalised_losses(self.module, points[i : i + 1], penalty=self.penalty, drift=self.drift)
+            yield ordinary_gradient(losses.sum(), self.module)[None]
 
 
 def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: float, memory: Memory) -> list[Call]:
@@ -236,7 +247,9 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
     (slope,) = tape.backward(root, between)
     if slope is None:
         return tape.calls[:before]
-    directions = _pushed(critic, points, _direction(slope, penalty), tape.outputs)
+    # A point where the critic is not finite may have a finite slope; its record is left out like any such record.
+    sound = torch.where(at.detach().isfinite(), 1.0, torch.nan).view(-1, *(1,) * (slope.dim() - 1))
+    directions = _pushed(critic, points, _direction(slope, penalty) * sound.to(slope.dtype), tape.outputs)
     for call, direction in zip(tape.calls[before:], directions, strict=True):
         call.bias = None
         if direction is None:

@@ -10,6 +10,7 @@ other way shows there. The clipped sum then takes its slow form.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +22,6 @@ from torch.overrides import TorchFunctionMode
 
 from gossamer.privacy.operations import Affine, Call, Convolution, Embedding, Linear, Operation, Planes
 from gossamer.privacy.refusals import REFUSED_FUNCTIONS
-
 
 CHECKPOINTING = "activation checkpointing"
 
@@ -46,7 +46,7 @@ class _Taped(torch.autograd.Function):
         return torch.ops.aten._unsafe_view(out, out.shape) if out._is_view() else out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch gives it no types
+    @once_differentiable
     def backward(ctx: Any, b: Tensor) -> tuple[Tensor | None, ...]:
         a, weight = ctx.saved_tensors
         call: Call = ctx.call
@@ -72,23 +72,23 @@ class Tape(TorchFunctionMode):
         self.anchor = torch.zeros((), requires_grad=True)
         self.recording = False
         self.inner_gradient = False
+        self._open = ExitStack()
         self.keep_outputs = False  # if set, `outputs` holds the output of every call, and its version when it was made
         self.outputs: list[tuple[Tensor, int]] = []
 
     def __enter__(self) -> Self:
         self.recording = True
         # A checkpointed part runs again in the backward pass, untaped, and would hand back other tensors than were saved.
-        self._no_hooks = torch.autograd.graph.disable_saved_tensors_hooks(CHECKPOINTING)
-        self._no_hooks.__enter__()
-        super().__enter__()
+        self._open.enter_context(torch.autograd.graph.disable_saved_tensors_hooks(CHECKPOINTING))
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch gives it no types
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.recording = False
-        super().__exit__(kind, error, trace)
-        self._no_hooks.__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch gives it no types
+        self._open.close()
         if isinstance(error, RuntimeError) and str(error) == CHECKPOINTING:
             raise TapeError(CHECKPOINTING) from None
 

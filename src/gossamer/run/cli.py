@@ -5,7 +5,6 @@ traceback. `--json` prints one JSON object on stdout and nothing else there.
 """
 
 import json
-import logging
 import sys
 import traceback
 from collections.abc import Iterator
@@ -314,8 +313,6 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every error into one paragraph and an exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    # dp_accounting tells of every Renyi order that it leaves out; a bound over fewer orders is still a bound.
-    logging.getLogger("absl").setLevel(logging.ERROR)
     try:
         code = cli.main([word for word in given if word != "--debug"], prog_name="gossamer", standalone_mode=False)
     except Exception as error:

@@ -1,0 +1,153 @@
+"""Clipping itself: factors from norms, and what they are applied to.
+
+Everything runs over `module.parameters()` in their order; `Bounds.groups` says which of them are clipped together.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.errors import RequestError
+from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.norms import Piece, add_gradient_, pieces
+from gossamer.privacy.operations import Call
+
+
+def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
+    """Each row clipped, group by group. gradients: [n, D]; gives [n, D]; a row that is not finite becomes zero."""
+    parts = list(gradients.split([p.numel() for p in module.parameters()], dim=1))
+    groups = groups_of_parameters(bounds, len(parts))
+    squares = _by_group([(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)], gradients, bounds)
+    finite = torch.stack(squares).isfinite().all(0) & gradients.isfinite().all(1)
+    factors = _factors(squares, bounds)
+    clipped = [part * factors[g][:, None] for g, part in zip(groups, parts, strict=True)]
+    return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
+
+
+def add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1) -> None:
+    """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero."""
+    with _full_precision(out.device):
+        _add_clipped_(out, calls, module, bounds, draws)
+
+
+def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, draws: int) -> None:
+    parameters = list(module.parameters())
+    if not (parts := pieces(calls, parameters, draws=draws)):
+        return
+    groups = groups_of_parameters(bounds, len(parameters))
+    squares = _squares(parts, groups, bounds)
+    factors = _factors(squares, bounds)
+    views = _views(out, parameters)
+    dropped = ~torch.stack(squares).isfinite().all(0)
+    if bool(dropped.any()):
+        factors = [factor.masked_fill(dropped, 0) for factor in factors]
+    for part in parts:
+        part.add_(views[part.parameter], factors[groups[part.parameter]], dropped if bool(dropped.any()) else None)
+
+
+def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
+    """[D], the gradient of one number by ordinary autograd; zero for what does not learn or is not used."""
+    parameters = list(module.parameters())
+    learning = [p for p in parameters if p.requires_grad]
+    found: Iterator[Tensor | None] = itertools.repeat(None)
+    if root.requires_grad and learning:
+        found = iter(torch.autograd.grad(root, learning, allow_unused=True))
+    parts = [next(found) if p.requires_grad else None for p in parameters]
+    dtype = sum_dtype(module)
+    flat = [
+        torch.zeros_like(p).flatten() if part is None else part.flatten()
+        for part, p in zip(parts, parameters, strict=True)
+    ]
+    return torch.cat(flat).to(dtype) if flat else torch.zeros(0, dtype=dtype)
+
+
+def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
+    """[D], the sum of the gradients of taped calls, not clipped."""
+    parameters = list(module.parameters())
+    out = zeros(module)
+    views = _views(out, parameters)
+    with _full_precision(out.device):
+        for call in calls:
+            add_gradient_(call, views)
+    return out
+
+
+def zeros(module: nn.Module) -> Tensor:
+    """[D], where the sum for this module begins."""
+    parameters = list(module.parameters())
+    device = parameters[0].device if parameters else torch.device("cpu")
+    return torch.zeros(sum(p.numel() for p in parameters), dtype=sum_dtype(module), device=device)
+
+
+def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+    """The part of out, [D], that belongs to each parameter, in its shape."""
+    parts = out.split([p.numel() for p in parameters])
+    return [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
+
+
+def clips(bounds: Bounds) -> bool:
+    """Whether any bound is finite."""
+    return not all(math.isinf(norm) for norm in bounds.norms)
+
+
+def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
+    """The group of each of `count` parameter tensors.
+
+    Raises:
+        RequestError: if the bounds do not fit.
+    """
+    if not all(norm > 0 for norm in bounds.norms):
+        raise RequestError("bounds must be above zero; infinity switches clipping off")
+    if bounds.groups is None:
+        if len(bounds.norms) != 1:
+            raise RequestError(f"{len(bounds.norms)} bounds were given, but no groups: say the group of each parameter")
+        return (0,) * count
+    if len(bounds.groups) != count:
+        raise RequestError(f"groups name {len(bounds.groups)} parameter tensors, but the network has {count}")
+    if any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
+        raise RequestError(f"groups run from 0 to {len(bounds.norms) - 1}, one per bound")
+    return bounds.groups
+
+
+def _squares(parts: list[Piece], groups: Sequence[int], bounds: Bounds) -> list[Tensor]:
+    norms = [(groups[part.parameter], part.squared_norms()) for part in parts]
+    return _by_group(norms, norms[0][1], bounds)
+
+
+def _by_group(norms: list[tuple[int, Tensor]], like: Tensor, bounds: Bounds) -> list[Tensor]:
+    """Squared norms [n] added up by group."""
+    zeros = like.new_zeros(len(like))
+    return [sum((square for g, square in norms if g == group), zeros) for group in range(len(bounds.norms))]
+
+
+def _factors(squares: list[Tensor], bounds: Bounds) -> list[Tensor]:
+    """[n] per group: 1 where the norm is within its bound, else bound / norm."""
+    return [(norm / square.sqrt()).clamp(max=1) for norm, square in zip(bounds.norms, squares, strict=True)]
+
+
+def sum_dtype(module: nn.Module) -> torch.dtype:
+    """float32, or wider where a parameter is."""
+    dtype = torch.float32
+    for p in module.parameters():
+        dtype = torch.promote_types(dtype, p.dtype)
+    return dtype
+
+
+def _full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """TF32 off in norms and clipped sums: ten bits would not bound anything (`accounting.md`, condition 13)."""
+    return _no_tf32() if device.type == "cuda" else nullcontext()
+
+
+@contextmanager
+def _no_tf32() -> Iterator[None]:
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32 = convolution.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, convolution.allow_tf32 = before
