@@ -42,6 +42,7 @@ from gossamer.run.memory import keep_pages
 
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
+LARGEST = 4e9  # bytes of per-record gradients that a peer may form; it needs about twice as much memory
 Step = Callable[[], object]
 
 
@@ -189,10 +190,14 @@ def strategies(model: Model, *, device: str, peers: bool) -> dict[str, Callable[
     else:
         found["gossamer, non-private"] = lambda: critic(copy.deepcopy(net), batch, clip=False)
         found["gossamer"] = lambda: critic(copy.deepcopy(net), batch, clip=True)
+    rows = sum(p.numel() for p in net.parameters()) * len(batch) * 4  # bytes of all per-record gradients
     if peers:
         found["torch.func"] = lambda: functional(copy.deepcopy(net), model, batch)
-        if model.opacus:
+        if model.opacus and rows > LARGEST:
+            print(f"Opacus hooks are left out: {rows / 1e9:.0f} GB of per-record gradients", file=sys.stderr)
+        elif model.opacus:
             found["Opacus hooks"] = lambda: opacus_hooks(copy.deepcopy(net), model, batch)
+        if model.opacus:
             found["Opacus ghost"] = lambda: opacus_ghost(copy.deepcopy(net), model, batch)
     return found
 
@@ -235,10 +240,10 @@ def private(net: nn.Module, model: Model, batch: Tensors) -> Step:
     queries = [(PerRecordGradient(net, model.loss, form="fast"), batch[cut]) for cut in cuts]
 
     def ask() -> Tensor:
-        first, *others = (query.clipped_sum(half, BOUNDS) for query, half in queries)
-        for other in others:
-            first += other
-        return first
+        total = None
+        for query, half in queries:
+            total = query.clipped_sum(half, BOUNDS, out=total)
+        return total
 
     return _noisy(net, len(batch), ask)
 

@@ -44,9 +44,13 @@ NOISE = "tests/privacy/test_noise.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
 
 MISTAKES = (
-    Mistake("no clipping", "privacy/gradients.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
-    Mistake("clipping to twice the bound", "privacy/gradients.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
-    Mistake("a unit's records are clipped one by one", "privacy/gradients.py", "single, several = _by_unit(records) if _clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
+    Mistake("no clipping", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
+    Mistake("clipping to twice the bound", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
+    Mistake("a unit's records are clipped one by one", "privacy/gradients.py", "single, several = _by_unit(records) if clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
+    Mistake("a record that is not finite is multiplied by zero", "privacy/clipping.py", "dropped if bool(dropped.any()) else None)", "None)", f"{GRADIENTS} {MECHANISMS}"),
+    Mistake("no guard against cancellation in Gram norms", "privacy/norms.py", "torch.where(squares < MARGIN * error, squares + error, squares)", "squares", GRADIENTS),
+    Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "a, b = self.a.square().sum(1), self.b.square().sum((1, 2))", "a, b = torch.ones_like(self.a[:, 0]), self.b.square().sum((1, 2))", "tests/privacy/test_tape_layers.py"),
+    Mistake("every group is clipped by the first group's factor", "privacy/clipping.py", "factors[groups[part.parameter]]", "factors[0]", GRADIENTS),
     Mistake("noise x 0.9", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "0.9 * self.noise_multiplier * self.max_norm)", MECHANISMS),
     Mistake("noise forgets max_norm", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "self.noise_multiplier)", MECHANISMS),
     Mistake("a shuffled batch for Poisson sampling", "privacy/noise.py", "        return np.concatenate(drawn)", "        return np.sort(np.random.default_rng().permutation(population)[: round(population * rate)])", f"{MECHANISMS} {NOISE}"),

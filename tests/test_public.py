@@ -6,7 +6,11 @@ import gossamer
 
 
 def test_all_is_what_there_is() -> None:
-    names = {name for name, value in vars(gossamer).items() if not name.startswith("_") and not isinstance(value, types.ModuleType)}
+    names = {
+        name
+        for name, value in vars(gossamer).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
     assert names == set(gossamer.__all__)
     assert len(gossamer.__all__) <= 25
 

@@ -1,10 +1,10 @@
 """Gossamer: from records that cannot be shared to a generator, samples and a certificate that can.
 
-    import gossamer
+import gossamer
 
-    card = gossamer.DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
-    synthesizer = gossamer.fit("dpgan", data="mnist/", card=card, epsilon=10, delta=1e-5, out="RUN")
-    samples = synthesizer.sample(1_000, seed=0)
+card = gossamer.DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+synthesizer = gossamer.fit("dpgan", data="mnist/", card=card, epsilon=10, delta=1e-5, out="RUN")
+samples = synthesizer.sample(1_000, seed=0)
 """
 
 from gossamer.data.card import DataCard

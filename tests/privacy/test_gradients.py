@@ -255,6 +255,14 @@ def test_without_bounds_it_is_the_ordinary_gradient() -> None:
     torch.testing.assert_close(clipped_sum(module, square, batch, INFINITE), others, rtol=0, atol=1e-12)
 
 
+def test_a_sum_can_be_added_to_another() -> None:
+    module, batch, bounds = small(), points(6), Bounds(norms=(0.3,))
+    query = PerRecordGradient(module, square)
+    total = query.clipped_sum(batch[:2], bounds)
+    assert query.clipped_sum(batch[2:], bounds, out=total) is total
+    torch.testing.assert_close(total, query.clipped_sum(batch, bounds), rtol=0, atol=1e-12)
+
+
 def test_leaves_no_trace_on_the_module() -> None:
     module = small()
     clipped_sum(module, square, points(3), Bounds(norms=(1.0,)))

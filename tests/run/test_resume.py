@@ -46,7 +46,15 @@ def public(folder: Path) -> Path:
 
 
 def request(data: Path, card: Path, out: Path) -> dict[str, Any]:
-    return {"data": data, "card": card, "out": out, "epsilon": 10.0, "delta": 1e-3, "public": public(out.parent), **SETTINGS}
+    return {
+        "data": data,
+        "card": card,
+        "out": out,
+        "epsilon": 10.0,
+        "delta": 1e-3,
+        "public": public(out.parent),
+        **SETTINGS,
+    }
 
 
 @pytest.fixture

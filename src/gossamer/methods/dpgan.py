@@ -260,9 +260,7 @@ class State:
 _COUNTERS = ("n_D", "step", "generator_steps", "warm", "since", "grace", "accuracy", "shown")
 
 
-def _optimisers(
-    phi: Tensor, G: nn.Module, rate_D: float, rate_G: float
-) -> tuple[torch.optim.Adam, torch.optim.Adam]:
+def _optimisers(phi: Tensor, G: nn.Module, rate_D: float, rate_G: float) -> tuple[torch.optim.Adam, torch.optim.Adam]:
     """Adam with the paper's betas (appendix B.1); the discriminator's on its flat vector."""
     betas = (0.5, 0.999)
     return (

@@ -153,9 +153,9 @@ class PerRecordGradient(Generic[AnyBatch]):
         """D, the number of parameters."""
         return sum(p.numel() for p in self.module.parameters())
 
-    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /) -> Tensor:
-        """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`."""
-        return answer(self, records, bounds)
+    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
+        """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`; added to out, if given."""
+        return answer(self, records, bounds, out)
 
     def losses(self, batch: AnyBatch) -> Tensor:
         """[draws x n]
@@ -263,11 +263,11 @@ def check_lengths(calls: Sequence[Call], count: int) -> None:
             raise TapeError(f"{type(call.op).__name__} on an input whose first dimension is not the record")
 
 
-def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds) -> Tensor:
-    """The clipped sum of any query, [D]: units, physical batches, fast or slow."""
+def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: Tensor | None) -> Tensor:
+    """The clipped sum of any query, [D]: units, physical batches, fast or slow. It is added to out, where that is given."""
     check_module(query.module)
     groups_of_parameters(bounds, len(list(query.module.parameters())))
-    out = zeros(query.module)
+    out = zeros(query.module) if out is None else out
     single, several = _by_unit(records) if clips(bounds) else (records, [])
     for lo in range(0, len(single), query.physical_batch_size):
         _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds)

@@ -180,9 +180,9 @@ class PenaltyGradient(Generic[AnyBatch]):
         """D, the number of parameters of the critic."""
         return sum(p.numel() for p in self.module.parameters())
 
-    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /) -> Tensor:
-        """[D], the sum of the clipped gradients, in the order of `module.parameters()`."""
-        return answer(self, records, bounds)
+    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
+        """[D], the sum of the clipped gradients, in the order of `module.parameters()`; added to out, if given."""
+        return answer(self, records, bounds, out)
 
     def losses(self, batch: AnyBatch) -> Tensor:
         """[n], by double backward."""

@@ -21,13 +21,14 @@ from gossamer.data.writers import write_samples
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.accounting import event_to_json
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.run import calculator, demo, presets
 from gossamer.run import evaluate as evaluation
 from gossamer.run.budget import Request, resolve
 from gossamer.run.fit import fit, resume, versions
 from gossamer.run.options import NearestName, per_method
-from gossamer.run.report import write_report
+from gossamer.run.report import in_words, write_report
 from gossamer.run.sinks import Terminal
 from gossamer.run.verify import release, verify
 
@@ -49,7 +50,7 @@ preset = click.option(
 @click.group(cls=NearestName, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(versions()["gossamer"], prog_name="gossamer")
 def cli() -> None:
-    r"""Train a generative model on records that cannot be shared, under differential privacy, and release what is safe.
+    """Train a generative model on records that cannot be shared, under differential privacy, and release what is safe.
 
     \b
     gossamer demo                                     the whole way on small public data, in a few minutes
@@ -95,7 +96,7 @@ def _plan(
         return
     click.echo(f"{METHODS[method].TITLE}: reads no record.")
     for event, count in request.plan:
-        click.echo(f"releases: {count:,} x {event}")
+        click.echo(f"releases: {count:,} x {in_words(event_to_json(event))}")
     click.echo(
         f"noise multiplier {request.config.noise_multiplier:g}, sampling rate {_rate(request):.6g}, steps {_steps(request):,}"
     )

@@ -17,7 +17,7 @@ from gossamer.run.folder import REPORT, RunFolder
 from gossamer.run.sinks import Terminal
 from gossamer.run.verify import verify
 
-SAMPLES = 12_000
+SAMPLES = 6_000
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="scikit-learn digits")
 EPSILON, DELTA = 10.0, 1e-4
 

@@ -72,7 +72,8 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
     shown = "worked out" if field.default is dataclasses.MISSING else _plain(field.default)
-    text = f"{documentation(config).get(field.name, '')} [default: {shown}]"
+    about = documentation(config).get(field.name, "")
+    text = f"{about[:1].upper()}{about[1:]} [default: {shown}]"
     return click.option(flag, field.name, type=None if kind is bool else kind, default=None, help=text)
 
 

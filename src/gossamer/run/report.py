@@ -95,7 +95,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             internal=internal,
             metrics=metrics,
             curves=_curves(events, spent),
-            plan=[f"{entry['count']:,} × {_in_words(entry['event'])}" for entry in certificate["plan"]],
+            plan=[f"{entry['count']:,} × {in_words(entry['event'])}" for entry in certificate["plan"]],
             settings={name: _value(value) for name, value in certificate["config"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError, UndefinedError) as error:
@@ -249,15 +249,15 @@ def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     return [step for step, _ in kept], [value for _, value in kept]
 
 
-def _in_words(event: dict[str, Any]) -> str:
+def in_words(event: dict[str, Any]) -> str:
     """One event of the plan."""
     match event:
         case {"event": "Gaussian", "noise_multiplier": noise}:
             return f"a sum with Gaussian noise, noise multiplier {noise:g}"
         case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
-            return f"{_in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
+            return f"{in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
         case {"event": "SampledWithoutReplacement", "population": population, "drawn": drawn, "of": inner}:
-            return f"{_in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
+            return f"{in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
         case _:
             facts = ", ".join(f"{name} {_value(fact)}" for name, fact in event.items() if name != "event")
             return f"{event['event']}{f' ({facts})' if facts else ''}"
