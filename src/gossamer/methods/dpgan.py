@@ -77,9 +77,9 @@ class Config:
     generator_learning_rate: float = 2e-4
     clip_fakes: bool = True
     average_decay: float = 0.0
-    warm_steps: int = 2_000
-    warm_batch_size: int = 128
-    warm_learning_rate: float = 1e-3
+    warm_steps: int = 4_000
+    warm_batch_size: int = 64
+    warm_learning_rate: float = 5e-4
     physical_batch_size: int = 512
 
 
@@ -122,7 +122,7 @@ def train(
         fakes = state.fakes(B, card, rng)  # l. 5
         g = private.release(mechanism, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         released_norm = float(g.norm())
-        g += on_fakes.clipped_sum(fakes, fake_bounds)  # the second sum of l. 6
+        on_fakes.clipped_sum(fakes, fake_bounds, out=g)  # the second sum of l. 6
         state.phi.grad = g.div_(2 * B)  # l. 7
         state.opt_D.step()  # l. 8
         state.step += 1  # l. 9

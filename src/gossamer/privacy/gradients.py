@@ -154,7 +154,7 @@ class PerRecordGradient(Generic[AnyBatch]):
         return sum(p.numel() for p in self.module.parameters())
 
     def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
-        """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`; added to out, if given."""
+        """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`; added to `out`."""
         return answer(self, records, bounds, out)
 
     def losses(self, batch: AnyBatch) -> Tensor:
