@@ -26,7 +26,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest --doctest-modules src/gossamer
+	$(BIN)/python -m pytest --doctest-modules src/gossamer --numprocesses 0
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py

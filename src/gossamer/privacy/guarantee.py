@@ -23,6 +23,9 @@ Plan: TypeAlias = Sequence[tuple[DpEvent, int]]
 class Guarantee:
     """(epsilon, delta)-differential privacy for one unit under one neighbouring relation.
 
+    >>> print(Guarantee(epsilon=9.9981, delta=1e-5, relation=ADD_OR_REMOVE_ONE, unit="record"))
+    epsilon 9.999 at delta 1e-05, add-or-remove-one record
+
     Args:
         epsilon: the privacy loss bound; infinity where there is no guarantee.
         delta: the probability with which the bound may fail, in [0, 1).

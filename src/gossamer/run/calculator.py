@@ -45,6 +45,10 @@ def account(
 ) -> Answer:
     """The guarantee of a schedule; with epsilon in place of one of the first three, that one.
 
+    >>> answer = account(sampling_rate=0.01, noise_multiplier=None, steps=1_000, delta=1e-5, epsilon=1.0)
+    >>> 0.999 <= min(bound.guarantee.epsilon for bound in answer.bounds) <= 1.0
+    True
+
     Raises:
         BudgetError: if too much or too little is given, a number makes no sense, or nothing meets epsilon.
     """
