@@ -59,7 +59,7 @@ class Config:
         average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
         warm_steps: non-private steps on public records before the first private one; needs public data.
         warm_batch_size: public records in a warm step.
-        warm_learning_rate: Adam's step size for both networks in the warm start.
+        warm_learning_rate: Adam's step size for the generator in the warm start; the discriminator takes half of it.
         physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
     """
 
@@ -79,7 +79,7 @@ class Config:
     average_decay: float = 0.0
     warm_steps: int = 4_000
     warm_batch_size: int = 64
-    warm_learning_rate: float = 5e-4
+    warm_learning_rate: float = 1e-3
     physical_batch_size: int = 512
 
 
@@ -169,7 +169,7 @@ def warm_start(
     B = min(config.warm_batch_size, len(public))
     every = max(1, config.warm_steps // 40)
     if state.warm == 0:
-        state.opt_D, state.opt_G = _optimisers(state.phi, state.G, config.warm_learning_rate, config.warm_learning_rate)
+        state.opt_D, state.opt_G = _optimisers(state.phi, state.G, config.warm_learning_rate / 2, config.warm_learning_rate)
     while state.warm < config.warm_steps:
         positions = torch.randint(len(public), (B,), generator=rng.public("warm start")).numpy()
         loss = adversarial.loss_on_records(state.D, public[positions]).mean()
