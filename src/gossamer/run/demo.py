@@ -32,7 +32,8 @@ def demo(out: Path, terminal: Terminal) -> None:
     terminal.say(f"1/3 training on {CARD.title} under ({EPSILON:g}, {DELTA:g}), after a warm start on drawn glyphs")
     synthesizer = fit(
         "dpgan", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, terminal=terminal,
-        steps=600, expected_batch_size=240, width=16, warm_steps=600,
+        steps=400, expected_batch_size=240, width=16, warm_steps=2_000, discriminator_steps=5, average_decay=0.8,
+        discriminator_learning_rate=5e-4, generator_learning_rate=5e-4,
     )  # fmt: skip
     terminal.say(
         f"2/3 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
