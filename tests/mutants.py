@@ -87,7 +87,7 @@ MISTAKES = (
     Mistake("the plan forgets a factor in the rate", "methods/dpgan.py", "    rate = config.expected_batch_size / card.declared_size\n", "    rate = 0.5 * config.expected_batch_size / card.declared_size\n", f"{CONFORMANCE}::test_spends_its_plan"),
     Mistake("a checkpoint ahead of the ledger is accepted", "run/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/test_resume.py"),
     Mistake("checkpoints can be read by everyone", "run/checkpoint.py", "private=True", "private=False", "tests/run/test_resume.py"),
-    Mistake("a resume goes on with other records", "run/fit.py", "        if _fingerprint(records) != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
+    Mistake("a resume goes on with other records", "run/fit.py", "        if fingerprint(records) != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
     Mistake("a release copies the internal figures", "run/verify.py", "    for name in RELEASED:", "    for name in (*RELEASED, *(n for n in (\"metrics.json\",) if folder.file(n).exists())):", "tests/run/test_cli.py"),
     Mistake("the released settings name the private data", "run/fit.py", "        \"seed\": seed,\n", "        \"seed\": seed,\n        \"data\": sources.data,\n", "tests/run/test_cli.py"),
 )  # fmt: skip

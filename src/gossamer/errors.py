@@ -15,6 +15,9 @@
 Messages name the argument, the file and the remedy in one paragraph. They never hold a value read from a record.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class GossamerError(Exception):
     """Everything that Gossamer raises on purpose."""
@@ -58,3 +61,13 @@ class LedgerDamaged(PrivacyError):
 
 class ConfinedError(PrivacyError):
     """Something failed, or was tried, inside `Confined`. Carries no message from inside: that could be a record."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as a question with a space before it, or nothing.
+
+    >>> did_you_mean("step", ["steps", "width"])
+    " Did you mean 'steps'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""

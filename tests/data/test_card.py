@@ -48,8 +48,8 @@ def test_defaults_and_prior():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TEXT.replace("classes", "clases"), "no key 'clases'; did you mean classes?"),
-        (TEXT + "zzz = 1", "no key 'zzz'; the keys are shape, classes"),
+        (TEXT.replace("classes", "clases"), "no key 'clases'. Did you mean 'classes'"),
+        (TEXT + "zzz = 1", "no key 'zzz'. Known: shape, classes"),
         (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
         ("shape = [", "not TOML"),
         (TEXT.replace("[1, 28, 28]", "[28, 28]"), "shape must be three"),

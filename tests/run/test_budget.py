@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from gossamer.data.card import DataCard
-from gossamer.errors import BudgetError
+from gossamer.errors import BudgetError, RequestError
 from gossamer.run import presets
 from gossamer.run.budget import resolve
 
@@ -80,6 +80,13 @@ def test_refusals_name_the_flag(request_: dict[str, Any], says: str) -> None:
     with pytest.raises(BudgetError) as caught:
         ask(**request_)
     assert any(part in str(caught.value) for part in says.split("|")), caught.value
+
+
+def test_an_unknown_method_or_setting_is_answered_with_the_nearest() -> None:
+    with pytest.raises(RequestError, match=r"no method 'dpgam'\. Did you mean 'dpgan'"):
+        resolve("dpgam", CARD, {}, epsilon=1.0, delta=DELTA)
+    with pytest.raises(RequestError, match=r"no setting 'step'\. Did you mean 'steps'"):
+        resolve("dpgan", CARD, {"step": 3}, epsilon=1.0, delta=DELTA)
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest() -> None:

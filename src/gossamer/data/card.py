@@ -4,7 +4,6 @@ A run may use these facts freely, because they are known without looking at the 
 certificate lists them. A card is a TOML file of a few lines; `draft` proposes one for the curator to declare.
 """
 
-import difflib
 import json
 import math
 import tomllib
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gossamer.data.records import Records
-from gossamer.errors import CardError
+from gossamer.errors import CardError, did_you_mean
 
 UNIFORM: Literal["uniform"] = "uniform"
 
@@ -186,9 +185,7 @@ def _check_keys(facts: dict[str, Any], where: str) -> None:
     known = [field.name for field in fields(DataCard)]
     for key in facts:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
-            raise CardError(f"{where}: a card has no key {key!r}; {hint}")
+            raise CardError(f"{where}: a card has no key {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
     for key in _REQUIRED:
         if key not in facts:
             raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")

@@ -169,7 +169,9 @@ def warm_start(
     B = min(config.warm_batch_size, len(public))
     every = max(1, config.warm_steps // 40)
     if state.warm == 0:
-        state.opt_D, state.opt_G = _optimisers(state.phi, state.G, config.warm_learning_rate / 2, config.warm_learning_rate)
+        state.opt_D, state.opt_G = _optimisers(
+            state.phi, state.G, config.warm_learning_rate / 2, config.warm_learning_rate
+        )
     while state.warm < config.warm_steps:
         positions = torch.randint(len(public), (B,), generator=rng.public("warm start")).numpy()
         loss = adversarial.loss_on_records(state.D, public[positions]).mean()

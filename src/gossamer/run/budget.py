@@ -4,10 +4,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import BudgetError
+from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.privacy import accounting
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
@@ -55,13 +56,14 @@ def resolve(
         defaults: fields from a preset; `settings` and `epsilon` go before them.
 
     Raises:
+        RequestError: if there is no such method or setting; names the nearest.
         BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
     """
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
             f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all."
         )
-    module = METHODS[method]
+    module = _method(method, settings)
     given = {name: value for name, value in settings.items() if value is not None}
     chosen = {**(defaults or {}), **given}
     if epsilon is not None and "noise_multiplier" not in given:
@@ -103,6 +105,19 @@ def resolve(
     if "noise_multiplier" in given:
         _check_agreement(request)
     return request
+
+
+def _method(name: str, settings: Mapping[str, Any]) -> ModuleType:
+    """The method of that name, if it has all these settings."""
+    if name not in METHODS:
+        raise RequestError(f"there is no method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join(METHODS)}.")
+    fields = [field.name for field in dataclasses.fields(METHODS[name].Config)]
+    for setting in settings:
+        if setting not in fields:
+            raise RequestError(
+                f"{name} has no setting {setting!r}.{did_you_mean(setting, fields)} Known: {', '.join(fields)}."
+            )
+    return METHODS[name]
 
 
 def plan_of(method: str, config: Any, card: DataCard) -> Plan:

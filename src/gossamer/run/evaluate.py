@@ -10,7 +10,7 @@ from typing import Any
 
 from gossamer.data.readers import read
 from gossamer.data.records import Records
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, RunFolderError
 from gossamer.estimate import Estimate
 from gossamer.evaluate.classify import PAPER, REDUCED, Protocol, accuracy
 from gossamer.files import write_atomically
@@ -58,6 +58,8 @@ def evaluate(
     """
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
+    if folder.begun and not is_run:
+        raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
     if is_run:
         synthesizer = Synthesizer.load(synth)
         shape, classes = synthesizer.card.shape, synthesizer.card.classes

@@ -8,17 +8,16 @@ import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
+import torch
 
-from gossamer.data.card import DataCard, check
-from gossamer.data.readers import read
+from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import DataError, GossamerError, RunFolderError
+from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
 from gossamer.events import Event, Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS, State
@@ -35,44 +34,13 @@ from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.memory import keep_pages
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, Terminal, tensorboard, to_all
+from gossamer.run.sources import Sources, fingerprint
 
 GRID_PER_CLASS = 10
-EMBEDDED = ("digits", "glyphs")
 
 
 class Interrupted(GossamerError):
     """The user stopped the run; it can be resumed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Where records come from. Private: kept in the checkpoint folder, never released.
-
-    Args:
-        data: DATA as on the command line.
-        public: public records, or None.
-        labels_key: the key of the labels in an .npz, or None.
-        units: FILE.npz:KEY with the unit of each record, or None.
-    """
-
-    data: str
-    public: str | None = None
-    labels_key: str | None = None
-    units: str | None = None
-
-    def records(self, card: DataCard) -> Records:
-        """The private records, checked against the card."""
-        records = read(self.data, split="train", labels_key=self.labels_key, units=self.units, shape=card.shape)
-        check(records, card, where=self.data)
-        return records
-
-    def public_records(self, card: DataCard) -> Records | None:
-        """The public records, checked against the same card."""
-        if self.public is None:
-            return None
-        records = read(self.public, split="train", shape=card.shape)
-        check(records, card, where=self.public)
-        return records
 
 
 def fit(
@@ -134,16 +102,15 @@ def fit(
         delta=delta,
         defaults=presets.settings(method, preset) if preset else None,
     )
+    _check_device(device)
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.relation, unit=card.unit)
     ledger.reserve(request.plan)
-    sources = Sources(
-        data=_absolute(data), public=None if public is None else _absolute(public), labels_key=labels_key, units=units
-    )
+    sources = Sources.of(data, public=public, labels_key=labels_key, units=units)
     records, public_records = sources.records(card), sources.public_records(card)
     folder.create(
-        _config_json(request, seed, device, sources, with_tensorboard=with_tensorboard), _source_json(sources, records)
+        _config_json(request, seed, device, sources, with_tensorboard=with_tensorboard), sources.to_json(records)
     )
     with closing(ledger):
         ledger.create(folder.file(LEDGER))
@@ -178,7 +145,7 @@ def resume(
         config = METHODS[method].Config(**config_json["config"])
         sources = Sources(**source_json["sources"])
         records, public_records = sources.records(card), sources.public_records(card)
-        if _fingerprint(records) != source_json["fingerprint"]:
+        if fingerprint(records) != source_json["fingerprint"]:
             raise DataError(
                 f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
             )
@@ -381,28 +348,14 @@ def _config_json(
     }
 
 
-def _source_json(sources: Sources, records: Records) -> dict[str, Any]:
-    return {"sources": dataclasses.asdict(sources), "fingerprint": _fingerprint(records)}
-
-
-def _fingerprint(records: Records) -> str:
-    """SHA-256 of the records, kept in the private folder: a resume must go on with the same ones."""
-    digest = hashlib.sha256()
-    for start in range(0, len(records), 4096):
-        piece = records[start : start + 4096]
-        digest.update(np.ascontiguousarray(piece.images).tobytes())
-        digest.update(np.ascontiguousarray(piece.labels).tobytes())
-    if records.units is not None:
-        digest.update(np.ascontiguousarray(records.units).tobytes())
-    return digest.hexdigest()
-
-
-def _absolute(source: str | Path) -> str:
-    """A source that still names the same file from another working folder. Names of embedded data stay as they are."""
-    path, _, split = str(source).rpartition(":") if str(source).endswith((":train", ":test")) else (str(source), "", "")
-    if path in EMBEDDED:
-        return str(source)
-    return f"{Path(path).resolve()}:{split}" if split else str(Path(path).resolve())
+def _check_device(device: str) -> None:
+    """Refuse a device that this machine or this build of PyTorch does not have."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise RequestError(
+            f"--device {device} is not to be had here ({str(error).splitlines()[0]}). Take cpu."
+        ) from None
 
 
 def _number(value: float) -> float | str:

@@ -1,7 +1,6 @@
 """A method's Config as command-line flags: names, types, defaults and help come from the dataclass and its docstring."""
 
 import dataclasses
-import difflib
 import inspect
 import re
 import typing
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from gossamer.errors import did_you_mean
 from gossamer.methods import METHODS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,11 +24,10 @@ class NearestName(click.Group):
         """Find the command, or say which one was probably meant."""
         name = args[0]
         if self.get_command(ctx, name) is None:
-            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            known = self.list_commands(ctx)
             what = "METHOD" if ctx.parent is not None else "command"
             raise click.UsageError(
-                f"there is no {what} {name!r}.{hint} Known: {', '.join(self.list_commands(ctx))}.", ctx
+                f"there is no {what} {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.", ctx
             )
         return super().resolve_command(ctx, args)
 

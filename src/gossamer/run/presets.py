@@ -1,11 +1,10 @@
 """Named settings, from presets.toml: each row of the papers' tables, and what was tuned for two cores."""
 
-import difflib
 import tomllib
 from importlib import resources
 from typing import Any
 
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, did_you_mean
 
 
 def all_presets() -> dict[str, dict[str, dict[str, Any]]]:
@@ -21,7 +20,7 @@ def settings(method: str, name: str) -> dict[str, Any]:
     """
     known = all_presets().get(method, {})
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise RequestError(f"{method} has no preset {name!r}.{hint} Known: {', '.join(known) or 'none'}.")
+        raise RequestError(
+            f"{method} has no preset {name!r}.{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}."
+        )
     return {key: value for key, value in known[name].items() if key != "about"}
