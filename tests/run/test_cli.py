@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from gossamer.data.glyphs import draw
 from gossamer.data.readers import read
 
 Run = Callable[..., Any]
@@ -60,10 +61,7 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
         "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
     ]  # fmt: skip
     assert gossamer("verify", out).status == 0
-    assert (
-        f"{measured[0]['value']:.1%}" in (run / "report.html").read_text()
-        or "metrics" in (run / "report.html").read_text()
-    )
+    assert f"{100 * measured[0]['value']:.1f}\u00a0%" in (run / "report.html").read_text()
     released = "".join(path.read_text(errors="replace") for path in out.iterdir() if path.suffix != ".png")
     assert "patients" not in released
     assert "accuracy of" not in released
@@ -98,6 +96,16 @@ def test_the_non_private_twin_says_so(gossamer: Run, fit_words: list[str], tmp_p
     words[words.index("--epsilon") + 1] = "inf"
     assert gossamer(*words).out.startswith("No formal guarantee: epsilon is infinity")
     assert gossamer("verify", tmp_path / "run", "--json").json["guarantees"][0]["epsilon"] == "inf"
+
+
+def test_public_records_are_named_and_do_not_count(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    drawn = draw(40, seed=0)
+    np.savez(tmp_path / "drawn.npz", images=drawn.images, labels=drawn.labels % 2)
+    assert gossamer(*fit_words, "--public", tmp_path / "drawn.npz", "--warm-steps", 3).status == 0
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    assert certificate["public_data"] == "drawn.npz (40 records, not protected)"
+    assert certificate["plan"][0]["event"]["sampling_rate"] == 16 / 160
+    assert str(tmp_path) not in (tmp_path / "run" / "config.json").read_text()
 
 
 def test_every_form_of_samples(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
