@@ -310,7 +310,7 @@ def opacus_hooks(net: nn.Module, model: Model, batch: Tensors) -> Step:
     """Opacus' GradSampleModule and DPOptimizer."""
     _quiet()
     from opacus import GradSampleModule  # noqa: PLC0415  # a peer that need not be installed
-    from opacus.optimizers import DPOptimizer  # noqa: PLC0415
+    from opacus.optimizers import DPOptimizer  # noqa: PLC0415  # a peer that need not be installed
 
     wrapped = GradSampleModule(net)
     optimiser = DPOptimizer(
@@ -328,8 +328,8 @@ def opacus_hooks(net: nn.Module, model: Model, batch: Tensors) -> Step:
 def opacus_ghost(net: nn.Module, model: Model, batch: Tensors) -> Step:
     """Opacus' ghost clipping: two backward passes."""
     _quiet()
-    from opacus.grad_sample import GradSampleModuleFastGradientClipping  # noqa: PLC0415
-    from opacus.optimizers import DPOptimizerFastGradientClipping  # noqa: PLC0415
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping  # noqa: PLC0415  # a peer that need not be installed
+    from opacus.optimizers import DPOptimizerFastGradientClipping  # noqa: PLC0415  # a peer that need not be installed
 
     wrapped = GradSampleModuleFastGradientClipping(net, max_grad_norm=1.0, use_ghost_clipping=True)
     optimiser = DPOptimizerFastGradientClipping(

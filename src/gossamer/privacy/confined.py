@@ -88,7 +88,7 @@ def _inside(compute: Callable[[], Result]) -> Result:
         return compute()
     except GossamerError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever it is, its message could hold a record
         frame = traceback.extract_tb(error.__traceback__)[-1]
         failure = ConfinedError(
             f"a {type(error).__name__} inside Confined, in {frame.name} ({frame.filename.rsplit('/', 1)[-1]}, line "

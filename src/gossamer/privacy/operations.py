@@ -107,7 +107,7 @@ class Planes:
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
         """Never asked: planes whose gradient is needed take the ordinary convolution."""
-        raise NotImplementedError
+        raise NotImplementedError("planes have no gradient; the tape takes an ordinary convolution where one is needed")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Embedding:
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
         """Never asked: indices have no gradient."""
-        raise NotImplementedError
+        raise NotImplementedError("indices have no gradient")
 
 
 @dataclass(frozen=True)

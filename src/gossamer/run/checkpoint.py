@@ -58,7 +58,7 @@ def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str,
         return None
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
+    except Exception as error:  # what torch.load raises on damaged bytes is open-ended
         raise RunFolderError(
             f"{path} cannot be read ({type(error).__name__}); restore it, or start the run anew."
         ) from error
