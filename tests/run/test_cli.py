@@ -295,6 +295,17 @@ def test_the_card_draft_is_a_card(gossamer: Run, data: Path, tmp_path: Path) -> 
     refused(gossamer("card", data, "-o", tmp_path / "draft.toml"), "exists")
 
 
+def test_an_unforeseen_error_keeps_its_message(gossamer: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise ValueError("the record is 123456789")
+
+    monkeypatch.setattr("gossamer.run.presets.all_presets", fails)
+    answer = gossamer("presets")
+    assert answer.status == 1
+    assert "unexpected ValueError" in answer.err
+    assert "123456789" not in answer.err
+
+
 def test_presets_are_listed(gossamer: Run) -> None:
     assert gossamer("presets", "--json").json["presets"]["dpgan"]["paper-eps1-fixed"]["noise_multiplier"] == 5.0
     assert "paper-eps1-fixed" in gossamer("presets").out

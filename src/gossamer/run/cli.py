@@ -316,7 +316,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         code = cli.main([word for word in given if word != "--debug"], prog_name="gossamer", standalone_mode=False)
-    except Exception as error:
+    except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
         code = _explain(error, debug=debug)
     except KeyboardInterrupt:
         click.echo("gossamer: stopped at once. `gossamer resume RUN` goes on from the last checkpoint.", err=True)
@@ -338,9 +338,9 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if isinstance(error, GossamerError):
         click.echo(f"gossamer: {error}", err=True)
         return 2 if isinstance(error, RequestError) else 1
-    click.echo(
-        f"gossamer: unexpected {type(error).__name__}: {error}. Please report it; --debug shows where.", err=True
-    )
+    # The message of an error nobody foresaw could hold a value read from a record; the system's own words cannot.
+    detail = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    click.echo(f"gossamer: unexpected {type(error).__name__}{detail}. Please report it; --debug shows where.", err=True)
     return 1
 
 
