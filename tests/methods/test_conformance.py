@@ -19,7 +19,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import PoissonGaussianSum
+from gossamer.privacy.mechanisms import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
@@ -29,11 +29,20 @@ SMALL: dict[str, dict[str, Any]] = {
         "discriminator_steps": 3, "warm_steps": 4, "warm_batch_size": 8, "physical_batch_size": 16,
         "average_decay": 0.5,
     },
+    "dp-wgan": {
+        "noise_multiplier": 1.0, "steps": 21, "expected_batch_size": 20, "width": 4, "latent_size": 8,
+        "critic_steps": 3, "warm_steps": 4, "warm_batch_size": 8, "physical_batch_size": 16, "average_decay": 0.5,
+        "grouping": "cluster", "groups": 3, "bounds": "private-quantile", "quantile_every": 4,
+    },
 }  # fmt: skip
 TOY: dict[str, dict[str, Any]] = {
     "dpgan": {
         "noise_multiplier": 0.5, "steps": 250, "expected_batch_size": 48, "width": 8, "latent_size": 8,
         "discriminator_steps": 1, "discriminator_learning_rate": 2e-3, "generator_learning_rate": 2e-3,
+    },
+    "dp-wgan": {
+        "noise_multiplier": 0.5, "steps": 300, "expected_batch_size": 48, "width": 4, "latent_size": 8,
+        "critic_steps": 2, "critic_learning_rate": 2e-3, "generator_learning_rate": 2e-3,
     },
 }  # fmt: skip
 
@@ -81,12 +90,12 @@ class Run:
 
 def deafen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mechanisms run the query, then answer with noise only."""
-    ask = PoissonGaussianSum._ask
+    for mechanism in (PoissonGaussianSum, GroupedGaussianSum):
 
-    def deaf(self: PoissonGaussianSum, held: Any, query: Any) -> Tensor:
-        return torch.zeros_like(ask(self, held, query))
+        def deaf(self: Any, held: Any, query: Any, ask: Any = mechanism._ask) -> Tensor:
+            return torch.zeros_like(ask(self, held, query))
 
-    monkeypatch.setattr(PoissonGaussianSum, "_ask", deaf)
+        monkeypatch.setattr(mechanism, "_ask", deaf)
 
 
 @pytest.fixture(params=sorted(METHODS))

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from gossamer.methods import dpgan
+from gossamer.methods import dp_wgan, dpgan
 
-METHODS: dict[str, ModuleType] = {"dpgan": dpgan}
+METHODS: dict[str, ModuleType] = {"dpgan": dpgan, "dp-wgan": dp_wgan}
 
 
 class State(Protocol):

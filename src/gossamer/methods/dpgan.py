@@ -89,6 +89,11 @@ def plan(config: Config, card: DataCard) -> Plan:
     return [(poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
 
 
+def needs_public(config: Config) -> bool:  # noqa: ARG001 (what every method is asked)
+    """Whether the run is impossible without public records: never, a warm start is optional."""
+    return False
+
+
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)

@@ -38,12 +38,18 @@ class Synthesizer:
     card: DataCard
     certificate: Certificate
 
+    @property
+    def classes(self) -> int:
+        """The labels that the generator knows: those of the card, or one where it is unconditional."""
+        return int(self.net.classes)  # type: ignore[arg-type]  # every generator states it
+
     def sample(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Records:
         """Draw synthetic records: uint8 images [n, C, H, W] and int64 labels [n].
 
         Args:
             n: how many.
-            labels: int64 [n], the class of each; default: drawn from the declared label prior.
+            labels: int64 [n], the class of each; default: drawn from the declared label prior. An unconditional generator
+                knows one label only, 0.
             seed: fixes the samples; default: a fresh one.
         """
         chunks = list(self.stream(n, labels=labels, seed=seed))
@@ -60,14 +66,15 @@ class Synthesizer:
         """
         if n < 0:
             raise RequestError(f"n must be zero or more, not {n}.")
-        if labels is not None and (len(labels) != n or (n and (labels.min() < 0 or labels.max() >= self.card.classes))):
-            raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.card.classes - 1}, one per sample.")
+        if labels is not None and (len(labels) != n or (n and (labels.min() < 0 or labels.max() >= self.classes))):
+            raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample.")
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
         for start in range(0, n, CHUNK):
             size = min(CHUNK, n - start)
             latents = torch.randn(size, self.config.latent_size, generator=stream)
             drawn = adversarial.draw_labels(size, self.card, stream)
+            drawn = drawn if self.classes > 1 else torch.zeros_like(drawn)
             chosen = drawn if labels is None else torch.as_tensor(labels[start : start + size])
             with torch.no_grad():
                 images = self.net(latents, chosen)

@@ -21,7 +21,8 @@ def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
     """Each row clipped, group by group. gradients: [n, D]; gives [n, D]; a row that is not finite becomes zero."""
     parts = list(gradients.split([p.numel() for p in module.parameters()], dim=1))
     groups = groups_of_parameters(bounds, len(parts))
-    squares = _by_group([(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)], gradients, bounds)
+    per_tensor = [(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)]
+    squares = _by_group(per_tensor, gradients, len(bounds.norms))
     finite = torch.stack(squares).isfinite().all(0) & gradients.isfinite().all(1)
     factors = _factors(squares, bounds)
     clipped = [part * factors[g][:, None] for g, part in zip(groups, parts, strict=True)]
@@ -39,7 +40,7 @@ def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bou
     if not (parts := pieces(calls, parameters, draws=draws)):
         return
     groups = groups_of_parameters(bounds, len(parameters))
-    squares = _squares(parts, groups, bounds)
+    squares = _squares(parts, groups, len(bounds.norms))
     factors = _factors(squares, bounds)
     views = _views(out, parameters)
     dropped = ~torch.stack(squares).isfinite().all(0)
@@ -47,6 +48,24 @@ def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bou
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
     for part in parts:
         part.add_(views[part.parameter], factors[groups[part.parameter]], dropped if bool(dropped.any()) else None)
+
+
+def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
+    """L2 norms of each row, group by group. gradients: [n, D]; gives [n, k]."""
+    parts = gradients.split([p.numel() for p in module.parameters()], dim=1)
+    squares = [(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)]
+    return torch.stack(_by_group(squares, gradients, max(groups) + 1), 1).sqrt()
+
+
+def call_norms(calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, draws: int = 1) -> Tensor:
+    """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]."""
+    parameters = list(module.parameters())
+    k = max(groups) + 1
+    with _full_precision(parameters[0].device):
+        parts = pieces(calls, parameters, draws=draws)
+        if not parts:
+            return torch.zeros(count, k, dtype=sum_dtype(module))
+        return torch.stack(_squares(parts, groups, k), 1).sqrt()
 
 
 def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
@@ -113,15 +132,15 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
     return bounds.groups
 
 
-def _squares(parts: list[Piece], groups: Sequence[int], bounds: Bounds) -> list[Tensor]:
+def _squares(parts: list[Piece], groups: Sequence[int], k: int) -> list[Tensor]:
     norms = [(groups[part.parameter], part.squared_norms()) for part in parts]
-    return _by_group(norms, norms[0][1], bounds)
+    return _by_group(norms, norms[0][1], k)
 
 
-def _by_group(norms: list[tuple[int, Tensor]], like: Tensor, bounds: Bounds) -> list[Tensor]:
-    """Squared norms [n] added up by group."""
+def _by_group(norms: list[tuple[int, Tensor]], like: Tensor, k: int) -> list[Tensor]:
+    """Squared norms [n] added up by group, k of them."""
     zeros = like.new_zeros(len(like))
-    return [sum((square for g, square in norms if g == group), zeros) for group in range(len(bounds.norms))]
+    return [sum((square for g, square in norms if g == group), zeros) for group in range(k)]
 
 
 def _factors(squares: list[Tensor], bounds: Bounds) -> list[Tensor]:

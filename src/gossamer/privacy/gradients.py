@@ -29,10 +29,12 @@ from torch import Tensor, nn
 from gossamer.errors import RequestError
 from gossamer.privacy.clipping import (
     add_clipped_,
+    call_norms,
     clip_rows,
     clips,
     groups_of_parameters,
     ordinary_gradient,
+    row_norms,
     sum_dtype,
     zeros,
 )
@@ -149,9 +151,14 @@ class PerRecordGradient(Generic[AnyBatch]):
         check_module(self.module)
 
     @property
+    def sizes(self) -> list[int]:
+        """Length of each parameter tensor, in order."""
+        return [p.numel() for p in self.module.parameters()]
+
+    @property
     def dimension(self) -> int:
         """D, the number of parameters."""
-        return sum(p.numel() for p in self.module.parameters())
+        return sum(self.sizes)
 
     def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
         """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`; added to `out`."""
@@ -274,6 +281,40 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
     for unit in several:
         _add_unit_(out, query, unit, bounds)
     return out
+
+
+def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) -> Tensor:
+    """L2 norms of each unit's gradient, group by group: [units, k]. Not clipped: on private records only inside a query.
+
+    Args:
+        query: whose gradients.
+        records: any number of units.
+        groups: the group of each parameter tensor, from 0 to k - 1.
+    """
+    check_module(query.module)
+    k, size = max(groups) + 1, query.physical_batch_size
+    single, several = _by_unit(records)
+    found = [torch.zeros(0, k, dtype=sum_dtype(query.module))]
+    for lo in range(0, len(single), size):
+        found.append(_norms_of_records(query, single[lo : lo + size], groups))
+    for unit in several:
+        total = sum(query.summed(unit[lo : lo + size]) for lo in range(0, len(unit), size))
+        found.append(row_norms(torch.as_tensor(total)[None], query.module, groups))
+    return torch.cat([each.cpu() for each in found])
+
+
+def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Sequence[int]) -> Tensor:
+    """[n, k] for one physical batch, each record its own unit."""
+    if query.form != "slow" and not query.memory.slow:
+        try:
+            calls = query.taped(batch)
+            check_lengths(calls, query.draws * len(batch))
+        except TapeError as unknown:
+            if query.form == "fast":
+                raise refusal(unknown) from None
+        else:
+            return call_norms(calls, query.module, groups, len(batch), draws=query.draws)
+    return torch.cat([row_norms(rows, query.module, groups) for rows in query.rows(batch)])
 
 
 def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds) -> None:

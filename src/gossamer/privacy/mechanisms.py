@@ -6,6 +6,8 @@ of each record fixed, adding or removing a record (a unit, where the unit is a p
 by at most the declared bounds.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -14,6 +16,7 @@ import numpy as np
 from dp_accounting import DpEvent
 from torch import Tensor
 
+from gossamer.errors import RequestError
 from gossamer.privacy.noise import Rng
 
 Held = TypeVar("Held", contravariant=True)
@@ -82,21 +85,26 @@ class Mechanism(Protocol[Held]):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoissonGaussianSum:
-    """The subsampled Gaussian mechanism: each unit is drawn by its own secret coin, the clipped sum is noised once.
+class GroupedSum(ClippedSum[Drawn], Protocol[Drawn]):
+    """A query whose answer is made of several parameter tensors, which can be clipped in groups."""
 
-    Bie et al. 2023, Algorithm 1, lines 4, 6 and 7. Add-or-remove-one: the sum moves by at most `max_norm`.
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Length of each tensor's part of the answer, in order; they add up to `dimension`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonSampled:
+    """What the mechanisms over Poisson draws share: each unit is drawn by its own secret coin.
 
     Args:
         sampling_rate: probability with which each unit is drawn.
-        max_norm: L2 bound on one unit's contribution.
-        noise_multiplier: standard deviation of the noise / max_norm. Zero: the non-private twin, charged as infinity.
+        noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private twin, charged as infinity.
         rng: source of the secret coins and of the noise.
     """
 
     sampling_rate: float
-    max_norm: float
     noise_multiplier: float
     rng: Rng
 
@@ -104,6 +112,23 @@ class PoissonGaussianSum:
     def event(self) -> DpEvent:
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
+
+    def _drawn(self, held: Records) -> Records:
+        """The units of one draw."""
+        return held.take(self.rng.poisson_sample(held.population, self.sampling_rate))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonGaussianSum(PoissonSampled):
+    """The subsampled Gaussian mechanism: the clipped sum over a Poisson draw is noised once.
+
+    Bie et al. 2023, Algorithm 1, lines 4, 6 and 7. Add-or-remove-one: the sum moves by at most `max_norm`.
+
+    Args:
+        max_norm: L2 bound on one unit's contribution.
+    """
+
+    max_norm: float
 
     def __call__(self, held: Records, query: ClippedSum[Records], /) -> Tensor:
         """Sum over the drawn units, noised. [D]"""
@@ -114,8 +139,58 @@ class PoissonGaussianSum:
 
     def _ask(self, held: Records, query: ClippedSum[Records]) -> Tensor:
         """The exact answer, before noise. An empty draw is an ordinary answer of zeros."""
-        chosen = self.rng.poisson_sample(held.population, self.sampling_rate)
-        return query.clipped_sum(held.take(chosen), Bounds(norms=(self.max_norm,)))
+        return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedGaussianSum(PoissonSampled):
+    """The subsampled Gaussian with a bound of its own for each of k groups of parameters.
+
+    Zhang, Ji, Wang 2018, Algorithm 3, lines 7 to 12. All groups see the same record, so they are one release, not k parallel
+    ones: group j moves by at most c_j, its noise has standard deviation noise_multiplier x c_j / w_j, and with the squares
+    of w adding up to 1 the whole moves by at most 1 / noise_multiplier in units of its noise (`accounting.md`, dp-GAN).
+
+    Args:
+        bounds: c_j, and the group of each parameter tensor. They may differ from call to call, if they come from public
+            values; the event stays the same.
+        weights: w_j, whose squares add up to 1. None: equal ones, so that the noise is noise_multiplier x sqrt(k) x c_j.
+    """
+
+    bounds: Bounds
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_weights(self.weights, len(self.bounds.norms))
+        if self.noise_multiplier > 0 and any(not 0 < norm < math.inf for norm in self.bounds.norms):
+            raise RequestError("every bound of a noised sum must be a finite number above zero")
+
+    def __call__(self, held: Records, query: GroupedSum[Records], /) -> Tensor:
+        """Sum over the drawn units, noised group by group. [D]"""
+        total = self._ask(held, query)
+        if self.noise_multiplier > 0:
+            groups = self.bounds.groups or (0,) * len(query.sizes)
+            for part, group in zip(total.split(list(query.sizes)), groups, strict=True):
+                self.rng.add_gaussian_(part, self.noise_multiplier * self.bounds.norms[group] / self._weight(group))
+        return total
+
+    def _weight(self, group: int) -> float:
+        return len(self.bounds.norms) ** -0.5 if self.weights is None else self.weights[group]
+
+    def _ask(self, held: Records, query: GroupedSum[Records]) -> Tensor:
+        """The exact answer, before noise."""
+        return query.clipped_sum(self._drawn(held), self.bounds)
+
+
+def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
+    """Refuse weights that would make the joint noise smaller than it is said to be."""
+    if weights is None:
+        return
+    if (
+        len(weights) != count
+        or any(not 0 < weight <= 1 for weight in weights)
+        or sum(w * w for w in weights) > 1 + 1e-9
+    ):
+        raise RequestError(f"weights must be {count} numbers above zero whose squares add up to 1")
 
 
 def poisson_gaussian(*, sampling_rate: float, noise_multiplier: float) -> DpEvent:

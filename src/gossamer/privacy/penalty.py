@@ -176,9 +176,14 @@ class PenaltyGradient(Generic[AnyBatch]):
         return 1
 
     @property
+    def sizes(self) -> list[int]:
+        """Length of each parameter tensor of the critic, in order."""
+        return [p.numel() for p in self.module.parameters()]
+
+    @property
     def dimension(self) -> int:
         """D, the number of parameters of the critic."""
-        return sum(p.numel() for p in self.module.parameters())
+        return sum(self.sizes)
 
     def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
         """[D], the sum of the clipped gradients, in the order of `module.parameters()`; added to out, if given."""

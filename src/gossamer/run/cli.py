@@ -30,6 +30,7 @@ from gossamer.run.fit import fit, resume, versions
 from gossamer.run.options import NearestName, per_method
 from gossamer.run.report import in_words, write_report
 from gossamer.run.sinks import Terminal
+from gossamer.run.sources import public_part
 from gossamer.run.verify import release, verify
 
 as_json = click.option(
@@ -42,6 +43,9 @@ units = click.option(
 )
 epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains the non-private twin.")
 delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")
+public_share = click.option(
+    "--public-share", type=float, metavar="SHARE", help="Give up this share of the data as public, instead of --public."
+)
 preset = click.option(
     "--preset", metavar="NAME", help="Named settings; `gossamer presets` lists them. Flags go before them."
 )
@@ -87,10 +91,20 @@ def card(data: str, out: Path | None, labels_key: str | None, units: str | None,
 
 
 def _plan(
-    *, method: str, settings: dict[str, Any], card: Path, preset: str | None, as_json: bool, **budget: float | None
+    *,
+    method: str,
+    settings: dict[str, Any],
+    card: Path,
+    public_share: float | None,
+    preset: str | None,
+    as_json: bool,
+    **budget: float | None,
 ) -> None:
     defaults = presets.settings(method, preset) if preset else None
-    request = resolve(method, DataCard.load(card), settings, defaults=defaults, **budget)
+    facts = DataCard.load(card)
+    if public_share is not None:
+        facts, _ = public_part(facts, public_share)
+    request = resolve(method, facts, settings, defaults=defaults, **budget)
     if as_json:
         click.echo(json.dumps(_request_json(request)))
         return
@@ -114,6 +128,7 @@ cli.add_command(
             click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts."),
             epsilon,
             delta,
+            public_share,
             preset,
             as_json,
         ],
@@ -141,6 +156,7 @@ cli.add_command(
             delta,
             click.option("--out", type=click.Path(path_type=Path), required=True, help="RUN folder, new or empty."),
             click.option("--public", metavar="DATA", help="Public records for a warm start; they are not protected."),
+            public_share,
             labels_key,
             units,
             preset,

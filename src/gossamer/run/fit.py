@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
 from gossamer.events import Event, Sink, silent
 from gossamer.files import write_atomically
@@ -34,9 +33,11 @@ from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.memory import keep_pages
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, Terminal, tensorboard, to_all
-from gossamer.run.sources import Sources, fingerprint
+from gossamer.run.sources import Found, Sources, public_part
 
 GRID_PER_CLASS = 10
+GRID_ALONE = 100
+"""Samples on the grid of a generator without labels."""
 
 
 class Interrupted(GossamerError):
@@ -52,6 +53,7 @@ def fit(
     epsilon: float | None = None,
     delta: float | None = None,
     public: str | Path | None = None,
+    public_share: float | None = None,
     labels_key: str | None = None,
     units: str | None = None,
     preset: str | None = None,
@@ -74,6 +76,7 @@ def fit(
         epsilon: the budget; infinity trains the non-private twin. None: what noise and steps cost.
         delta: the delta of the guarantee.
         public: public records for a warm start; they are not protected.
+        public_share: give up this share of `data` as public instead; the certificate says that it is not protected.
         labels_key: key of the labels in an .npz.
         units: FILE.npz:KEY, the unit (writer, patient) of each record.
         preset: a named set of settings, see `gossamer presets`.
@@ -94,6 +97,13 @@ def fit(
         Interrupted: after Ctrl-C; `resume` goes on.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
+    split = 0
+    if public_share is not None:
+        if public is not None:
+            raise RequestError(
+                "give either --public or --public-share: public records of their own, or a part of --data."
+            )
+        card, split = public_part(card, public_share)
     request = resolve(
         method,
         card,
@@ -102,20 +112,23 @@ def fit(
         delta=delta,
         defaults=presets.settings(method, preset) if preset else None,
     )
+    if METHODS[method].needs_public(request.config) and public is None and not split:
+        raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.relation, unit=card.unit)
     ledger.reserve(request.plan)
-    sources = Sources.of(data, public=public, labels_key=labels_key, units=units)
-    records, public_records = sources.records(card), sources.public_records(card)
+    sources = Sources.of(data, public=public, labels_key=labels_key, units=units, split=split, split_seed=seed)
+    found = sources.read(card)
     folder.create(
-        _config_json(request, seed, device, sources, with_tensorboard=with_tensorboard), sources.to_json(records)
+        _config_json(request, seed, device, found, with_tensorboard=with_tensorboard),
+        {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint},
     )
     with closing(ledger):
         ledger.create(folder.file(LEDGER))
         return _train(
-            folder, request.config, card, method, ledger, records, public_records, rng=rng or Rng(seed), device=device,
+            folder, request.config, card, method, ledger, found, rng=rng or Rng(seed), device=device,
             sink=sink, terminal=terminal, with_tensorboard=with_tensorboard,
         )  # fmt: skip
 
@@ -144,13 +157,13 @@ def resume(
         method = config_json["method"]
         config = METHODS[method].Config(**config_json["config"])
         sources = Sources(**source_json["sources"])
-        records, public_records = sources.records(card), sources.public_records(card)
-        if fingerprint(records) != source_json["fingerprint"]:
+        found = sources.read(card)
+        if found.fingerprint != source_json["fingerprint"]:
             raise DataError(
                 f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
             )
         return _train(
-            folder, config, card, method, ledger, records, public_records, rng=rng or Rng(config_json["seed"]),
+            folder, config, card, method, ledger, found, rng=rng or Rng(config_json["seed"]),
             device=config_json["device"], sink=sink, terminal=terminal, with_tensorboard=config_json["tensorboard"],
         )  # fmt: skip
 
@@ -161,8 +174,7 @@ def _train(
     card: DataCard,
     method: str,
     ledger: PrivacyLedger,
-    records: Records,
-    public: Records | None,
+    found: Found,
     *,
     rng: Rng,
     device: str,
@@ -189,7 +201,14 @@ def _train(
         to_all(sinks)(Event(event.kind, event.step, {**event.values, **spent}))
 
     states = module.train(
-        Confined(records, ledger), config, card, public=public, resume=state, emit=emit, rng=rng, device=device
+        Confined(found.private, ledger),
+        config,
+        card,
+        public=found.public,
+        resume=state,
+        emit=emit,
+        rng=rng,
+        device=device,
     )
     with closing(lines), terminal or _Quiet() as screen:
         for reached in _driven(states, folder, ledger, rng, config, spent_so_far, screen):
@@ -197,7 +216,7 @@ def _train(
         if state is None:
             state = module.State.fresh(config, card, rng, device)
         emit(Event("done", state.step, {}))
-    return _finish(folder, config, card, method, ledger, state, public, folder.config()["public"])
+    return _finish(folder, config, card, method, ledger, state, found.public_name)
 
 
 def _driven(
@@ -249,8 +268,7 @@ def _finish(
     method: str,
     ledger: PrivacyLedger,
     state: State,
-    public: Records | None,
-    public_name: str | None,
+    public_name: str,
 ) -> Synthesizer:
     """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
     net = state.released.cpu().eval()
@@ -260,13 +278,13 @@ def _finish(
         card=card.to_dict(),
         config=dataclasses.asdict(config),
         assumptions=_assumptions(card),
-        public_data="none" if public is None else f"{public_name} ({len(public):,} records, not protected)",
+        public_data=public_name,
         model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
         versions=versions(),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
     synthesizer = Synthesizer(net, config, card, certificate)
-    per_class = np.repeat(np.arange(card.classes), GRID_PER_CLASS)
+    per_class = np.repeat(np.arange(synthesizer.classes), GRID_PER_CLASS if synthesizer.classes > 1 else GRID_ALONE)
     grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
     folder.file(SAMPLES).write_bytes(sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS))
     synthesizer.save(folder.path)
@@ -330,9 +348,7 @@ def _assumptions(card: DataCard) -> list[str]:
     ]
 
 
-def _config_json(
-    request: Request, seed: int, device: str, sources: Sources, *, with_tensorboard: bool
-) -> dict[str, Any]:
+def _config_json(request: Request, seed: int, device: str, found: Found, *, with_tensorboard: bool) -> dict[str, Any]:
     return {
         "format": 1,
         "method": request.method,
@@ -342,7 +358,7 @@ def _config_json(
         "delta": request.delta,
         "seed": seed,
         "device": device,
-        "public": None if sources.public is None else Path(sources.public).name,
+        "public": found.public_name,
         "tensorboard": with_tensorboard,
         "versions": versions(),
     }

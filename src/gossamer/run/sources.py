@@ -4,13 +4,13 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gossamer.data.card import DataCard, check
 from gossamer.data.readers import read
 from gossamer.data.records import Records
+from gossamer.errors import DataError, RequestError
 
 EMBEDDED = ("digits", "glyphs")
 
@@ -24,30 +24,43 @@ class Sources:
         public: public records, or None.
         labels_key: the key of the labels in an .npz, or None.
         units: FILE.npz:KEY with the unit of each record, or None.
+        split: units of `data` that are given up as public, in place of `public`; 0: none.
+        split_seed: fixes which ones.
     """
 
     data: str
     public: str | None = None
     labels_key: str | None = None
     units: str | None = None
+    split: int = 0
+    split_seed: int = 0
 
-    def records(self, card: DataCard) -> Records:
-        """The private records, checked against the card."""
+    def read(self, card: DataCard) -> "Found":
+        """The private and the public records, checked against the card, and the fingerprint of all that `data` holds."""
         records = read(self.data, split="train", labels_key=self.labels_key, units=self.units, shape=card.shape)
         check(records, card, where=self.data)
-        return records
-
-    def public_records(self, card: DataCard) -> Records | None:
-        """The public records, checked against the same card."""
+        mark = fingerprint(records)
+        if self.split:
+            public, private = _split(records, self.split, self.split_seed, self.data)
+            return Found(
+                private, public, f"{self.split:,} {card.unit}s split off the data before the run, not protected", mark
+            )
         if self.public is None:
-            return None
-        records = read(self.public, split="train", shape=card.shape)
-        check(records, card, where=self.public)
-        return records
+            return Found(records, None, "none", mark)
+        public = read(self.public, split="train", shape=card.shape)
+        check(public, card, where=self.public)
+        return Found(records, public, f"{Path(self.public).name} ({len(public):,} records, not protected)", mark)
 
     @classmethod
     def of(
-        cls, data: str | Path, *, public: str | Path | None, labels_key: str | None, units: str | Path | None
+        cls,
+        data: str | Path,
+        *,
+        public: str | Path | None,
+        labels_key: str | None,
+        units: str | Path | None,
+        split: int = 0,
+        split_seed: int = 0,
     ) -> "Sources":
         """Sources that still name the same files from another working folder."""
         return cls(
@@ -55,11 +68,53 @@ class Sources:
             public=None if public is None else _absolute(public),
             labels_key=labels_key,
             units=None if units is None else str(Path(units).absolute()),
+            split=split,
+            split_seed=split_seed,
         )
 
-    def to_json(self, records: Records) -> dict[str, Any]:
-        """What the private folder keeps: where the records are, and what they were."""
-        return {"sources": dataclasses.asdict(self), "fingerprint": fingerprint(records)}
+
+@dataclass(frozen=True)
+class Found:
+    """What `Sources.read` found.
+
+    Args:
+        private: the records to protect.
+        public: public records, or None.
+        public_name: as the certificate names them.
+        fingerprint: SHA-256 of all records of `data`.
+    """
+
+    private: Records
+    public: Records | None
+    public_name: str
+    fingerprint: str
+
+
+def public_part(card: DataCard, share: float) -> tuple[DataCard, int]:
+    """The card of what stays private, and the number of units given up, if `share` of the declared size is public.
+
+    The declared size of a run counts the private part only, and the number comes from the declared size, not from the records.
+
+    Raises:
+        RequestError: if the share is not between 0 and 1, or gives up no unit or all.
+    """
+    given_up = round(share * card.declared_size) if 0 < share < 1 else 0
+    if not 0 < given_up < card.declared_size:
+        raise RequestError(
+            f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 gives up 2 %."
+        )
+    return dataclasses.replace(card, declared_size=card.declared_size - given_up), given_up
+
+
+def _split(records: Records, given_up: int, seed: int, where: str) -> tuple[Records, Records]:
+    """The public part and the private part, whole units on either side."""
+    if given_up >= records.population:
+        raise DataError(
+            f"{where}: --public-share gives up {given_up:,} units, and there are not that many in the data."
+        )
+    public = np.zeros(records.population, dtype=bool)
+    public[np.random.default_rng([seed, 0x5E97]).permutation(records.population)[:given_up]] = True
+    return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
 
 
 def fingerprint(records: Records) -> str:

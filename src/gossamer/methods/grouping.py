@@ -1,0 +1,61 @@
+"""Groups of parameter tensors for grouped clipping (Zhang, Ji, Wang 2018, section 4.1). Public values only."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from torch import nn
+
+from gossamer.errors import RequestError
+from gossamer.privacy.mechanisms import Bounds
+
+
+def one_group(module: nn.Module) -> tuple[int, ...]:
+    """All tensors together: the global clipping of Algorithm 1."""
+    return (0,) * len(list(module.parameters()))
+
+
+def weight_bias(module: nn.Module) -> tuple[int, ...]:
+    """Weight-bias separation: each weight tensor is a group of its own, all biases together are the last one."""
+    biases = [name.endswith("bias") for name, _ in module.named_parameters()]
+    weights = biases.count(False)
+    numbers = iter(range(weights))
+    return tuple(weights if bias else next(numbers) for bias in biases)
+
+
+def per_tensor(module: nn.Module) -> tuple[int, ...]:
+    """Each tensor is a group of its own: where Algorithm 2 begins."""
+    return tuple(range(len(list(module.parameters()))))
+
+
+def cluster(norms: Sequence[float], groups: int) -> Bounds:
+    """Algorithm 2 (weight clustering): merge the two groups with the most similar bounds until `groups` are left.
+
+    The bound of a merged group is sqrt(c^2 + c'^2) (line 4), because the parts are clipped together. Section 4.4 speaks of
+    the *average* of the bounds instead; the average of m equal bounds c would clip a group whose norm is about sqrt(m) c to c.
+    Either is private, because the bound of a group is the bound that its noise is made for; this one clips less.
+
+    Args:
+        norms: c(g_i), the bound of each tensor, above zero.
+        groups: k, how many groups to keep.
+
+    Returns:
+        Bounds with the groups numbered in the order of their first tensor.
+
+    Raises:
+        RequestError: if k is not between 1 and the number of tensors.
+    """
+    if not 1 <= groups <= len(norms):
+        raise RequestError(f"--groups must lie between 1 and {len(norms)}, the tensors of the critic, not {groups}.")
+    members = [([i], norm) for i, norm in enumerate(norms)]  # l. 1
+    while len(members) > groups:  # l. 2
+        order = sorted(members, key=lambda group: group[1])
+        # The smallest ratio of larger to smaller bound is between neighbours in this order.
+        a, b = min(itertools.pairwise(order), key=lambda pair: pair[1][1] / pair[0][1])  # l. 3
+        members = [group for group in members if group is not a and group is not b]
+        members.append((sorted(a[0] + b[0]), math.hypot(a[1], b[1])))  # l. 4
+    members.sort(key=lambda group: group[0])
+    number = {tensor: j for j, (tensors, _) in enumerate(members) for tensor in tensors}
+    return Bounds(
+        norms=tuple(norm for _, norm in members), groups=tuple(number[tensor] for tensor in range(len(norms)))
+    )
