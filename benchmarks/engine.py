@@ -42,6 +42,8 @@ from gossamer.run.memory import keep_pages
 
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
+OURS = ("non-private", "gossamer, non-private", "gossamer")
+PEER_ROUNDS = 3  # peers are up to a hundred times slower; their ratios need no more
 LARGEST = 4e9  # bytes of per-record gradients that a peer may form; it needs about twice as much memory
 Step = Callable[[], object]
 
@@ -365,16 +367,23 @@ def measure(model: Model, *, device: str, peers: bool, rounds: int) -> dict[str,
             steps[name] = build()
             steps[name]()
             steps[name]()
-        except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        except (
+            RuntimeError,
+            NotImplementedError,
+            ValueError,
+            TypeError,
+        ) as error:  # what a peer raises that cannot do it
             if name in ("non-private", "gossamer"):
                 raise
             steps.pop(name, None)
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:100]}", file=sys.stderr)
     times: dict[str, list[float]] = {name: [] for name in steps}
     order = list(steps)
-    for _ in range(rounds):
+    for turn in range(rounds):
         random.shuffle(order)
         for name in order:
+            if name not in OURS and turn >= PEER_ROUNDS:
+                continue
             gc.collect()
             start = clock(device)
             steps[name]()
@@ -383,18 +392,19 @@ def measure(model: Model, *, device: str, peers: bool, rounds: int) -> dict[str,
 
 
 def peak_memory(model: Model, strategy: str, device: str) -> float:
-    """MB above the finished set-up, over three steps. In the process that calls it."""
+    """MB above the finished set-up, over three steps (peers: one). In the process that calls it."""
     step = strategies(model, device=device, peers=True)[strategy]()
+    steps = 3 if strategy in OURS else 1
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        for _ in range(3):
+        for _ in range(steps):
             step()
         return (torch.cuda.max_memory_allocated() - before) / 1e6
     # Gradients and the state of Adam are made in the first step, and count; they are the same for all strategies.
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status("VmRSS")
-    for _ in range(3):
+    for _ in range(steps):
         step()
     return (_status("VmHWM") - before) / 1e3
 
@@ -414,7 +424,7 @@ def memory_in_child(model: str, strategy: str, device: str) -> float | None:
 
 
 def row(model: str, strategy: str, times: dict[str, list[float]], memory: dict[str, float | None]) -> dict[str, Any]:
-    ratios = [a / b for a, b in zip(times[strategy], times["non-private"], strict=True)]
+    ratios = [a / b for a, b in zip(times[strategy], times["non-private"], strict=False)]  # peers: the first rounds
     low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return {
         "model": model,
@@ -441,7 +451,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=11, help=f"interleaved rounds (peers: {PEER_ROUNDS})")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
     parser.add_argument("--no-peers", action="store_true", help="leave Opacus and torch.func out")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")

@@ -50,7 +50,7 @@ MISTAKES = (
     Mistake("a record that is not finite is multiplied by zero", "privacy/clipping.py", "dropped if bool(dropped.any()) else None)", "None)", f"{GRADIENTS} {MECHANISMS}"),
     Mistake("no guard against cancellation in Gram norms", "privacy/norms.py", "torch.where(squares < MARGIN * error, squares + error, squares)", "squares", GRADIENTS),
     Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "a, b = self.a.square().sum(1), self.b.square().sum((1, 2))", "a, b = torch.ones_like(self.a[:, 0]), self.b.square().sum((1, 2))", "tests/privacy/test_tape_layers.py"),
-    Mistake("every group is clipped by the first group's factor", "privacy/clipping.py", "factors[groups[part.parameter]]", "factors[0]", GRADIENTS),
+    Mistake("every group is clipped by the first group's factor", "privacy/clipping.py", "factors[groups[part.parameter]]", "factors[0]", MECHANISMS),
     Mistake("noise x 0.9", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "0.9 * self.noise_multiplier * self.max_norm)", MECHANISMS),
     Mistake("noise forgets max_norm", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "self.noise_multiplier)", MECHANISMS),
     Mistake("group sensitivity 1 instead of sqrt(k)", "privacy/mechanisms.py", "return len(self.bounds.norms) ** -0.5 if self.weights", "return 1.0 if self.weights", MECHANISMS),
