@@ -1,0 +1,73 @@
+"""Intervals: from counts and from repeats to an `Estimate`."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from gossamer.estimate import Estimate
+
+
+def proportion(successes: float, n: float, computed_on: str, *, level: float = 0.95) -> Estimate:
+    """A share with its Wilson score interval (Wilson, JASA 1927; Brown, Cai, DasGupta, Statistical Science 2001).
+
+    Args:
+        successes: how many of the n, from 0 to n. A fraction where ties are shared out, or where n is an effective size.
+        n: number of independent trials, at least 1. A fraction where it is an effective size; the Estimate rounds it down.
+        computed_on: in words, what was counted.
+        level: nominal coverage of the interval.
+
+    Raises:
+        ValueError: if n is below 1 or successes is outside [0, n].
+    """
+    if not (n >= 1 and 0 <= successes <= n):
+        raise ValueError(f"a proportion needs n >= 1 and 0 <= successes <= n, not {successes} of {n}")
+    z = float(stats.norm.ppf(0.5 + level / 2))
+    share = successes / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    # At 0 and n the interval ends exactly at the share; rounding must not put the share outside.
+    low, high = min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
+    return Estimate(share, low, high, math.floor(n), computed_on)
+
+
+def difference(first: Estimate, second: Estimate, computed_on: str) -> Estimate:
+    """First minus second, two independent shares, with the interval made from theirs (Newcombe, Stat. in Medicine 1998).
+
+    It is Newcombe's method 10 where the two intervals are Wilson's: each end of the difference takes the end of each
+    share that lies on its side, so that shares at 0 and 1 keep an interval. n is the smaller one.
+    """
+    value = first.value - second.value
+    low = value - math.hypot(first.value - first.low, second.high - second.value)
+    high = value + math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(value, max(-1.0, low), min(1.0, high), min(first.n, second.n), computed_on)
+
+
+def mean(
+    values: Sequence[float],
+    computed_on: str,
+    *,
+    level: float = 0.95,
+    lowest: float = -math.inf,
+    highest: float = math.inf,
+) -> Estimate:
+    """The mean of independent repeats with its Student t interval.
+
+    Args:
+        values: one number per repeat, at least two: one repeat shows no spread.
+        computed_on: in words, what was repeated.
+        level: nominal coverage of the interval.
+        lowest: lower end of the scale, where the interval is cut.
+        highest: upper end of the scale.
+
+    Raises:
+        ValueError: if there are fewer than two values, or one is not finite.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if len(numbers) < 2 or not np.isfinite(numbers).all():
+        raise ValueError(f"an interval over repeats needs at least two finite values, not {len(numbers)}")
+    centre = float(numbers.mean())
+    t = float(stats.t.ppf(0.5 + level / 2, len(numbers) - 1))
+    half = t * float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
+    return Estimate(centre, max(lowest, centre - half), min(highest, centre + half), len(numbers), computed_on)
