@@ -11,7 +11,7 @@ import click
 
 from gossamer.data.card import DataCard
 from gossamer.errors import PrivacyError, RequestError
-from gossamer.run.evaluate import evaluate
+from gossamer.run.evaluate import evaluate, lines
 from gossamer.run.fit import fit
 from gossamer.run.folder import REPORT, RunFolder
 from gossamer.run.sinks import Terminal
@@ -38,7 +38,7 @@ def demo(out: Path, terminal: Terminal) -> None:
     terminal.say(
         f"2/3 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
     )
-    metrics = evaluate(
+    found = evaluate(
         out, train="digits", test="digits", count=SAMPLES, protocol="reduced", terminal=terminal
     )  # fmt: skip
     terminal.say("3/3 recomputing the guarantee from the ledger")
@@ -47,10 +47,8 @@ def demo(out: Path, terminal: Terminal) -> None:
     if not verdict.ok:
         raise PrivacyError(" ".join(verdict.problems))
     click.echo(synthesizer.certificate.statement)
-    for entry in metrics:
-        click.echo(
-            f"{entry['metric']}: {entry['value']:.1%} ({entry['low']:.1%} to {entry['high']:.1%}), {entry['computed_on']}"
-        )
+    for line in lines(found.metrics):
+        click.echo(line)
     click.echo(f"verified; the report is {out / REPORT}")
 
 

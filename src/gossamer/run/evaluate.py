@@ -3,29 +3,43 @@
 The figures are internal: publishing them, or choosing a run by them, is outside the guarantee.
 """
 
+import copy
+import dataclasses
 import datetime
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.data.readers import read
-from gossamer.data.records import Records
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.estimate import Estimate
-from gossamer.evaluate.classify import PAPER, REDUCED, Protocol, accuracy
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run import measures
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.report import write_report
 from gossamer.run.sinks import Terminal
+from gossamer.run.twins import Twins
+from gossamer.run.words import is_share
 
-PROTOCOLS: dict[str, Protocol] = {"paper": PAPER, "reduced": REDUCED}
-ACCURACY, TWIN, WARM_ALONE = "accuracy", "accuracy of the real-data twin", "accuracy of the public warm start alone"
-TRAINED_ON = {
-    ACCURACY: "synthetic records",
-    TWIN: "real records",
-    WARM_ALONE: "samples of the public warm start, before any record was read (epsilon 0)",
-}
+NEIGHBOURS = "neighbours.png"
+"""In the private folder of a RUN: samples, each with the real training record nearest to it."""
+CACHE = "twins"
+"""In the private folder of a RUN: what depends on the real records alone."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured.
+
+    Args:
+        metrics: one JSON entry per figure.
+        left_out: metrics that do not apply to these records, each with its reason.
+    """
+
+    metrics: list[dict[str, Any]]
+    left_out: dict[str, str]
 
 
 def evaluate(
@@ -33,76 +47,101 @@ def evaluate(
     *,
     train: str,
     test: str,
+    metrics: str = "accuracy",
     count: int = 60_000,
     out: Path | None = None,
     protocol: str = "paper",
     seed: int = 0,
     labels_key: str | None = None,
+    cache: Path | None = None,
+    inception: tuple[Path, str] | None = None,
+    labelled: int = 100,
+    limit: int = 10_000,
     terminal: Terminal | None = None,
-) -> list[dict[str, Any]]:
-    """Accuracy on real test records of a classifier trained on synthetic ones, and of its twin trained on real ones.
+) -> Evaluation:
+    """Measure a release on real records.
 
     Args:
-        synth: a RUN (samples afresh, writes RUN/metrics.json) or a file of samples.
-        train: real training records, for the twin.
+        synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
+        train: real training records: for twins trained on real data, and for the classifier whose features measure distances.
         test: real test records.
+        metrics: names of `measures.METRICS` with commas between, or "all".
         count: samples drawn from a RUN.
         out: where the figures are written; needed for a file only if they are to be kept.
-        protocol: a key of PROTOCOLS.
+        protocol: a key of `measures.PROTOCOLS`, for `accuracy`.
         seed: fixes samples and training.
         labels_key: key of the labels in an .npz.
+        cache: a private folder for what depends on the real records alone; default: inside the RUN's private folder.
+        inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
+        labelled: labelled records of the semi-supervised analyst.
+        limit: training records of the classical classifiers.
         terminal: shows progress.
 
-    Returns:
-        One JSON entry per figure.
+    Raises:
+        RequestError: if there is no such metric, or the only one asked for does not apply.
+        DataError: if the records do not fit together.
     """
+    names = measures.chosen_metrics(metrics)
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
     if folder.begun and not is_run:
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
-    if is_run:
-        synthesizer = Synthesizer.load(synth)
-        shape, classes = synthesizer.card.shape, synthesizer.card.classes
-        samples = synthesizer.sample(count, seed=seed)
-    else:
-        samples = read(str(synth), split="train")
-        shape, classes = samples.shape, int(samples.labels.max()) + 1
+    synthesizer = Synthesizer.load(synth) if is_run else None
+    samples = read(str(synth), split="train") if synthesizer is None else synthesizer.sample(count, seed=seed)
+    shape = samples.shape if synthesizer is None else synthesizer.card.shape
     real = read(train, split="train", labels_key=labels_key, shape=shape)
     tests = read(test, split="test", labels_key=labels_key, shape=shape)
-    if classes <= int(tests.labels.max()) and is_run:
-        raise RequestError(f"{test} has labels beyond the {classes} declared classes of {synth}.")
-    classes = max(classes, int(tests.labels.max()) + 1, int(real.labels.max()) + 1)
-    sets = {ACCURACY: samples, TWIN: real}
-    if is_run and (folder.private / WARM).is_file():
-        sets[WARM_ALONE] = synthesizer.with_weights(folder.private / WARM).sample(count, seed=seed)
-    figures = {
-        name: _accuracy(name, records, tests, classes, protocol, seed, terminal) for name, records in sets.items()
-    }
-    metrics = [_entry(name, estimate) for name, estimate in figures.items()]
-    target = out or (folder.file(METRICS) if is_run else None)
-    if target is not None:
-        write_atomically(target, json.dumps(metrics, indent=2) + "\n")
-    if is_run:
-        _note(folder, {"evaluate": list(figures), "train": train, "test": test})
-        write_report(folder.path, internal=True)
-    return metrics
-
-
-def _accuracy(
-    name: str, records: Records, tests: Records, classes: int, protocol: str, seed: int, terminal: Terminal | None
-) -> Estimate:
-    chosen = PROTOCOLS[protocol]
-    if terminal is not None:
-        terminal.begin(name, chosen.epochs)
-
-    def progress(done: int, _total: int, held_out: float) -> None:
-        if terminal is not None:
-            terminal.advance(done, f"{held_out:.1%} of the held-out samples")
-
-    return accuracy(
-        records.images, records.labels, tests.images, tests.labels, classes=classes, protocol=chosen, seed=seed,
-        trained_on=TRAINED_ON[name], progress=progress,
+    if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
+        raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
+    warm = None
+    if synthesizer is not None and (folder.private / WARM).is_file():
+        start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
+        warm = start.sample(count, seed=seed)
+    kept = cache or (folder.private / CACHE if folder.private.is_dir() else None)
+    subject = measures.Subject(
+        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
+        classes=max(int(each.labels.max()) for each in (samples, real, tests)) + 1, synthesizer=synthesizer,
+        twins=Twins(kept, real, tests, seed), protocol=protocol, seed=seed, inception=inception, labelled_records=labelled,
+        limit=limit, pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None, terminal=terminal,
     )  # fmt: skip
+    found = Evaluation([], {})
+    for name, figures, reason in measures.measured(subject, names):
+        found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
+        if reason:
+            found.left_out[name] = reason
+    return _kept(found, folder, is_run, out, {"evaluate": names, "train": train, "test": test})
+
+
+def lines(metrics: list[dict[str, Any]]) -> list[str]:
+    """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent."""
+    names = [entry["metric"] for entry in metrics]
+    width = max(map(len, names), default=0)
+    return [f"{entry['metric']:<{width}}  {in_units(entry)}  {entry['computed_on']}" for entry in metrics]
+
+
+def in_units(entry: dict[str, Any]) -> str:
+    """Value and interval of an entry: shares in per cent, all else as numbers."""
+    if is_share(entry["metric"]):
+        return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
+    return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
+
+
+def _kept(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:
+    """Write the figures where they belong. A RUN keeps those of earlier evaluations that were not measured again."""
+    own = is_run and folder.private.is_dir()
+    entries = found.metrics
+    if own and folder.file(METRICS).is_file() and out is None:
+        new = {entry["metric"] for entry in entries}
+        entries = [
+            entry for entry in json.loads(folder.file(METRICS).read_text()) if entry["metric"] not in new
+        ] + entries
+    target = out or (folder.file(METRICS) if own else None)
+    if target is not None:
+        write_atomically(target, json.dumps(entries, indent=2) + "\n")
+    if own:
+        _note(folder, note)
+        write_report(folder.path, internal=True)
+    return found
 
 
 def _entry(name: str, estimate: Estimate) -> dict[str, Any]:

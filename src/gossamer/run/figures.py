@@ -2,8 +2,11 @@
 
 import html
 import io
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -112,3 +115,47 @@ def _for_page(svg: str, title: str) -> str:
     body = body.replace(_ACCENT, "var(--accent, currentColor)")
     name = html.escape(title, quote=True)
     return f'<svg viewBox="{box[1]}" role="img" aria-label="{name}" stroke-linejoin="round">{body.strip()}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One point of `utility_plot`: a run, its epsilon (infinity: no guarantee), a figure with its interval."""
+
+    label: str
+    x: float
+    value: float
+    low: float
+    high: float
+
+
+def utility_plot(points: Sequence[Measured], *, twin: float | None, y_label: str, shares: bool, path: Path) -> None:
+    """A figure against epsilon, with intervals, to a file that matplotlib can write (.png, .svg).
+
+    Args:
+        points: runs; those without a guarantee become horizontal lines.
+        twin: the same figure of the real-data twin, a dashed line.
+        y_label: what is shown.
+        shares: whether it is a share, for the axis.
+        path: where it goes.
+    """
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    private = [point for point in points if math.isfinite(point.x)]
+    for point in sorted(private, key=lambda each: each.x):
+        below, above = point.value - point.low, point.high - point.value
+        axes.errorbar([point.x], [point.value], yerr=[[below], [above]], fmt="o", capsize=3, label=point.label)
+    for point in points:
+        if not math.isfinite(point.x):
+            axes.axhline(point.value, linestyle=":", color="0.4", label=f"{point.label}, no guarantee")
+    if twin is not None:
+        axes.axhline(twin, linestyle="--", color="0.6", label="trained on real records")
+    if private and max(point.x for point in private) > 4 * min(point.x for point in private):
+        axes.set_xscale("log")
+    if shares:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel(y_label)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=160)

@@ -20,8 +20,9 @@ from markupsafe import Markup
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import CERTIFICATE
-from gossamer.run import figures
+from gossamer.run import figures, words
 from gossamer.run.folder import EVENTS, METRICS, REPORT, SAMPLES
+from gossamer.run.words import PERCENT
 
 _REQUIRED = (
     "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "public_data",
@@ -47,21 +48,6 @@ _CURVES = {
     "n_D": ("Discriminator steps", "per generator step"),
 }
 _SPENT = "epsilon_spent"
-_CLASSIFIERS = {
-    "accuracy": (
-        "the synthetic records",
-        "A classifier trained only on these synthetic records gets {value} of real test records right ({range}).",
-    ),
-    "accuracy of the real-data twin": (
-        "the real records",
-        "The same classifier trained on the real records gets {value} right ({range}).",
-    ),
-    "accuracy of the public warm start alone": (
-        "the public start alone",
-        "Trained on samples of the public warm start alone, before any record was read, it gets {value} ({range}).",
-    ),
-}
-_PERCENT = "\N{NO-BREAK SPACE}%"
 _POINTS = 600
 """A curve is thinned to about this many points."""
 
@@ -83,7 +69,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     """
     certificate = _certificate(folder)
     events = _events(folder / EVENTS)
-    metrics = _metrics(folder / METRICS) if internal else []
+    metrics = _metrics(folder / METRICS) if internal else None
     spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
         page = _template().render(
@@ -123,30 +109,18 @@ def _certificate(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _metrics(path: Path) -> list[dict[str, Any]]:
-    """The entries in words: what, how many, the interval; accuracies also as a share for their bar."""
+def _metrics(path: Path) -> dict[str, Any]:
+    """Sentences and tables."""
     if not path.is_file():
-        return []
+        return {"sentences": [], "tables": []}
+    entries = _json(path, "")
     try:
-        return [_metric(entry) for entry in _json(path, "")]
-    except (KeyError, TypeError, ValueError) as error:
+        return {"sentences": words.sentences(entries), "tables": words.tables(entries)}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunFolderError(
             f"{path} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
             "`gossamer evaluate`, or remove it."
         ) from error
-
-
-def _metric(entry: dict[str, Any]) -> dict[str, Any]:
-    name = str(entry["metric"])
-    value, low, high = (float(entry[part]) for part in ("value", "low", "high"))
-    if name not in _CLASSIFIERS:
-        sentence = f"{name}: {value:.4g} ({low:.4g} to {high:.4g})."
-        return {"sentence": sentence, "on": str(entry["computed_on"]), "bar": None}
-    label, sentence = _CLASSIFIERS[name]
-    value, low, high = 100 * value, 100 * low, 100 * high
-    words = sentence.format(value=f"{value:.1f}{_PERCENT}", range=f"{low:.1f} to {high:.1f}{_PERCENT}")
-    bar = {"label": label, "value": f"{value:.1f}{_PERCENT}", "share": value, "low": low, "width": high - low}
-    return {"sentence": words, "on": str(entry["computed_on"]), "bar": bar}
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -252,6 +226,8 @@ def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
 def in_words(event: dict[str, Any]) -> str:
     """One event of the plan."""
     match event:
+        case {"event": "NonPrivate"}:
+            return "the records as they are: no noise, no limit"
         case {"event": "Gaussian", "noise_multiplier": noise}:
             return f"a sum with Gaussian noise, noise multiplier {noise:g}"
         case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
@@ -297,7 +273,7 @@ def _hundreds(factor: float) -> int:
 def _percent_up(share: float) -> str:
     """A share below one, rounded up but not to 100 %, unless four decimals do not tell it from one."""
     for digits in range(1, 5):
-        words = _up(share * 100, digits)
-        if float(words) < 100:
-            return f"{words}{_PERCENT}"
-    return f"nearly 100{_PERCENT}"
+        shown = _up(share * 100, digits)
+        if float(shown) < 100:
+            return f"{shown}{PERCENT}"
+    return f"nearly 100{PERCENT}"

@@ -1,0 +1,113 @@
+"""`gossamer compare`: several evaluated runs in one table and one plot, utility against epsilon.
+
+The figures are internal, like those of `evaluate`: choosing one of the runs by them is outside their guarantees.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import RequestError, RunFolderError, did_you_mean
+from gossamer.privacy.certificate import Certificate
+from gossamer.run import figures
+from gossamer.run.folder import METRICS, RunFolder
+from gossamer.run.measures import OF_TWIN
+from gossamer.run.words import is_share, percent
+
+
+def compare(runs: Sequence[Path]) -> list[dict[str, Any]]:
+    """One entry per run: its folder, method, guarantee and figures by name.
+
+    Raises:
+        RunFolderError: if a folder is no finished run, or has not been evaluated.
+    """
+    return [_entry(run) for run in runs]
+
+
+def _entry(run: Path) -> dict[str, Any]:
+    folder = RunFolder(run)
+    if not folder.finished:
+        raise RunFolderError(f"{run} is not a finished run; `gossamer fit` makes one, `gossamer resume` finishes one.")
+    if not folder.file(METRICS).is_file():
+        raise RunFolderError(f"{run} has not been evaluated: `gossamer evaluate {run} --train DATA --test DATA` first.")
+    certificate = Certificate.load(run)
+    try:
+        metrics = {entry["metric"]: entry for entry in json.loads(folder.file(METRICS).read_text())}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(
+            f"{folder.file(METRICS)} does not hold metrics any more; evaluate the run again."
+        ) from error
+    return {"run": run.name, "method": certificate.method, **certificate.guarantee, "metrics": metrics}
+
+
+def chosen_metric(entries: Sequence[dict[str, Any]], name: str) -> str:
+    """The name of a figure that every run has.
+
+    Raises:
+        RequestError: if a run lacks it; says the nearest that all have.
+    """
+    known = [each for each in entries[0]["metrics"] if all(each in entry["metrics"] for entry in entries)]
+    if name not in known:
+        raise RequestError(
+            f"not every run has the figure {name!r}.{did_you_mean(name, known)} All have: {', '.join(known) or 'none'}."
+        )
+    return name
+
+
+def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[list[str]]:
+    """Head and rows: run, method, epsilon, delta, and the figures with their intervals."""
+    head = ["run", "method", "epsilon", "delta", *metrics]
+    rows = [
+        [
+            entry["run"],
+            entry["method"],
+            _epsilon(entry),
+            f"{entry['delta']:g}",
+            *(_figure(entry, name) for name in metrics),
+        ]
+        for entry in sorted(entries, key=lambda entry: float(entry["epsilon"]))
+    ]
+    return [head, *rows]
+
+
+def lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as aligned lines."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
+    """Utility against epsilon, as .png or .svg. Runs without a guarantee, and the real-data twin, are horizontal lines.
+
+    Raises:
+        RequestError: another ending.
+    """
+    if path.suffix not in (".png", ".svg"):
+        raise RequestError(f"{path}: a plot is a .png or .svg file.")
+    points = [
+        figures.Measured(
+            label=f"{entry['run']} ({entry['method']})",
+            x=float(entry["epsilon"]),
+            **{end: float(entry["metrics"][metric][end]) for end in ("value", "low", "high")},
+        )
+        for entry in entries
+    ]
+    twins = [entry["metrics"][metric + OF_TWIN]["value"] for entry in entries if metric + OF_TWIN in entry["metrics"]]
+    figures.utility_plot(points, twin=max(twins, default=None), y_label=metric, shares=is_share(metric), path=path)
+
+
+def _epsilon(entry: dict[str, Any]) -> str:
+    epsilon = float(entry["epsilon"])
+    return "infinity" if math.isinf(epsilon) else f"{epsilon:.3f}"
+
+
+def _figure(entry: dict[str, Any], name: str) -> str:
+    found = entry["metrics"].get(name)
+    if found is None:
+        return "-"
+    if is_share(name):
+        value, low, high = (percent(found[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
+        return f"{value} ({low} to {high})"
+    return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})"

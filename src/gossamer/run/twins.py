@@ -1,0 +1,65 @@
+"""What has been computed on real records alone, kept so that the next evaluation need not compute it again.
+
+Accuracies of classifiers trained on real records, and the classifier whose features measure distances. They come from real
+records without noise: the folder is private (mode 0700), like a RUN's `checkpoint/`, and `gossamer release` leaves it out.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from gossamer.data.records import Records
+from gossamer.estimate import Estimate
+from gossamer.evaluate.features import ClassifierFeatures
+from gossamer.files import write_atomically
+from gossamer.run.sources import fingerprint
+
+
+class Twins:
+    """A cache of figures and features of one pair of real training and test sets.
+
+    Args:
+        folder: where they are kept; None keeps nothing.
+        train: the real training records.
+        tests: the real test records.
+        seed: of the trainings.
+    """
+
+    def __init__(self, folder: Path | None, train: Records, tests: Records, seed: int) -> None:
+        self._folder = folder
+        self._about = "" if folder is None else f"{fingerprint(train)} {fingerprint(tests)} {seed}"
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+
+    def estimates(self, what: str, compute: Callable[[], dict[str, Estimate]]) -> dict[str, Estimate]:
+        """The figures of that name, from the cache or computed. `what` names everything that they depend on."""
+        path = self._path(what, ".json")
+        if path is None:
+            return compute()
+        try:
+            return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
+        except (OSError, ValueError, TypeError):  # not there, or not whole: computed anew
+            found = compute()
+            write_atomically(
+                path, json.dumps({name: dataclasses.asdict(each) for name, each in found.items()}), private=True
+            )
+            return found
+
+    def features(self, what: str, compute: Callable[[], ClassifierFeatures]) -> ClassifierFeatures:
+        """The feature classifier of that name, from the cache or trained."""
+        path = self._path(what, ".safetensors")
+        if path is None:
+            return compute()
+        if not path.is_file():
+            compute().save(path)
+            path.chmod(0o600)
+        return ClassifierFeatures.load(path)
+
+    def _path(self, what: str, suffix: str) -> Path | None:
+        if self._folder is None:
+            return None
+        digest = hashlib.sha256(f"{self._about} {what}".encode()).hexdigest()[:24]
+        return self._folder / f"{digest}{suffix}"
