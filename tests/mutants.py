@@ -42,6 +42,9 @@ CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 NOISE = "tests/privacy/test_noise.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
+ROWS = "tests/privacy/test_rows.py"
+GS_WGAN = "tests/methods/test_gs_wgan.py"
+TERMWISE = "tests/privacy/test_termwise.py"
 
 MISTAKES = (
     Mistake("no clipping", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
@@ -60,6 +63,17 @@ MISTAKES = (
     Mistake("the quantile divides by the drawn batch", "privacy/quantiles.py", "return votes.sum(0) *", "return votes.sum(0) / max(1, len(votes)) *", "tests/privacy/test_quantiles.py"),
     Mistake("the quantile is not charged", "methods/dp_wgan.py", "        releases.append((question,", "        ((question,", "tests/methods/test_dp_wgan.py"),
     Mistake("fakes of a record come from a public stream", "methods/dp_wgan.py", "query = PenaltyGradient(state.D, pairs_for(state.G, rng.secret_generator), PENALTY", "query = PenaltyGradient(state.D, pairs_for(state.G, lambda: rng.public(\"latents\")), PENALTY", CONFORMANCE),
+    Mistake("2 C2 taken as C2", "privacy/termwise.py", "sensitivity = 2 * self.max_norm_batch", "sensitivity = self.max_norm_batch", TERMWISE),
+    Mistake("each of two terms has the noise of one", "privacy/termwise.py", "first, second = self.weights or (0.5**0.5, 0.5**0.5)", "first, second = 1.0, 1.0", TERMWISE),
+    Mistake("groups of a draw by position, not by coins", "privacy/termwise.py", "coins = self.rng.integers(drawn.population, self.partitions)", "coins = np.arange(drawn.population) * self.partitions // max(1, drawn.population)", TERMWISE),
+    Mistake("a group's gradient is not clipped", "privacy/termwise.py", "clip_whole(query.group_gradient(members), self.max_norm_batch)", "query.group_gradient(members)", TERMWISE),
+    Mistake("a group that is not finite is multiplied by zero", "privacy/termwise.py", "        return torch.zeros_like(vector)\n", "        return vector * 0\n", TERMWISE),
+    Mistake("two sums, division by the drawn batch", "privacy/termwise.py", "return torch.stack([samples, batches])", "return torch.stack([samples / max(1, drawn.population), batches])", TERMWISE),
+    Mistake("a whole answer's noise is for C, not 2 C", "privacy/termwise.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * self.max_norm", TERMWISE),
+    Mistake("the whole answer is not clipped", "privacy/termwise.py", "return clip_whole(query.whole(self._drawn(held)), self.max_norm)", "return query.whole(self._drawn(held))", f"{TERMWISE} tests/methods/test_privae.py"),
+    Mistake("reparametrisation coins come from a public stream", "methods/privae.py", "generator=rng.secret_generator())", "generator=rng.public(\"coins\"))", "tests/methods/test_privae.py"),
+    Mistake("the draws of a code add up", "methods/privae.py", "return (reconstruction + config.beta * divergence) / L", "return reconstruction + config.beta * divergence", "tests/methods/test_privae.py"),
+    Mistake("the encoder is released unasked", "methods/privae.py", "        if not self.with_encoder:\n            net.encoder = None\n", "", "tests/methods/test_privae.py"),
     Mistake("a shuffled batch for Poisson sampling", "privacy/noise.py", "        return np.concatenate(drawn)", "        return np.sort(np.random.default_rng().permutation(population)[: round(population * rate)])", f"{MECHANISMS} {NOISE}"),
     Mistake("records are drawn more often than charged", "privacy/mechanisms.py", "self.rng.poisson_sample(held.population, self.sampling_rate)", "self.rng.poisson_sample(held.population, min(1.0, 1.1 * self.sampling_rate))", MECHANISMS),
     Mistake("division by the drawn batch", "privacy/mechanisms.py", "        return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))", "        drawn = self._drawn(held)\n        return query.clipped_sum(drawn, Bounds(norms=(self.max_norm,))) / max(1, drawn.population)", MECHANISMS),
@@ -94,9 +108,33 @@ MISTAKES = (
     Mistake("the plan forgets a factor in the rate", "methods/dpgan.py", "    rate = config.expected_batch_size / card.declared_size\n", "    rate = 0.5 * config.expected_batch_size / card.declared_size\n", f"{CONFORMANCE}::test_spends_its_plan"),
     Mistake("a checkpoint ahead of the ledger is accepted", "run/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/test_resume.py"),
     Mistake("checkpoints can be read by everyone", "run/checkpoint.py", "private=True", "private=False", "tests/run/test_resume.py"),
-    Mistake("a resume goes on with other records", "run/fit.py", "        if fingerprint(records) != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
+    Mistake("a resume goes on with other records", "run/fit.py", "        if found.fingerprint != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
     Mistake("a release copies the internal figures", "run/verify.py", "    for name in RELEASED:", "    for name in (*RELEASED, *(n for n in (\"metrics.json\",) if folder.file(n).exists())):", "tests/run/test_cli.py"),
     Mistake("the released settings name the private data", "run/fit.py", "        \"seed\": seed,\n", "        \"seed\": seed,\n        \"data\": sources.data,\n", "tests/run/test_cli.py"),
+    Mistake("rows are not clipped", "privacy/rows.py", "_BELOW * max_norm / norm, 1.0)", "1.0, 1.0)", ROWS),
+    Mistake("rows are noised against C instead of 2C", "privacy/rows.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * self.max_norm", ROWS),
+    Mistake("B rows are charged as one", "privacy/rows.py", "joint = noise_multiplier / math.sqrt(batch_size)", "joint = noise_multiplier", ROWS),
+    Mistake("a critic is drawn by a public stream", "privacy/rows.py", "return int(self.rng.integers(1, self.critics)[0])", "return int(__import__(\"torch\").randint(self.critics, (1,), generator=self.rng.public(\"draw\"))) % max(1, self.critics - 1)", ROWS),
+    Mistake("the draw depends on which critic trained", "methods/gs_wgan.py", "        g = critics.release(mechanism, ", "        mechanism._coin = lambda: chosen[0]\n        g = critics.release(mechanism, ", f"{GS_WGAN}::test_in_the_secret_draw_training_does_not_look_at_the_draw"),
+    Mistake("the critic that trains is the one that answered", "methods/gs_wgan.py", "critics.update(Visit(chosen, x.detach(), y, rng))", "critics.update(Visit([mechanism._coin()], x.detach(), y, rng))", f"{GS_WGAN}::test_in_the_secret_draw_training_does_not_look_at_the_draw"),
+    Mistake("every answer of the round robin is free", "privacy/rows.py", "return NoOpDpEvent() if self._position else self.paid", "return NoOpDpEvent() if self.draw == \"round_robin\" else self.paid", ROWS),
+    Mistake("a pass goes on after a crash", "privacy/rows.py", "given = passes * self.critics - ((self.critics - self._position) if self._position else 0)", "given = max(0, passes * self.critics - (self.critics - self._position))", ROWS),
+    Mistake("answering writes the power iteration", "methods/critics.py", "        net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))", "        self.directions[which] = self.layout.iterate(self.weights[which].float(), self.directions[which])\n        net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))", f"{GS_WGAN}::test_answering_is_read_only"),
+    Mistake("all critics share one stream of coins", "methods/gs_wgan.py", "self.coins = [rng.secret_generator() for _ in chosen]", "stream = rng.secret_generator()\n        self.coins = [stream for _ in chosen]", f"{GS_WGAN}::test_a_changed_shard_moves_no_other_critic"),
+    Mistake("shards are redrawn at a resume", "methods/critics.py", "self._deal(saved[\"shards\"].numpy().copy())", "pass", f"{GS_WGAN}::test_shards_are_drawn_by_independent_coins_once_and_kept"),
+    Mistake("shards of equal size", "methods/gs_wgan.py", "rng.integers(units, config.critics) if sealed", "np.arange(units) % config.critics if sealed", f"{GS_WGAN}::test_shards_are_drawn_by_independent_coins_once_and_kept"),
+    Mistake("the revealed draw is charged like a secret one", "privacy/rows.py", "else RevealedDrawGaussianDpEvent(critics, joint)", "else SampledWithoutReplacementDpEvent(critics, 1, GaussianDpEvent(joint))", ROWS),
+    Mistake("the mixture forgets the busiest critics", "privacy/revealed.py", "int(law.isf(cut / 4))", "int(law.mean()) + 1", "tests/privacy/test_revealed.py"),
+    Mistake("sealed critics can be read by everyone", "privacy/confined.py", "os.O_EXCL, 0o600)", "os.O_EXCL, 0o644)", f"{GS_WGAN}::test_a_sealed_file_is_private_complete_and_the_only_one"),
+    Mistake("the wrong class may be the own", "methods/privgan.py", "torch.randint(1, config.pairs,", "torch.randint(0, config.pairs,", "tests/methods/test_privgan.py"),
+    Mistake("privgan counts the records before it declassifies them", "methods/privgan.py", "    records = private.declassify(reason=REASON)\n", "    counted: list[int] = []\n    private.update(lambda held: counted.append(len(held)))\n    records = private.declassify(reason=REASON)\n", f"tests/methods/test_privgan.py {CONFORMANCE}"),
+    Mistake("privgan reserves nothing", "methods/privgan.py", "    return [(NonPrivateDpEvent(), 1)]", "    return []", f"tests/methods/test_privgan.py {CONFORMANCE}"),
+    Mistake("the privacy discriminator is released", "methods/privgan.py", "for G in list(model.generators)[:count]]", "for G in [*list(model.generators)[:count], model.adversary.net]]", "tests/methods/test_privgan.py"),
+    Mistake("the parts of privgan are not random", "methods/privgan.py", "np.array_split(order, config.pairs)", "np.array_split(np.sort(order), config.pairs)", "tests/methods/test_privgan.py"),
+    Mistake("the privacy discriminator does not rest", "methods/privgan.py", "epoch >= config.adversary_delay_epochs", "epoch >= 0", "tests/methods/test_privgan.py"),
+    Mistake("privgan takes a budget", "run/budget.py", "    if epsilon is not None or delta is not None:\n        named", "    if False:\n        named", "tests/methods/test_privgan.py"),
+    Mistake("the accused are also held out", "run/attack.py", "outside[order[half : half + HELD_OUT]]", "outside[order[:HELD_OUT]]", "tests/run/test_attack.py"),
+    Mistake("members may be attacked as non-members", "run/attack.py", "        if fingerprint(outside) == trained_on:", "        if False:", "tests/run/test_attack.py"),
 )  # fmt: skip
 
 

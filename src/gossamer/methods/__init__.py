@@ -5,9 +5,11 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from gossamer.methods import dp_wgan, dpgan
+from gossamer.methods import dp_wgan, dpgan, gs_wgan, privae, privgan
 
-METHODS: dict[str, ModuleType] = {"dpgan": dpgan, "dp-wgan": dp_wgan}
+METHODS: dict[str, ModuleType] = {
+    "dpgan": dpgan, "dp-wgan": dp_wgan, "gs-wgan": gs_wgan, "privae": privae, "privgan": privgan
+}  # fmt: skip
 
 
 class State(Protocol):

@@ -1,7 +1,8 @@
 """The accountants: each bounds what a plan costs, or says that it does not know an event.
 
 Two of dp_accounting, both upper bounds: Renyi differential privacy (RDP; Mironov, Talwar and Zhang 2019) and privacy
-loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"). To add one: a small object in `ACCOUNTANTS`.
+loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"). Two of our own for releases whose draw is known
+(`revealed.py`). To add one: a small object in `ACCOUNTANTS`.
 """
 
 import functools
@@ -25,6 +26,7 @@ from dp_accounting import (
 
 from gossamer.errors import BudgetError
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, NeighboringRelation, Plan
+from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent, RevealedMixture, RevealedRdp
 
 FlatPlan: TypeAlias = tuple[tuple[DpEvent, int], ...]
 """A plan without compositions, each event once: hashable, so that its cost can be remembered."""
@@ -120,18 +122,25 @@ class Pld:
         return _pld_epsilon(plan, delta, grid)
 
 
-ACCOUNTANTS: tuple[Accountant, ...] = (Rdp(), Pld())
+ACCOUNTANTS: tuple[Accountant, ...] = (Rdp(), Pld(), RevealedMixture(), RevealedRdp())
 """All: what a certificate carries."""
 
-SCOUTS: tuple[tuple[Accountant, ...], ...] = ((Rdp(),), (Rdp(), Pld(most_cells=100_000)))
+CURVES: tuple[Rdp | RevealedRdp, ...] = (Rdp(), RevealedRdp())
+"""Those whose cost is linear in the counts, so that it can be shown at every step."""
+
+SCOUTS: tuple[tuple[Accountant, ...], ...] = (
+    (Rdp(), RevealedMixture()),
+    (Rdp(), Pld(most_cells=100_000), RevealedMixture()),
+)
 """Faster sets, with which a search draws near before it asks all."""
 
 
 def accountants_for(
     plan: FlatPlan, relation: NeighboringRelation, among: Sequence[Accountant] = ACCOUNTANTS
 ) -> tuple[Accountant, ...]:
-    """Those that know every event of the plan, in their order. May be empty."""
-    return tuple(each for each in among if all(each.knows(event, relation) for event, _ in plan))
+    """Those that know every event of the plan, in their order. May be empty. A plan of nothing is known to the general ones."""
+    events = [event for event, _ in plan] or [NonPrivateDpEvent()]
+    return tuple(each for each in among if all(each.knows(event, relation) for event in events))
 
 
 def refuse_unknown(plan: FlatPlan, relation: NeighboringRelation) -> None:
@@ -181,6 +190,10 @@ def _check(event: DpEvent) -> None:
             raise BudgetError(f"a noise multiplier must be a finite number, zero or more, not {noise}")
         case PoissonSampledDpEvent(sampling_probability=rate) if not 0 <= rate <= 1:
             raise BudgetError(f"a sampling rate is a probability between 0 and 1, not {rate}")
+        case RevealedDrawGaussianDpEvent(population=parts, noise_multiplier=noise) if not (
+            parts >= 1 and 0 <= noise < math.inf
+        ):
+            raise BudgetError(f"one of {parts} parts with a noise multiplier of {noise} cannot be drawn")
         case SampledWithoutReplacementDpEvent(source_dataset_size=whole, sample_size=drawn) if not 0 < drawn <= whole:
             raise BudgetError(f"{drawn} cannot be drawn from {whole} without replacement")
     if isinstance(event, PoissonSampledDpEvent | SampledWithoutReplacementDpEvent):
@@ -195,6 +208,9 @@ def _no_excluded_order(record: logging.LogRecord) -> bool:
 @functools.lru_cache(maxsize=512)
 def _renyi_divergence(event: DpEvent, relation: NeighboringRelation) -> np.ndarray:
     """Of one release, at every order. [orders], infinity where rounding errors made it negative."""
+    match event:
+        case SampledWithoutReplacementDpEvent(event=GaussianDpEvent(noise_multiplier=0)):
+            return np.full(len(_ORDERS), math.inf)  # dp_accounting divides by it
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)
     log = logging.getLogger("absl")
     log.addFilter(_no_excluded_order)

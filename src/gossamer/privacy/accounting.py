@@ -22,8 +22,17 @@ from dp_accounting import (
 )
 
 from gossamer.errors import BudgetError, LedgerDamaged
-from gossamer.privacy.accountants import ACCOUNTANTS, SCOUTS, Accountant, Rdp, accountants_for, flatten, refuse_unknown
+from gossamer.privacy.accountants import (
+    ACCOUNTANTS,
+    CURVES,
+    SCOUTS,
+    Accountant,
+    accountants_for,
+    flatten,
+    refuse_unknown,
+)
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
+from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
 
 _CLOSE = 1e-3  # a search ends where the printed epsilon is at most this part below the target
 
@@ -33,7 +42,7 @@ class Bound:
     """What one accountant can prove.
 
     Args:
-        accountant: "RDP", "PLD".
+        accountant: "RDP", "PLD", "revealed mixture", "revealed RDP".
         guarantee: the bound; epsilon is infinity where the plan has a release without noise.
     """
 
@@ -92,10 +101,12 @@ class Odometer:
 
     def __init__(self, plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE) -> None:
         _check_delta(delta)
-        self._delta, self._rdp = delta, Rdp()
         entries = [flatten([(event, 1)]) for event, _ in plan]
-        if not all(self._rdp.knows(event, relation) for entry in entries for event, _ in entry):
+        events = [event for entry in entries for event, _ in entry]
+        able = [each for each in CURVES if all(each.knows(event, relation) for event in events)]
+        if not able:
             raise BudgetError("epsilon spent so far cannot be shown: RDP does not know every event of this plan")
+        self._delta, self._rdp = delta, able[0]
         self._curves = [self._rdp.curve(entry, relation) for entry in entries]
 
     def epsilon(self, counts: Sequence[int]) -> float:
@@ -232,6 +243,9 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
         case SampledWithoutReplacementDpEvent():
             sizes = {"population": int(event.source_dataset_size), "drawn": int(event.sample_size)}
             return {"event": "SampledWithoutReplacement", **sizes, "of": event_to_json(event.event)}
+        case RevealedDrawGaussianDpEvent():
+            noise = float(event.noise_multiplier)
+            return {"event": "RevealedDrawGaussian", "population": int(event.population), "noise_multiplier": noise}
         case SelfComposedDpEvent():
             return {"event": "SelfComposed", "count": int(event.count), "of": event_to_json(event.event)}
         case ComposedDpEvent():
@@ -256,6 +270,8 @@ def event_from_json(data: Any) -> DpEvent:
             event = PoissonSampledDpEvent(rate, event_from_json(of))
         case {"event": "SampledWithoutReplacement", "population": int(whole), "drawn": int(drawn), "of": of, **rest}:
             event = SampledWithoutReplacementDpEvent(whole, drawn, event_from_json(of))
+        case {"event": "RevealedDrawGaussian", "population": int(whole), "noise_multiplier": float(noise), **rest}:
+            event = RevealedDrawGaussianDpEvent(whole, noise)
         case {"event": "SelfComposed", "count": int(count), "of": of, **rest}:
             event = SelfComposedDpEvent(event_from_json(of), count)
         case {"event": "Composed", "of": list(parts), **rest}:

@@ -22,6 +22,7 @@ LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 
 COVERED = (f"{MODEL}, and any number of samples drawn from it",)
+NOTHING_COVERED = (f"nothing: {MODEL} and its samples may reveal any record",)
 NOT_COVERED = (
     "metrics.json and attacks.json: they are computed on real records; publishing them, or choosing or stopping a run by "
     "them, is outside the guarantee",
@@ -78,6 +79,7 @@ class Certificate:
             guarantees=guarantees,
             plan=plan_to_json(ledger.plan),
             reasons=list(ledger.reasons),
+            covered=list(COVERED if math.isfinite(float(best["epsilon"])) else NOTHING_COVERED),
             assumptions=assumptions,
             public_data=public_data,
             card=card,
@@ -201,7 +203,8 @@ def sha256(path: Path) -> str:
 
 def _statement(ledger: PrivacyLedger, best: dict[str, Any]) -> str:
     if ledger.reasons:
-        return f"No formal guarantee: epsilon is infinity, because {'; '.join(ledger.reasons)}."
+        reasons = dict.fromkeys(ledger.reasons)  # a resumed run goes through the door again, for the same reason
+        return f"No formal guarantee: epsilon is infinity, because {'; '.join(reasons)}."
     guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
     if math.isinf(guarantee.epsilon):
         return "No formal guarantee: epsilon is infinity, because this run was trained without noise."

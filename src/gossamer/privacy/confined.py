@@ -4,10 +4,13 @@ It stops mistakes, not a hostile author: a closure can smuggle a value out, and 
 (unrelated data, same seed, mechanism deaf: the artefact and the events must be equal bit for bit).
 """
 
+import os
 import traceback
 from collections.abc import Callable
-from typing import Generic, NoReturn, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
@@ -18,6 +21,21 @@ from gossamer.privacy.mechanisms import Mechanism
 T = TypeVar("T")
 U = TypeVar("U")
 Result = TypeVar("Result")
+
+
+class Keepable(Protocol):
+    """A value that a checkpoint can store: state in, state out, as tensors and plain numbers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it goes on from."""
+        ...
+
+    def load_state_dict(self, saved: dict[str, Any], /) -> None:
+        """The inverse, in place."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=Keepable)
 
 FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
 
@@ -64,6 +82,22 @@ class Confined(Generic[T]):
         """Hand the value out without a mechanism. From here on every statement says epsilon = infinity, and this reason."""
         self.__ledger.declassify(reason)
         return self.__held
+
+    def seal(self: "Confined[Kept]", path: Path) -> None:
+        """Write the value's state to a new file that the owner alone can read; nothing is returned. For run/checkpoint only."""
+
+        def write() -> None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                torch.save(self.__held.state_dict(), file)
+                file.flush()
+                os.fsync(file.fileno())
+
+        _inside(write)
+
+    def unseal(self: "Confined[Kept]", path: Path) -> None:
+        """Go on from a sealed file: the way in, so it is free."""
+        _inside(lambda: self.__held.load_state_dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True)))
 
     def __repr__(self) -> str:
         return "Confined(...)"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, GaussianDpEvent, NoOpDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
 from gossamer.privacy import accounting
@@ -35,7 +35,7 @@ from gossamer.privacy.guarantee import (
 )
 
 BLOCK = 16
-"""Charges that are written ahead and synced together."""
+"""Charges written ahead and synced together. Plain Gaussians, which nothing amplifies, are few and dear: one by one."""
 
 _HASH_LENGTH = 32
 _START = "0" * _HASH_LENGTH
@@ -88,14 +88,18 @@ class PrivacyLedger:
     def charge(self, event: DpEvent) -> None:
         """Pay for one release. Returns only when the payment is on disk (where the ledger has a file).
 
+        `NoOpDpEvent` is free and leaves no line: an earlier charge has paid for it, and the mechanism says which.
+
         Raises:
             UnplannedRelease: unless a reserved release of this very event is left.
         """
+        if isinstance(event, NoOpDpEvent):
+            return
         number = self._numbers.get(event)
         if number is None:
             raise UnplannedRelease(f"no plan has reserved a release of {event}; plan() and the training loop disagree.")
         if self._prepaid[number] == 0:
-            block = min(BLOCK, self._reserved[number] - self._charged[number])
+            block = self._block(number)
             if block <= 0:
                 raise UnplannedRelease(f"all {self._reserved[number]:,} reserved releases of {event} are used up.")
             self._append([{"charge": number}] * block)
@@ -202,8 +206,8 @@ class PrivacyLedger:
         file.seek(0, os.SEEK_END)
         ledger._file = file
         if torn:
-            for number, reserved in enumerate(ledger._reserved):
-                block = min(BLOCK, reserved - ledger._charged[number])
+            for number in range(len(ledger._events)):
+                block = ledger._block(number)
                 ledger._append([{"charge": number}] * block)
                 ledger._charged[number] += block
         return ledger
@@ -213,6 +217,11 @@ class PrivacyLedger:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _block(self, number: int) -> int:
+        """How many charges of an event are written at once: as many as are left, at most."""
+        most = 1 if isinstance(self._events[number], GaussianDpEvent) else BLOCK
+        return min(most, self._reserved[number] - self._charged[number])
 
     def _append(self, bodies: Iterable[dict[str, Any]]) -> None:
         """Write lines and sync them: after this they survive a crash."""

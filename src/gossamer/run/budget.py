@@ -15,6 +15,8 @@ from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Neighboring
 
 AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
+MAY_BE_ZERO = ("warm_steps", "adversary_warm_epochs", "adversary_delay_epochs", "release")
+"""Counts of which there may be none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,8 @@ def resolve(
         RequestError: if there is no such method or setting; names the nearest.
         BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
     """
+    if reason_without_guarantee(method):
+        return _without_guarantee(method, card, settings, epsilon=epsilon, delta=delta, defaults=defaults)
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
             f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all."
@@ -70,10 +74,12 @@ def resolve(
         chosen.pop("noise_multiplier", None)
     noise = chosen.pop("noise_multiplier", None)
     delta = checked_delta(delta, epsilon, card)
-    terms: dict[str, Any] = {"delta": delta, "unit": card.unit}
 
     def config(**decided: Any) -> Any:
         return checked_config(module.Config(**{**chosen, **decided}), card)
+
+    relation = relation_of(method, config(noise_multiplier=1.0))
+    terms: dict[str, Any] = {"delta": delta, "relation": relation, "unit": card.unit}
 
     def plan_for_noise(value: float) -> Plan:
         return plan_of(method, config(noise_multiplier=value), card)
@@ -99,12 +105,48 @@ def resolve(
         delta=delta,
         plan=plan,
         bounds=accounting.bounds(plan, **terms),
+        relation=relation,
     )
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
     if "noise_multiplier" in given:
         _check_agreement(request)
     return request
+
+
+def reason_without_guarantee(method: str) -> str:
+    """Why a method can promise nothing, whatever its settings: its module's REASON. Empty for all others."""
+    return str(getattr(METHODS.get(method), "REASON", ""))
+
+
+def _without_guarantee(
+    method: str,
+    card: DataCard,
+    settings: Mapping[str, Any],
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    defaults: Mapping[str, Any] | None,
+) -> Request:
+    """The request of a method whose epsilon is infinity: no budget to meet."""
+    if epsilon is not None or delta is not None:
+        named = " or ".join(
+            f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
+        )
+        meeting = ", ".join(name for name in METHODS if not reason_without_guarantee(name))
+        raise BudgetError(
+            f"{method} has no formal guarantee, so it takes no {named}: its epsilon is infinity whatever the settings. Leave "
+            f"it out and give --epochs, or take a method that meets a budget: {meeting}."
+        )
+    module = _method(method, settings)
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = checked_config(module.Config(**{**(defaults or {}), **given}), card)
+    delta = checked_delta(None, math.inf, card)
+    nothing = Guarantee(epsilon=math.inf, delta=delta, relation=ADD_OR_REMOVE_ONE, unit=card.unit)
+    return Request(
+        method=method, config=config, card=card, epsilon=math.inf, delta=delta, plan=plan_of(method, config, card),
+        bounds=(accounting.Bound("none", nothing),),
+    )  # fmt: skip
 
 
 def _method(name: str, settings: Mapping[str, Any]) -> ModuleType:
@@ -124,6 +166,12 @@ def plan_of(method: str, config: Any, card: DataCard) -> Plan:
     """The plan of a method, typed."""
     plan: Plan = METHODS[method].plan(config, card)
     return plan
+
+
+def relation_of(method: str, config: Any) -> NeighboringRelation:
+    """The relation under which a method accounts for its plan: add-or-remove-one, unless its module has a `relation`."""
+    named = getattr(METHODS[method], "relation", None)
+    return ADD_OR_REMOVE_ONE if named is None else named(config)
 
 
 def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) -> float:
@@ -154,11 +202,11 @@ def checked_config(config: Any, card: DataCard) -> Any:
             continue
         if math.isnan(value) or value < 0 or (math.isinf(value) and field.name != "max_norm"):
             raise BudgetError(f"{flag} must be a finite number of zero or more, not {value}.")
-        if value == 0 and isinstance(value, int) and field.name not in ("warm_steps",):
+        if value == 0 and isinstance(value, int) and field.name not in MAY_BE_ZERO:
             raise BudgetError(f"{flag} must be at least 1.")
-    if config.max_norm == 0:
+    if getattr(config, "max_norm", 1.0) == 0:
         raise BudgetError("--max-norm must be above 0: with 0 every record would contribute nothing.")
-    if config.expected_batch_size > card.declared_size:
+    if getattr(config, "expected_batch_size", 0) > card.declared_size:
         raise BudgetError(
             f"--expected-batch-size {config.expected_batch_size:,} is more than the declared size {card.declared_size:,}: "
             "records would have to be drawn with a probability above 1. Take a smaller batch."

@@ -1,12 +1,19 @@
-"""`gossamer account`: epsilon of Poisson-sampled Gaussian releases, or the rate, noise or steps that meet an epsilon."""
+"""`gossamer account`: epsilon of Poisson-sampled Gaussian releases, or the rate, noise or steps that meet an epsilon.
 
-from dataclasses import dataclass
+And the same for sanitised rows of critics (gs-wgan), where the rate is 1 / critics.
+"""
+
+from dataclasses import dataclass, field
 from typing import Any
+
+from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
 from gossamer.errors import BudgetError
 from gossamer.privacy import accounting
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.mechanisms import poisson_gaussian
+from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
+from gossamer.privacy.rows import Draw, plan_of, relation_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +25,14 @@ class Answer:
         noise_multiplier: standard deviation of the noise / L2 sensitivity.
         steps: number of releases.
         bounds: the guarantee by each accountant.
+        about: what else was asked, for `--json`.
     """
 
     sampling_rate: float
     noise_multiplier: float
     steps: int
     bounds: tuple[accounting.Bound, ...]
+    about: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -32,6 +41,7 @@ class Answer:
             "noise_multiplier": self.noise_multiplier,
             "sampling_rate": self.sampling_rate,
             "steps": self.steps,
+            **self.about,
         }
 
 
@@ -42,8 +52,13 @@ def account(
     steps: int | None,
     delta: float,
     epsilon: float | None = None,
+    draw: Draw | None = None,
+    critics: int | None = None,
+    batch_size: int | None = None,
 ) -> Answer:
     """The guarantee of a schedule; with epsilon in place of one of the first three, that one.
+
+    With a draw, the guarantee of `steps` answers of `batch_size` rows by one of `critics`, in place of a sampling rate.
 
     >>> answer = account(sampling_rate=0.01, noise_multiplier=None, steps=1_000, delta=1e-5, epsilon=1.0)
     >>> 0.999 <= min(bound.guarantee.epsilon for bound in answer.bounds) <= 1.0
@@ -52,6 +67,10 @@ def account(
     Raises:
         BudgetError: if too much or too little is given, a number makes no sense, or nothing meets epsilon.
     """
+    if draw is not None:
+        return _of_critics(draw, critics, batch_size, sampling_rate, noise_multiplier, steps, delta, epsilon)
+    if critics is not None or batch_size is not None:
+        raise BudgetError("--critics and --batch-size go with --draw secret, round_robin or paper.")
     given = {"--sampling-rate": sampling_rate, "--noise-multiplier": noise_multiplier, "--steps": steps}
     missing = [flag for flag, value in given.items() if value is None]
     _check(sampling_rate, noise_multiplier, steps, delta)
@@ -75,6 +94,57 @@ def account(
             count = accounting.calibrate_steps(lambda value: plan(count=value), **terms)
     bounds = accounting.bounds(plan(rate=rate, noise=noise, count=count), delta=delta)
     return Answer(sampling_rate=rate, noise_multiplier=noise, steps=count, bounds=bounds)
+
+
+def _of_critics(
+    draw: Draw,
+    critics: int | None,
+    batch_size: int | None,
+    rate: float | None,
+    noise: float | None,
+    steps: int | None,
+    delta: float,
+    epsilon: float | None,
+) -> Answer:
+    """The same for the answers of critics."""
+    if rate is not None or critics is None or batch_size is None or critics < 1 or batch_size < 1:
+        raise BudgetError(
+            "--draw needs --critics and --batch-size, each at least 1, in place of --sampling-rate: the rate is 1 / critics."
+        )
+    _check(None, noise, steps, delta)
+    if (noise is None) + (steps is None) != (epsilon is not None):
+        raise BudgetError("give --noise-multiplier and --steps, or --epsilon in place of exactly one of them.")
+    noise, count = noise or 0.0, steps or 0
+
+    def plan(*, noise: float = noise, count: int = count) -> Plan:
+        return plan_of(draw=draw, critics=critics, batch_size=batch_size, noise_multiplier=noise, steps=count)
+
+    terms: dict[str, Any] = {"delta": delta, "relation": relation_of(draw)}
+    if epsilon is not None and steps is None:
+        count = accounting.calibrate_steps(lambda value: plan(count=value), epsilon=epsilon, **terms)
+    elif epsilon is not None:
+        noise = accounting.calibrate_noise(lambda value: plan(noise=value), epsilon=epsilon, **terms)
+    decided = plan(noise=noise, count=count)
+    return Answer(
+        sampling_rate=rate_of(decided[0][0]),
+        noise_multiplier=noise,
+        steps=count,
+        bounds=accounting.bounds(decided, **terms),
+        about={"draw": draw, "critics": critics, "batch_size": batch_size},
+    )
+
+
+def rate_of(event: DpEvent) -> float:
+    """The probability with which a record, or its shard, takes part in one release."""
+    match event:
+        case PoissonSampledDpEvent(sampling_probability=rate):
+            return float(rate)
+        case SampledWithoutReplacementDpEvent(source_dataset_size=whole, sample_size=drawn):
+            return float(drawn / whole)
+        case RevealedDrawGaussianDpEvent(population=whole):
+            return 1 / whole
+        case _:
+            return 1.0
 
 
 def _check(rate: float | None, noise: float | None, steps: int | None, delta: float) -> None:

@@ -2,9 +2,13 @@
 
 A checkpoint stores the length of the ledger and no more of it: the ledger on disk is the truth. It holds no state of the
 noise and no secret coins' stream; a resumed run draws fresh entropy.
+
+A `Confined` value in a state is sealed into a file of its own, straight from memory (a thousand critics take gigabytes); the
+state names the file. `docs/decisions/0002-critics-in-checkpoints.md` says why.
 """
 
 import io
+import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,11 @@ import torch
 
 from gossamer.errors import LedgerDamaged, RunFolderError
 from gossamer.files import write_atomically
+from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 
 FILE = "state.pt"
+SEALED = ".sealed"
 SHARE = 0.01
 LONGEST = 300.0
 SHORTEST = 5.0
@@ -41,14 +47,24 @@ class Clock:
 def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: PrivacyLedger) -> float:
     """Write a checkpoint, mode 0600. Returns the seconds it took."""
     started = time.monotonic()
+    confined = {name: value for name, value in state.items() if isinstance(value, Confined)}
+    files = {name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined}
+    for name, value in confined.items():
+        value.seal(folder / files[name])
     buffer = io.BytesIO()
-    torch.save({"state": state, "rng": rng, "ledger_lines": ledger.lines}, buffer)
+    plain = {name: value for name, value in state.items() if name not in confined}
+    torch.save({"state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
     write_atomically(folder / FILE, buffer.getvalue(), private=True)
+    for old in folder.glob(f"*{SEALED}"):
+        if old.name not in files.values():
+            old.unlink()
     return time.monotonic() - started
 
 
 def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The last checkpoint (state, public streams), or None if the run was cut off before the first.
+
+    Where the state held a `Confined` value, it now has the path of its file, for `Confined.unseal`.
 
     Raises:
         LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut.
@@ -67,4 +83,5 @@ def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str,
             f"the ledger has {ledger.lines:,} lines, the checkpoint was written at {saved['ledger_lines']:,}: lines were "
             f"cut after line {ledger.lines:,}. Restore the ledger; a run must not go on with a shorter one."
         )
-    return saved["state"], saved["rng"]
+    sealed = {name: folder / file for name, file in saved.get("sealed", {}).items()}
+    return {**saved["state"], **sealed}, saved["rng"]

@@ -4,6 +4,7 @@ Exit status: 0 done, 1 the run failed, 2 the request was wrong. An error is one 
 traceback. `--json` prints one JSON object on stdout and nothing else there.
 """
 
+import dataclasses
 import json
 import sys
 import traceback
@@ -23,9 +24,11 @@ from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import event_to_json
 from gossamer.privacy.guarantee import Guarantee
-from gossamer.run import calculator, demo, presets
+from gossamer.run import attack as attacking
+from gossamer.run import calculator, demo, measures, presets
+from gossamer.run import compare as comparison
 from gossamer.run import evaluate as evaluation
-from gossamer.run.budget import Request, resolve
+from gossamer.run.budget import Request, reason_without_guarantee, resolve
 from gossamer.run.fit import fit, resume, versions
 from gossamer.run.options import NearestName, per_method
 from gossamer.run.report import in_words, write_report
@@ -108,9 +111,15 @@ def _plan(
     if as_json:
         click.echo(json.dumps(_request_json(request)))
         return
+    if reason := reason_without_guarantee(method):
+        click.echo(f"No formal guarantee: epsilon is infinity, because {reason}.")
+        click.echo(f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.")
+        return
     click.echo(f"{METHODS[method].TITLE}: reads no record.")
     for event, count in request.plan:
         click.echo(f"releases: {count:,} x {in_words(event_to_json(event))}")
+    if hasattr(METHODS[method], "explain"):
+        click.echo(METHODS[method].explain(request.config))
     click.echo(
         f"noise multiplier {request.config.noise_multiplier:g}, sampling rate {_rate(request):.6g}, steps {_steps(request):,}"
     )
@@ -220,29 +229,116 @@ def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> N
 )
 @click.option(
     "--protocol",
-    type=click.Choice(sorted(evaluation.PROTOCOLS)),
+    type=click.Choice(sorted(measures.PROTOCOLS)),
     default="paper",
     show_default=True,
-    help="The paper's 10 epochs, or fewer.",
+    help="For accuracy: the paper's 10 epochs, or fewer.",
+)
+@click.option(
+    "--metrics",
+    default="accuracy",
+    show_default=True,
+    help=f"Names with commas between: {', '.join(measures.METRICS)}; or all ({', '.join(measures.QUICK)}).",
+)
+@click.option(
+    "--labelled",
+    type=click.IntRange(min=2),
+    default=100,
+    show_default=True,
+    help="For semi-supervised: labelled records.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=10),
+    default=10_000,
+    show_default=True,
+    help="For classical: training records at most.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Private folder for what depends on the real records alone; default: in the RUN.",
+)
+@click.option(
+    "--inception",
+    type=(click.Path(path_type=Path, exists=True, dir_okay=False), str),
+    metavar="WEIGHTS SHA256",
+    help="For fid: Inception-V3 from a local file (extra fid); default: a classifier trained on --train.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and training.")
 @labels_key
 @as_json
 def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None:
-    """How useful is SYNTH (a RUN, or a file of samples)? Train on it, test on real records.
+    """How good is SYNTH (a RUN, a release, or a file of samples)? Measured on real records.
 
     The figures read real records. They are internal: the guarantee does not cover them.
     """
     with Terminal() as terminal:
-        metrics = evaluation.evaluate(synth, out=out, terminal=terminal, **named)
+        found = evaluation.evaluate(synth, out=out, terminal=terminal, **named)
     if as_json:
-        click.echo(json.dumps({"metrics": metrics}))
+        click.echo(json.dumps({"metrics": found.metrics, "left_out": found.left_out}))
         return
-    for entry in metrics:
-        click.echo(
-            f"{entry['metric']}: {entry['value']:.2%} ({entry['low']:.2%} to {entry['high']:.2%}), {entry['computed_on']}"
-        )
+    for line in evaluation.lines(found.metrics):
+        click.echo(line)
+    for name, reason in found.left_out.items():
+        click.echo(f"{name} left out: {reason}")
     click.echo("Internal figures: they were computed on real records and are not covered by the guarantee.")
+
+
+@cli.command("attack")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--members", required=True, help="Records of the run's training data (default split: train).")
+@click.option(
+    "--nonmembers", required=True, help="Records of the same kind that the run never saw (default split: test)."
+)
+@click.option(
+    "-n", "count", type=click.IntRange(min=100), default=20_000, show_default=True, help="Samples drawn from the RUN."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=20), default=2_000, show_default=True, help="Members, and non-members, at most."
+)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Where the figures go; default: RUN/attacks.json.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and draws.")
+@labels_key
+@as_json
+def attack_command(run: Path, as_json: bool, **named: Any) -> None:
+    """Can RUN's training records be recognised? Every membership attack that applies, beside what guessing reaches.
+
+    White-box attacks need the discriminators of the private checkpoint; a release is attacked through its samples only.
+    The figures read real records. They are internal: the guarantee does not cover them.
+    """
+    with Terminal() as terminal:
+        found = attacking.attack(run, terminal=terminal, **named)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found)))
+        return
+    for line in attacking.lines(found):
+        click.echo(line)
+
+
+@cli.command("compare")
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--metric", default="accuracy", show_default=True, help="The figure of the plot.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="The plot, .png or .svg; default: none.")
+@force
+@as_json
+def compare_command(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
+    """Several evaluated RUNs in one table, and utility against epsilon in one plot."""
+    entries = comparison.compare(runs)
+    metric = comparison.chosen_metric(entries, metric)
+    if out is not None:
+        if out.exists() and not force:
+            raise RequestError(f"{out} exists. Choose another name, or replace it with --force.")
+        comparison.plot(entries, metric, out)
+    if as_json:
+        click.echo(json.dumps({"runs": entries}))
+        return
+    shared = [
+        name for name in entries[0]["metrics"] if "samples of class" not in name and not name.startswith("accuracy,")
+    ]
+    for line in comparison.lines(comparison.table(entries, shared)):
+        click.echo(line)
+    click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")
 
 
 @cli.command("verify")
@@ -268,6 +364,7 @@ def verify_command(run: Path, as_json: bool) -> None:
 def release_command(run: Path, out: Path, force: bool) -> None:
     """Copy what may be handed out: model, certificate, ledger, settings, samples, a report without internal figures."""
     click.echo(str(release(run, out, force=force)))
+    click.echo(Synthesizer.load(out).certificate.statement, err=True)
 
 
 @cli.command()
@@ -284,9 +381,16 @@ def report(run: Path) -> None:
 @click.option("--steps", type=int, help="Number of releases.")
 @click.option("--delta", type=float, required=True, help="Delta of the guarantee.")
 @click.option("--epsilon", type=float, help="Instead of one of the first three: solves for that one.")
+@click.option(
+    "--draw",
+    type=click.Choice(["secret", "round_robin", "paper"]),
+    help="Critics of gs-wgan in place of records: who answers. Then --noise-multiplier is against 2C per row.",
+)
+@click.option("--critics", type=int, help="With --draw: number of critics.")
+@click.option("--batch-size", type=int, help="With --draw: rows of an answer.")
 @as_json
 def account(as_json: bool, **named: Any) -> None:
-    """Privacy calculator for Poisson-sampled Gaussian releases."""
+    """Privacy calculator for Poisson-sampled Gaussian releases and, with --draw, for the answers of gs-wgan's critics."""
     answer = calculator.account(**named)
     if as_json:
         click.echo(json.dumps(answer.to_json()))
@@ -378,15 +482,19 @@ def _request_json(request: Request) -> dict[str, Any]:
     return {
         "method": request.method,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
-        "noise_multiplier": request.config.noise_multiplier,
+        "noise_multiplier": getattr(request.config, "noise_multiplier", 0.0),
         "sampling_rate": _rate(request),
         "steps": _steps(request),
     }
 
 
 def _rate(request: Request) -> float:
-    return float(getattr(request.plan[0][0], "sampling_probability", 1.0))
+    return calculator.rate_of(request.plan[0][0])
 
 
 def _steps(request: Request) -> int:
+    if hasattr(METHODS[request.method], "length"):  # the plan of a method without a guarantee counts no steps
+        return int(METHODS[request.method].length(request.config, request.card)[1])
+    if hasattr(request.config, "draw"):  # a charge of the round robin is a whole pass
+        return int(request.config.steps)
     return sum(count for _, count in request.plan)

@@ -11,6 +11,7 @@ import click
 
 from gossamer.data.card import DataCard
 from gossamer.errors import PrivacyError, RequestError
+from gossamer.run.attack import attack
 from gossamer.run.evaluate import evaluate, lines
 from gossamer.run.fit import fit
 from gossamer.run.folder import REPORT, RunFolder
@@ -23,25 +24,27 @@ EPSILON, DELTA = 10.0, 1e-4
 
 
 def demo(out: Path, terminal: Terminal) -> None:
-    """Fit, sample, evaluate, verify, report. Replaces its own folder and no other.
+    """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other.
 
     Raises:
         RequestError: if `out` holds something other than a run.
     """
     _clear(out)
-    terminal.say(f"1/3 training on {CARD.title} under ({EPSILON:g}, {DELTA:g}), after a warm start on drawn glyphs")
+    terminal.say(f"1/4 training on {CARD.title} under ({EPSILON:g}, {DELTA:g}), after a warm start on drawn glyphs")
     synthesizer = fit(
         "dpgan", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, terminal=terminal,
         steps=400, expected_batch_size=240, width=16, warm_steps=2_000, discriminator_steps=5, average_decay=0.8,
         discriminator_learning_rate=5e-4, generator_learning_rate=5e-4,
     )  # fmt: skip
     terminal.say(
-        f"2/3 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
+        f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
     )
     found = evaluate(
         out, train="digits", test="digits", count=SAMPLES, protocol="reduced", terminal=terminal
     )  # fmt: skip
-    terminal.say("3/3 recomputing the guarantee from the ledger")
+    terminal.say("3/4 attacks: can the training records be recognised?")
+    attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
+    terminal.say("4/4 recomputing the guarantee from the ledger")
     verdict = verify(out)
     terminal.stop()
     if not verdict.ok:
@@ -49,6 +52,8 @@ def demo(out: Path, terminal: Terminal) -> None:
     click.echo(synthesizer.certificate.statement)
     for line in lines(found.metrics):
         click.echo(line)
+    for sentence in attacked.verdict:
+        click.echo(sentence)
     click.echo(f"verified; the report is {out / REPORT}")
 
 

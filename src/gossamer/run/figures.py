@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -98,6 +98,34 @@ def epsilon_curve(steps: Sequence[int], epsilon: Sequence[float]) -> str:
     """Epsilon spent against steps, as an inline SVG. steps and epsilon: rising, as many of each, at least one."""
     end = f", up to {epsilon[-1]:.2f} at step {steps[-1]:,}" if len(steps) else ""
     return curve(steps, epsilon, x_label="steps", title=f"Epsilon spent against steps{end}")
+
+
+def roc(fpr: Sequence[float], tpr: Sequence[float], *, title: str) -> str:
+    """Members found against false alarms, on logarithmic axes from 0.1 %, as an inline SVG; dashed: guessing.
+
+    Args:
+        fpr: false-positive rates, rising.
+        tpr: true-positive rates, as many.
+        title: the name of the attack; different for each curve of a page.
+    """
+    lowest = 1e-3
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
+        figure = Figure(figsize=(3.5, 2.8), layout="constrained")
+        axes = figure.add_subplot(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1))
+        axes.plot([lowest, 1], [lowest, 1], color=_INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.plot(np.maximum(fpr, lowest / 10), np.maximum(tpr, lowest / 10), color=_ACCENT, linewidth=1.2)
+        axes.set_xlabel("false alarms", color=_INK, fontsize=_LETTERS)
+        axes.set_ylabel("members found", color=_INK, fontsize=_LETTERS)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set(color=_INK, linewidth=0.6)
+        axes.tick_params(which="both", colors=_INK, width=0.6, length=3, labelsize=_LETTERS)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+            axis.set_minor_locator(NullLocator())
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    return _for_page(file.getvalue(), title)
 
 
 def _for_page(svg: str, title: str) -> str:

@@ -27,7 +27,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, presets
-from gossamer.run.budget import Request, resolve
+from gossamer.run.budget import Request, reason_without_guarantee, resolve
 from gossamer.run.figures import sample_grid
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.memory import keep_pages
@@ -112,6 +112,8 @@ def fit(
         delta=delta,
         defaults=presets.settings(method, preset) if preset else None,
     )
+    if not getattr(METHODS[method], "TAKES_PUBLIC", True) and (public is not None or split):
+        raise RequestError(f"{method} has no use for public records: leave --public and --public-share out.")
     if METHODS[method].needs_public(request.config) and public is None and not split:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
@@ -185,6 +187,9 @@ def _train(
     """Drive the method's loop from the last checkpoint to the end, then certify."""
     keep_pages()
     module = METHODS[method]
+    reason = reason_without_guarantee(method)
+    if reason and terminal is not None:
+        terminal.say(f"No formal guarantee: epsilon is infinity, because {reason}.")
     state, below = None, None
     saved = checkpoint.load(folder.private, ledger)
     if saved is not None:
@@ -211,7 +216,9 @@ def _train(
         device=device,
     )
     with closing(lines), terminal or _Quiet() as screen:
-        for reached in _driven(states, folder, ledger, rng, config, spent_so_far, screen):
+        for reached in _driven(
+            states, folder, ledger, rng, config, spent_so_far, screen, public=found.public is not None
+        ):
             state = reached
         if state is None:
             state = module.State.fresh(config, card, rng, device)
@@ -227,6 +234,8 @@ def _driven(
     config: Any,
     spent_so_far: Callable[[], float],
     screen: Terminal,
+    *,
+    public: bool,
 ) -> Iterator[State]:
     """Pass the states through; show progress, write checkpoints, stop at Ctrl-C where nothing is lost."""
     clock = checkpoint.Clock()
@@ -236,10 +245,12 @@ def _driven(
         for state in states:
             phase = "warm start" if state.step == 0 else "training"
             if phase != begun:
-                total = config.warm_steps if phase == "warm start" else state.step + sum(ledger.unused)
+                left = getattr(state, "left", sum(ledger.unused))  # a charge may pay for more than a step
+                warm_steps = state.warm_steps if hasattr(state, "warm_steps") else config.warm_steps
+                total = warm_steps if phase == "warm start" else state.step + left
                 screen.begin(phase, total, state.warm if phase == "warm start" else state.step - 1)
                 begun = phase
-            if state.step == 0 and state.warm == config.warm_steps:
+            if public and state.step == 0 and state.warm == config.warm_steps:
                 write_atomically(folder.private / WARM, model_bytes(state.released))
             note = f"epsilon spent {spent_so_far():.3f}" if state.step else ""
             screen.advance(state.step or state.warm, note)
@@ -258,7 +269,7 @@ def _display(ledger: PrivacyLedger) -> Callable[[], float]:
     """Epsilon spent so far, for the eye: by RDP, which is quick, and never above the promise of the whole plan."""
     odometer = Odometer(ledger.plan, delta=ledger.delta, relation=ledger.relation)
     promise = ledger.promise().epsilon
-    return lambda: min(odometer.epsilon(ledger.used), promise)
+    return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
 
 
 def _finish(
@@ -277,7 +288,7 @@ def _finish(
         method=method,
         card=card.to_dict(),
         config=dataclasses.asdict(config),
-        assumptions=_assumptions(card),
+        assumptions=_assumptions(card, proved=math.isfinite(ledger.promise().epsilon)),
         public_data=public_name,
         model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
         versions=versions(),
@@ -338,14 +349,16 @@ def versions() -> dict[str, str]:
     }
 
 
-def _assumptions(card: DataCard) -> list[str]:
+def _assumptions(card: DataCard, *, proved: bool) -> list[str]:
+    """What a run takes for granted; with a guarantee, also what its proof does."""
     prior = "uniform" if card.label_prior == "uniform" else ", ".join(f"{share:g}" for share in card.label_prior)
-    return [
+    facts = [
         f"declared size: {card.declared_size:,} {card.unit}s",
         f"shape {' x '.join(map(str, card.shape))}, {card.classes} classes, label prior {prior}",
         f"one {card.unit} is one entry of the data: nobody is in it under two names",
-        "the machine's operating system gives true entropy; the proofs assume arithmetic on real numbers",
     ]
+    entropy = "the machine's operating system gives true entropy; the proofs assume arithmetic on real numbers"
+    return [*facts, entropy] if proved else facts
 
 
 def _config_json(request: Request, seed: int, device: str, found: Found, *, with_tensorboard: bool) -> dict[str, Any]:

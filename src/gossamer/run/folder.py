@@ -14,6 +14,7 @@ from gossamer.privacy.certificate import CERTIFICATE, LEDGER, MODEL
 CONFIG = "config.json"
 EVENTS = "events.jsonl"
 METRICS = "metrics.json"
+ATTACKS = "attacks.json"
 SAMPLES = "samples.png"
 REPORT = "report.html"
 PRIVATE = "checkpoint"

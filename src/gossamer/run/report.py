@@ -21,7 +21,7 @@ from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import CERTIFICATE
 from gossamer.run import figures, words
-from gossamer.run.folder import EVENTS, METRICS, REPORT, SAMPLES
+from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES
 from gossamer.run.words import PERCENT
 
 _REQUIRED = (
@@ -44,6 +44,7 @@ _GUESSES = {
 _CURVES = {
     "generator_loss": ("Generator loss", "on its own fakes"),
     "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
+    "adversary_accuracy": ("Accuracy of the privacy discriminator", "on fakes"),
     "released_norm": ("Length of the released sum", "clipped and noised"),
     "n_D": ("Discriminator steps", "per generator step"),
 }
@@ -70,6 +71,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     certificate = _certificate(folder)
     events = _events(folder / EVENTS)
     metrics = _metrics(folder / METRICS) if internal else None
+    attacks = _attacks(folder / ATTACKS) if internal else None
     spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
         page = _template().render(
@@ -80,6 +82,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             grid=_grid(folder / SAMPLES),
             internal=internal,
             metrics=metrics,
+            attacks=attacks,
             curves=_curves(events, spent),
             plan=[f"{entry['count']:,} × {in_words(entry['event'])}" for entry in certificate["plan"]],
             settings={name: _value(value) for name, value in certificate["config"].items()},
@@ -120,6 +123,26 @@ def _metrics(path: Path) -> dict[str, Any]:
         raise RunFolderError(
             f"{path} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
             "`gossamer evaluate`, or remove it."
+        ) from error
+
+
+def _attacks(path: Path) -> dict[str, Any] | None:
+    """Verdict, table and curves, where the run was attacked."""
+    if not path.is_file():
+        return None
+    found = _json(path, "")
+    try:
+        head, *rows = words.attack_rows(found["attacks"])
+        curves = [
+            {"title": entry["attack"], "svg": Markup(figures.roc(**entry["roc"], title=f"ROC of {entry['attack']}"))}
+            for entry in found["attacks"]
+            if entry["roc"]
+        ]
+        return {**found, "head": head, "rows": rows, "curves": curves}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunFolderError(
+            f"{path} does not hold what attacks found ({type(error).__name__}: {error}); write it again with "
+            "`gossamer attack`, or remove it."
         ) from error
 
 

@@ -1,5 +1,6 @@
 """Metrics in plain words, for the report: what each figure says to a curator who is no statistician."""
 
+import math
 from typing import Any
 
 PERCENT = "\N{NO-BREAK SPACE}%"
@@ -88,6 +89,70 @@ def tables(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
         )
     return found
+
+
+def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
+    """What the attacks of `run.attack` found, in plain words, and what that cannot show.
+
+    An attack has succeeded where the 95 % interval of one of its figures lies above chance.
+    """
+    names = list(dict.fromkeys(entry["attack"] for entry in attacks))
+    if not names:
+        return ["No attack was possible, so nothing is known about leaks."]
+    caught = [entry for entry in attacks if entry["low"] > entry["chance"]]
+    won = list(dict.fromkeys(entry["attack"] for entry in caught))
+    if not won:
+        found = [
+            f"These {len(names)} attacks failed: none told members from non-members better than guessing.",
+            "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
+            "are none.",
+        ]
+    else:
+        best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
+        found = [
+            f"{len(won)} of these {len(names)} attacks told members from non-members better than guessing: {', '.join(won)}.",
+            f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
+            f"guessing gives {best['chance']:.3g}. By luck alone, about one figure in 40 would look like a success.",
+            "Where an attack failed, another may not: attacks show leaks, never that there are none.",
+        ]
+    sure = [entry for entry in attacks if entry["tpr"] and entry["tpr"]["0.01"]["low"] > 0.01]
+    if sure:
+        best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
+        found.append(
+            f"Some members are recognised with few mistakes: at 1{PERCENT} false alarms {best['attack']} finds "
+            f"{percent(best['tpr']['0.01']['value'])} of them."
+        )
+    if math.isinf(float(guarantee["epsilon"])):
+        found.append("This run has no formal guarantee: what was tried here is all that is known about its protection.")
+    else:
+        found.append("The guarantee limits every attacker, whatever was found here: it does not rest on these figures.")
+    return found
+
+
+def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
+    """The figures of attacks as a table, the head first; chance stands beside every figure."""
+    head = ["attack", "what is measured", f"figure (95{PERCENT} interval)", "guessing gives"]
+    head += [f"members found at 1{PERCENT} false alarms", f"at 0.1{PERCENT}"]
+    rows = [
+        [
+            entry["attack"],
+            entry["measure"],
+            f"{entry['value']:.3f} ({entry['low']:.3f} to {entry['high']:.3f})",
+            f"{entry['chance']:.3f}",
+            *(_found_at(entry, rate) for rate in ("0.01", "0.001")),
+        ]
+        for entry in attacks
+    ]
+    return [head, *rows]
+
+
+def _found_at(entry: dict[str, Any], rate: str) -> str:
+    """A true-positive rate with its interval; its upper end only where there are too few records for the rate."""
+    found = entry["tpr"].get(rate)
+    if found is None:
+        return "-"
+    value, low, high = (percent(found[end]) for end in ("value", "low", "high"))
+    return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
 
 
 def percent(share: float) -> str:

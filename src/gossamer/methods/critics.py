@@ -1,0 +1,258 @@
+"""Many critics at once, each with its shard of the records: what GS-WGAN keeps inside `Confined`.
+
+They are stored as rows of one matrix and computed together (`stacked.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.grad import conv2d_input
+
+from gossamer.data.records import Records
+from gossamer.methods.stacked import (
+    BETAS,
+    PADDING,
+    STRIDE,
+    Batch,
+    Layout,
+    adam,
+    backward,
+    forward,
+    penalised,
+    rounded,
+)
+from gossamer.nets.resnet import ProjectionCritic
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How critics learn.
+
+    Args:
+        batch_size: records, fakes and points between them in one step (M).
+        steps: critic steps in a visit (n_critic).
+        rate: Adam's step size.
+        penalty: weight of the gradient penalty (lambda of equation 12).
+        drift: weight of D(real)^2, which keeps a critic's level near zero; the authors' code has it, the paper does not.
+    """
+
+    batch_size: int
+    steps: int
+    rate: float
+    penalty: float = 10.0
+    drift: float = 0.001
+
+
+class Critics:
+    """K critics and their shards. Nothing here may leave `Confined` but through `SanitizedRows`.
+
+    Args:
+        records: all private records.
+        shards: int64 [units], the critic of each unit: drawn once, by secret coins.
+        template: its weights are what every critic begins with.
+        throwaway: the generator that each critic is warmed up with begins with its weights.
+        count: K.
+        recipe: how they learn.
+        storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the room.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        shards: np.ndarray,
+        template: ProjectionCritic,
+        throwaway: nn.Module,
+        count: int,
+        recipe: Recipe,
+        storage: torch.dtype = torch.float32,
+    ) -> None:
+        self.recipe, self.layout = recipe, Layout.of(template)
+        start = self.layout.flat(template)
+        self.device = start.device
+        self.weights = start.to(storage).expand(count, -1).clone()
+        self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self.visits = torch.zeros(count, dtype=torch.int64)
+        self.directions = self.layout.flat_directions(template).expand(count, -1).clone()
+        self.throwaway: Throwaway | None = None
+        self._records, self._net = records, throwaway
+        self._deal(shards)
+
+    def _deal(self, shards: np.ndarray) -> None:
+        """Lay the records out shard by shard, and a blank image at the end. A unit's records stay together."""
+        self.shards = shards
+        records = self._records
+        of_record = shards if records.units is None else shards[records.units]
+        order = np.argsort(of_record, kind="stable")
+        blank = np.zeros((1, *records.images.shape[1:]), records.images.dtype)
+        self.images = torch.from_numpy(np.concatenate([records.images[order], blank])).to(self.device)
+        self.labels = torch.from_numpy(np.append(records.labels[order], 0)).to(self.device)
+        self.sizes = np.bincount(of_record, minlength=len(self.weights))
+        self.starts = np.where(self.sizes, np.cumsum(self.sizes) - self.sizes, len(order))
+
+    # ------------------------------------------------------------------ learning and answering
+
+    @torch.no_grad()
+    def learn(self, chosen: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]) -> None:
+        """One visit to each chosen critic: `recipe.steps` steps on its shard.
+
+        A critic with an empty shard goes through the motions with a blank image and stays as it is: to leave it out would
+        change the shape of the stack, and with it the last digits of the others.
+
+        Args:
+            chosen: the critics, each once.
+            fakes: generated images, [n, C, H, W] for all, or [critics, n, C, H, W].
+            labels: int64 [n], of the fakes.
+            coins: a generator for each chosen critic, so that no shard can shift the coins of another.
+        """
+        fakes = fakes.expand(len(chosen), *fakes.shape) if fakes.dim() == 4 else fakes
+        which = torch.as_tensor(chosen)
+        holds = torch.as_tensor(self.sizes[list(chosen)] > 0)
+        flat = self.weights[which].float()
+        mean, square = self.mean[which].float(), self.square[which].float()
+        directions = self.directions[which]
+        for turn, batch in enumerate(self._batches(chosen, fakes, labels, coins), start=1):
+            directions = self.layout.iterate(flat, directions)
+            net = self.layout.network(flat, directions)
+            g = self.layout.gradient(flat, net, penalised(net, batch, self.recipe.penalty, self.recipe.drift))
+            adam(flat, g, mean, square, (self.visits[which] * self.recipe.steps + turn).to(flat), self.recipe.rate)
+        kept = which[holds]
+        self.weights[kept] = rounded(flat, self.weights.dtype, coins)[holds]
+        self.mean[kept], self.square[kept] = mean[holds].to(self.mean.dtype), square[holds].to(self.square.dtype)
+        self.directions[kept] = directions[holds]
+        self.visits[kept] += 1
+
+    @torch.no_grad()
+    def gradients(self, chosen: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
+        """Gradient of -D(x, y) by x, per image and critic: equation 13 without its mean. Changes nothing.
+
+        Args:
+            chosen: the critics.
+            images: [critics, n, C, H, W].
+            labels: int64 [n].
+
+        Returns:
+            [critics, n, C, H, W].
+        """
+        which = torch.as_tensor(chosen)
+        net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))
+        grouped = images.transpose(0, 1).flatten(1, 2)
+        uses = forward(net, grouped, labels[:, None].expand(-1, len(chosen)))
+        slopes = backward(net, uses, -torch.ones(uses.rows.shape[:2], dtype=images.dtype, device=images.device))
+        whole: Tensor = conv2d_input(grouped.shape, net.kernels[0], slopes[0], STRIDE, PADDING, 1, len(chosen))
+        return whole.view(len(labels), len(chosen), *images.shape[2:]).transpose(0, 1)
+
+    def _batches(
+        self, chosen: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
+    ) -> "list[Batch]":
+        """The batches of one visit, for all chosen critics. A fake has the label of its record, where one of them has it."""
+        count, M, turns = len(chosen), self.recipe.batch_size, self.recipe.steps
+        drawn = torch.stack([torch.rand(turns, 3, M, generator=each, dtype=torch.float64) for each in coins], 1)
+        u = drawn.to(self.device)  # [turns, critics, 3, M]
+        sizes = torch.as_tensor(self.sizes[list(chosen)].clip(min=1), device=self.device)[:, None]
+        starts = torch.as_tensor(self.starts[list(chosen)], device=self.device)[:, None]
+        records = starts + (u[:, :, 0] * sizes).long()
+        order = torch.argsort(labels, stable=True)
+        alike = torch.bincount(labels, minlength=self.layout.classes)
+        first = (alike.cumsum(0) - alike)[self.labels[records]]
+        many = alike[self.labels[records]]
+        position = torch.where(many > 0, first + (u[:, :, 1] * many).long(), (u[:, :, 1] * len(labels)).long())
+        partners = order[position]
+        critic = torch.arange(count, device=self.device)[:, None]
+        batches = []
+        for turn in range(turns):
+            real = self.images[records[turn]].to(fakes.dtype).div_(255)
+            fake = fakes[critic, partners[turn]]
+            weight = u[turn, :, 2].to(fakes.dtype)[:, :, None, None, None]
+            images = torch.cat([fake, real, fake.lerp(real, weight)], 1)  # [critics, 3 M, C, H, W]
+            batches.append(Batch(images.transpose(0, 1).flatten(1, 2), self.labels[records[turn]].T.repeat(3, 1)))
+        return batches
+
+    # ------------------------------------------------------------------ the warm start
+
+    def begin_warm(self, count: int) -> None:
+        """A fresh throw-away generator for each of `count` critics."""
+        self.throwaway = Throwaway(self._net, count, self.recipe.rate)
+
+    def warm_round(
+        self, chosen: Sequence[int], latents: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
+    ) -> None:
+        """One visit to each chosen critic and one step of its own throw-away generator. latents: [M, z]; labels: [M]."""
+        assert self.throwaway is not None
+        images = self.throwaway.images(latents, labels)
+        self.learn(chosen, images.detach(), labels, coins)
+        self.throwaway.step(images, self.gradients(chosen, images.detach(), labels) / len(labels))
+
+    def end_warm(self) -> None:
+        """Throw the generators away, and Adam's moments with them: they belong to other fakes."""
+        self.throwaway = None
+        for each in (self.mean, self.square, self.visits):
+            each.zero_()
+
+    # ------------------------------------------------------------------ in and out of a sealed file
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint seals; no copy of the large matrices is made."""
+        whole = {name: getattr(self, name) for name in _MATRICES}
+        warm = None if self.throwaway is None else self.throwaway.state_dict()
+        return {**whole, "shards": torch.from_numpy(self.shards), "throwaway": warm}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """The inverse, in place. The shards are those of the file, never drawn again."""
+        for name in _MATRICES:
+            getattr(self, name).copy_(saved[name])
+        self._deal(saved["shards"].numpy().copy())
+        self.throwaway = None
+        if (warm := saved["throwaway"]) is not None:
+            self.begin_warm(len(next(iter(warm["parameters"].values()))))
+            assert self.throwaway is not None
+            self.throwaway.load_state_dict(warm)
+
+
+_MATRICES = ("weights", "mean", "square", "visits", "directions")
+
+
+class Throwaway:
+    """A generator for each critic of the present stack, trained beside it in the warm start: they see records through it alone.
+
+    Args:
+        net: the generator, whose weights all copies begin with; it must not mix samples.
+        count: copies.
+        rate: Adam's step size.
+    """
+
+    def __init__(self, net: nn.Module, count: int, rate: float) -> None:
+        self.net = net
+        self.parameters = {
+            name: value.detach().expand(count, *value.shape).clone().requires_grad_()
+            for name, value in net.named_parameters()
+        }
+        self.adam = torch.optim.Adam(list(self.parameters.values()), lr=rate, betas=BETAS, fused=True)
+
+    def images(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """What each copy makes of the same latents and labels. [copies, n, C, H, W], with its graph."""
+        with torch.enable_grad():
+            made: Tensor = vmap(lambda given: functional_call(self.net, given, (latents, labels)))(self.parameters)
+        return made
+
+    def step(self, images: Tensor, rows: Tensor) -> None:
+        """One step of Adam down the gradient whose part at the images is `rows`. Same shape as the images."""
+        parameters = list(self.parameters.values())
+        for parameter, gradient in zip(parameters, torch.autograd.grad(images, parameters, rows), strict=True):
+            parameter.grad = gradient
+        self.adam.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain numbers."""
+        return {"parameters": self.parameters, "adam": self.adam.state_dict()}
+
+    @torch.no_grad()
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """The inverse, in place."""
+        for name, value in self.parameters.items():
+            value.copy_(saved["parameters"][name])
+        self.adam.load_state_dict(saved["adam"])

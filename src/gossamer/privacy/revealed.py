@@ -1,0 +1,126 @@
+"""A release by one critic of many, where the draw is known: its event, and two accountants that know it.
+
+In the loop of GS-WGAN as published the drawn critic trains and answers, so that the state of every critic depends on the
+draws, and nothing is gained by hiding them. With the draws given, a record's critic has answered n times, n is Binomial(T, 1/K)
+and independent of the record, and n Gaussian answers of noise multiplier s are one Gaussian with mu = sqrt(n) / s (Dong, Roth
+and Su 2022, corollary 3.3). The draws are part of the output, so the deltas of all n add up:
+
+    delta(epsilon) = sum over n of P(n) delta_mu(n)(epsilon)
+
+This is exact for the worst case, and dear: nothing is amplified (`accounting.md`, GS-WGAN). Both accountants bound
+add-or-remove-one and replace-one alike, because a critic's answer may change arbitrarily under either.
+"""
+
+import math
+from dataclasses import dataclass
+
+import dp_accounting
+import numpy as np
+from dp_accounting import DpEvent
+from scipy.special import log_ndtr
+from scipy.stats import binom
+
+from gossamer.privacy.guarantee import NeighboringRelation, Plan
+
+_ORDERS: np.ndarray = np.unique(
+    np.round(np.concatenate([np.arange(1.02, 2, 0.01), dp_accounting.rdp.RdpAccountant().orders]), 2)
+)
+"""Those of dp_accounting, and more near 1, where the best one lies for so dear a release."""
+_CUT = 1e-3  # of delta: counts so unlikely together are charged as lost
+_CLOSE = 1e-9  # relative; the upper end of the bracket is the answer
+
+
+@dataclass(frozen=True)
+class RevealedDrawGaussianDpEvent(DpEvent):  # type: ignore[misc]  # dp_accounting has no types
+    """One of `population` disjoint parts, drawn uniformly with fresh entropy and known to all, answers with Gaussian noise.
+
+    Args:
+        population: number of parts (K critics).
+        noise_multiplier: of the answer that the drawn part gives.
+    """
+
+    population: int
+    noise_multiplier: float
+
+
+class RevealedMixture:
+    """The closed form above, solved for epsilon."""
+
+    name = "revealed mixture"
+
+    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:  # noqa: ARG002 (both relations alike)
+        """Revealed draws and nothing else."""
+        return isinstance(event, RevealedDrawGaussianDpEvent)
+
+    def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (both relations alike)
+        """See `Accountant`."""
+        square, chance, lost = np.zeros(1), np.ones(1), 0.0
+        for event, count in plan:
+            if not isinstance(event, RevealedDrawGaussianDpEvent) or event.noise_multiplier == 0:
+                return math.inf
+            answers, likely, missed = _counts(count, event.population, _CUT * delta / len(plan))
+            square = np.add.outer(square, answers / event.noise_multiplier**2).ravel()
+            chance = np.multiply.outer(chance, likely).ravel()
+            lost += missed
+        return _solve(np.sqrt(square), chance, delta - lost)
+
+
+class RevealedRdp:
+    """Renyi divergence of the same release: log(1 - 1/K + exp(a (a - 1) / (2 s^2)) / K) / (a - 1) at order a."""
+
+    name = "revealed RDP"
+
+    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:  # noqa: ARG002 (both relations alike)
+        """Revealed draws and nothing else."""
+        return isinstance(event, RevealedDrawGaussianDpEvent)
+
+    def curve(self, plan: Plan, relation: NeighboringRelation) -> np.ndarray:  # noqa: ARG002 (both relations alike)
+        """Renyi divergence of the whole plan at every order. float64 [orders]; linear in the counts."""
+        total = np.zeros(len(_ORDERS))
+        for event, count in plan:
+            if isinstance(event, RevealedDrawGaussianDpEvent) and event.noise_multiplier > 0:
+                exponent = _ORDERS * (_ORDERS - 1) / (2 * event.noise_multiplier**2) - math.log(event.population)
+                not_drawn = math.log1p(-1 / event.population) if event.population > 1 else -math.inf
+                total += count * np.logaddexp(not_drawn, exponent) / (_ORDERS - 1)
+            else:
+                total += math.inf
+        return total
+
+    def convert(self, curve: np.ndarray, delta: float) -> float:
+        """Epsilon at delta, the best over the orders (Canonne, Kamath and Steinke 2020, Proposition 12)."""
+        return float(dp_accounting.rdp.compute_epsilon(_ORDERS.tolist(), curve.tolist(), delta)[0])
+
+    def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:
+        """See `Accountant`."""
+        return self.convert(self.curve(plan, relation), delta)
+
+
+def _counts(draws: int, population: int, cut: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """How often one part is drawn: counts [m], their probabilities [m], and the probability left out, at most `cut`."""
+    law = binom(draws, 1 / population)
+    low, high = int(law.ppf(cut / 4)), int(law.isf(cut / 4))
+    answers = np.arange(low, high + 1)
+    missed = float(law.cdf(low - 1) + law.sf(high)) if population > 1 else 0.0
+    return answers, law.pmf(answers), missed
+
+
+def _delta(epsilon: float, mu: np.ndarray, chance: np.ndarray) -> float:
+    """Delta of the mixture: Balle and Wang 2018, theorem 8, for each mu; a part that never answers loses nothing."""
+    some = mu > 0
+    mu = mu[some]
+    first = log_ndtr(mu / 2 - epsilon / mu)
+    second = np.minimum(epsilon + log_ndtr(-mu / 2 - epsilon / mu), first)  # rounding must not make a delta negative
+    return float((chance[some] * -np.exp(first) * np.expm1(second - first)).sum())
+
+
+def _solve(mu: np.ndarray, chance: np.ndarray, delta: float) -> float:
+    """The smallest epsilon whose delta is small enough, from above."""
+    if _delta(0.0, mu, chance) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _delta(high, mu, chance) > delta:
+        low, high = high, 2 * high
+    while high - low > _CLOSE * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _delta(middle, mu, chance) > delta else (low, middle)
+    return high

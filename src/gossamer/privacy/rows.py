@@ -1,0 +1,171 @@
+"""Answers of one critic of many, as sanitised gradient rows: the way out of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
+
+K critics are trained on disjoint shards of the records, none of them leaves. A release asks one critic for the gradient of the
+generator's loss at B generated images, clips each row to C and noises all of them against 2C per row. One record changes one
+critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B): a Gaussian of multiplier
+noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`accounting.md`, GS-WGAN):
+
+- secret: uniform, by secret coins, here and now; it is told to nobody, and nothing else may depend on it. Sampling without
+  replacement of 1 of K, replace-one. It needs critics whose state does not depend on earlier draws.
+- round_robin: one after the other. A charge pays for a pass over all K critics, because a record is in one of them.
+- paper: uniform, and known to the loop, which trains the drawn critic. Charged with the draw revealed.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, TypeVar
+
+import torch
+from dp_accounting import DpEvent, GaussianDpEvent, NoOpDpEvent, SampledWithoutReplacementDpEvent
+from torch import Tensor
+
+from gossamer.errors import RequestError
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation, Plan
+from gossamer.privacy.noise import Rng
+from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
+
+Held = TypeVar("Held", contravariant=True)
+Draw: TypeAlias = Literal["secret", "round_robin", "paper"]
+
+_BELOW = 1 - 1e-6  # a clipped row ends this much below the bound, so that rounding cannot carry it over
+
+
+class Rows(Protocol[Held]):
+    """A query: the rows of one critic. Answering changes nothing in what is held."""
+
+    def rows(self, held: Held, critic: int, /) -> Tensor:
+        """[B, ...], one gradient for each generated image, not clipped. float32 or float64."""
+        ...
+
+
+def event_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: float) -> DpEvent:
+    """What one charge costs: one answer, or for round_robin one answer of each critic."""
+    joint = noise_multiplier / math.sqrt(batch_size)
+    if draw == "secret":
+        return SampledWithoutReplacementDpEvent(critics, 1, GaussianDpEvent(joint))
+    return GaussianDpEvent(joint) if draw == "round_robin" else RevealedDrawGaussianDpEvent(critics, joint)
+
+
+def plan_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: float, steps: int) -> Plan:
+    """The plan of a run of `steps` answers. For round_robin the last pass counts in full."""
+    event = event_of(draw=draw, critics=critics, batch_size=batch_size, noise_multiplier=noise_multiplier)
+    return [(event, -(-steps // critics) if draw == "round_robin" else steps)]
+
+
+def relation_of(draw: Draw) -> NeighboringRelation:
+    """Replace-one for the secret draw, whose accountant knows no other; add-or-remove-one for the others.
+
+    The bounds hold for the other relation too: records go to shards by independent coins, so either changes one shard.
+    """
+    return REPLACE_ONE if draw == "secret" else ADD_OR_REMOVE_ONE
+
+
+@dataclass(kw_only=True)
+class SanitizedRows:
+    """The mechanism. One object per training: it knows where in a pass it is, and a new one begins a new pass.
+
+    Args:
+        draw: how the answering critic is chosen.
+        critics: K, how many are held.
+        batch_size: B, rows in an answer.
+        max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private twin).
+        noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private twin, charged as infinity.
+        rng: source of the draw and of the noise.
+
+    Raises:
+        RequestError: numbers that make no sense, or noise without a bound.
+    """
+
+    draw: Draw
+    critics: int
+    batch_size: int
+    max_norm: float
+    noise_multiplier: float
+    rng: Rng
+    _position: int = field(default=0, init=False)
+    _drawn: int | None = field(default=None, init=False)
+    _held: object = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.critics < 1 or self.batch_size < 1:
+            raise RequestError("sanitised rows need at least one critic and at least one row")
+        if self.noise_multiplier > 0 and not 0 < self.max_norm < math.inf:
+            raise RequestError("the bound of noised rows must be a finite number above zero")
+
+    @property
+    def paid(self) -> DpEvent:
+        """What a charge pays for, and a plan reserves."""
+        return event_of(
+            draw=self.draw, critics=self.critics, batch_size=self.batch_size, noise_multiplier=self.noise_multiplier
+        )
+
+    @property
+    def event(self) -> DpEvent:
+        """What the next call costs: nothing inside a pass of the round robin, whose first answer has paid."""
+        return NoOpDpEvent() if self._position else self.paid
+
+    def answers_left(self, charges_left: int, steps: int) -> int:
+        """How many answers a plan of `steps` still holds. The place in the round robin is the number of charges on disk.
+
+        Args:
+            charges_left: of the event `paid`.
+            steps: answers of the whole plan.
+        """
+        if self.draw != "round_robin":
+            return charges_left
+        passes = -(-steps // self.critics) - charges_left
+        given = passes * self.critics - ((self.critics - self._position) if self._position else 0)
+        return max(0, steps - given)
+
+    def next_critic(self) -> int | None:
+        """The critic that the next call will ask, where that is known to all; None for the secret draw.
+
+        For `paper` it is drawn here, once until it has answered, because the loop trains it first.
+        """
+        if self.draw == "paper" and self._drawn is None:
+            self._drawn = self._coin()
+        return self._position if self.draw == "round_robin" else self._drawn
+
+    def __call__(self, held: Held, query: Rows[Held], /) -> Tensor:
+        """The rows of the answering critic, clipped and noised. [B, ...]
+
+        Raises:
+            RequestError: another number of rows than declared, or another value than the one whose pass was paid for.
+        """
+        answer = self._ask(held, query)
+        if self.noise_multiplier > 0:
+            self.rng.add_gaussian_(answer.view(-1), self.noise_multiplier * 2 * self.max_norm)
+        return answer
+
+    def _ask(self, held: Held, query: Rows[Held]) -> Tensor:
+        """The exact answer, before noise."""
+        rows = query.rows(held, self._answering(held))
+        if len(rows) != self.batch_size:
+            raise RequestError(f"the query gave {len(rows)} rows, and {self.batch_size} are charged")
+        return clipped(rows, self.max_norm)
+
+    def _answering(self, held: object) -> int:
+        """The critic that answers this call; moves on, so that no failure can make one answer twice."""
+        if self.draw == "secret":
+            return self._coin()
+        critic = self.next_critic()
+        assert critic is not None
+        self._drawn = None
+        if self.draw == "round_robin":
+            if critic and held is not self._held:
+                raise RequestError("a pass of the round robin goes over the critics of one Confined value")
+            self._held = held
+            self._position = (critic + 1) % self.critics
+        return critic
+
+    def _coin(self) -> int:
+        return int(self.rng.integers(1, self.critics)[0])
+
+
+def clipped(rows: Tensor, max_norm: float) -> Tensor:
+    """Each row scaled to an L2 norm of at most `max_norm`; a row that is not finite becomes zero. [B, ...], a new tensor."""
+    flat = rows.detach().flatten(1).double()
+    flat = torch.where(flat.isfinite().all(1, keepdim=True), flat, 0.0)
+    norm = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    factor = torch.where(norm > _BELOW * max_norm, _BELOW * max_norm / norm, 1.0)
+    return (flat * factor).to(rows.dtype).view(rows.shape)

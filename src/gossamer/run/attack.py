@@ -1,0 +1,313 @@
+"""`gossamer attack`: every membership attack that applies to what a run has, beside what guessing would reach.
+
+The figures read real records. They are internal: publishing them, or choosing a run by them, is outside the guarantee.
+"""
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.attack.density import domias
+from gossamer.attack.discriminator import white_box
+from gossamer.attack.distances import calibrated, full_black_box, near_copies
+from gossamer.attack.monte_carlo import instance_attack, set_attack
+from gossamer.attack.roc import LOW_RATES
+from gossamer.attack.scores import Attack, ranked
+from gossamer.attack.total_variation import total_variation
+from gossamer.data.readers import read
+from gossamer.data.records import Records
+from gossamer.errors import DataError, RequestError
+from gossamer.files import write_atomically
+from gossamer.methods import METHODS
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run import checkpoint, words
+from gossamer.run import compare as comparison
+from gossamer.run.folder import ATTACKS, RunFolder
+from gossamer.run.report import write_report
+from gossamer.run.sinks import Terminal
+from gossamer.run.sources import fingerprint
+
+FEWEST = 20
+"""Members, and non-members, below which no attack is tried."""
+HELD_OUT = 5_000
+"""Held-out records at most: principal components of more would cost much and change little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What the attackers get.
+
+    Args:
+        samples: synthetic records.
+        members: records of the run's data.
+        nonmembers: as many records that the run never saw.
+        held_out: other records that the run never saw, for principal components and as a reference.
+        state: the private state of the run with its discriminators, or None.
+        method: of the run.
+        seed: fixes the draws of the attacks.
+    """
+
+    samples: Records
+    members: Records
+    nonmembers: Records
+    held_out: Records
+    state: Any
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What came of the attacks.
+
+    Args:
+        attacks: one JSON entry per figure.
+        left_out: attacks that do not apply, each with its reason.
+        verdict: in plain words, what was found and what that cannot show.
+        on: in words, the records that took part.
+    """
+
+    attacks: list[dict[str, Any]]
+    left_out: dict[str, str]
+    verdict: list[str]
+    on: str
+
+
+def attack(
+    run: Path,
+    *,
+    members: str,
+    nonmembers: str,
+    count: int = 20_000,
+    limit: int = 2_000,
+    out: Path | None = None,
+    labels_key: str | None = None,
+    seed: int = 0,
+    terminal: Terminal | None = None,
+) -> Attacked:
+    """Attack a run, or a release, with members and non-members that are known.
+
+    Half of the non-members are accused, the other half are held out: for principal components, and as the reference of
+    calibrated attacks. Members and accused non-members are drawn to equal numbers, so that a guess is right half the time.
+
+    Args:
+        run: a finished RUN, or a release (which has no discriminators).
+        members: records of the run's training data.
+        nonmembers: records of the same kind that the run never saw.
+        count: synthetic records.
+        limit: members, and accused non-members, at most.
+        out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
+        labels_key: key of the labels in an .npz.
+        seed: fixes samples and draws.
+        terminal: says what is going on.
+
+    Raises:
+        RunFolderError: if `run` is no finished run.
+        DataError: if the sets are too small, do not fit the run, or are not apart.
+    """
+    folder = RunFolder(run)
+    synthesizer = Synthesizer.load(run)
+    inside, outside, on = _sets(folder, synthesizer, members, nonmembers, labels_key)
+    state, reason = _private_state(folder, synthesizer)
+    subject = _subject(synthesizer, inside, outside, state, count, limit, seed)
+    on += (
+        f" {len(subject.members):,} of {len(inside):,} members and {len(subject.nonmembers):,} of {len(outside):,} "
+        f"non-members took part, drawn at random; {len(subject.held_out):,} other non-members were held out."
+    )
+    entries: list[dict[str, Any]] = []
+    left_out = {"white-box and oracle TVD": reason} if reason else {}
+    for name, make in _attacks(subject):
+        if terminal is not None:
+            terminal.say(f"attacking: {name}")
+        try:
+            entries += [_entry(found) for found in make()]
+        except DataError as error:
+            left_out[name] = str(error)
+    verdict = words.verdict(entries, synthesizer.certificate.guarantee)
+    found = Attacked(entries, left_out, verdict, on)
+    target = out or (folder.file(ATTACKS) if folder.private.is_dir() else None)
+    if target is not None:
+        write_atomically(target, json.dumps(dataclasses.asdict(found), indent=2) + "\n")
+    if folder.private.is_dir():
+        line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "attack": [members, nonmembers]}
+        with (folder.private / "internal.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        write_report(folder.path, internal=True)
+    return found
+
+
+def lines(found: Attacked) -> list[str]:
+    """The table, the verdict, and what was left out, for the terminal."""
+    shown = comparison.lines(words.attack_rows(found.attacks))
+    shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
+    closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
+    return [line.replace(words.PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
+
+
+def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:
+    """Each attack by name, to be made when its turn comes."""
+    samples, members, nonmembers, held_out = (
+        records.images for records in (subject.samples, subject.members, subject.nonmembers, subject.held_out)
+    )
+    width = int(np.prod(members.shape[1:]))
+    components = min(40, len(held_out) // 2, width)
+    few = min(10, len(held_out) // 4, width)
+    size = min(100, len(members) // 10)
+    repeats = min(50, len(members) // size)
+
+    def monte_carlo() -> list[Attack]:
+        sets = set_attack(
+            samples, members, nonmembers, held_out,
+            set_size=size, repeats=repeats, components=components, seed=subject.seed,
+        )  # fmt: skip
+        return [sets.pairs, sets.top]
+
+    if subject.state is not None:
+        yield "discriminators", lambda: _on_discriminators(subject)
+    yield "Monte-Carlo, sets", monte_carlo
+    yield (
+        "Monte-Carlo, single records",
+        lambda: [instance_attack(samples, members, nonmembers, held_out, components=components)],
+    )
+    yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
+    yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
+    yield "DOMIAS", lambda: [domias(samples, members, nonmembers, held_out, components=few)]
+    yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
+
+
+def _on_discriminators(subject: Subject) -> list[Attack]:
+    """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
+    inside, outside = (scores(subject.method, subject.state, each) for each in (subject.members, subject.nonmembers))
+    if subject.method in CRITICS:  # a critic has no sigmoid, so its scores become ranks
+        inside, outside = ranked(inside, outside)
+    found = [white_box(inside, outside, how="max")]
+    if len(inside) > 1:
+        found.append(white_box(inside, outside, how="mean"))
+    oracle = total_variation(inside, outside, seed=subject.seed)
+    return [*found, oracle.raw, oracle.corrected, oracle.accuracy]
+
+
+def _score_dpgan(state: Any, images: Tensor, labels: Tensor) -> Tensor:
+    return torch.sigmoid(state.D(images, labels))[None]
+
+
+def _score_dp_wgan(state: Any, images: Tensor, labels: Tensor) -> Tensor:
+    found: Tensor = state.D(2 * images - 1, labels)
+    return found[None]
+
+
+def _score_privgan(state: Any, images: Tensor, labels: Tensor) -> Tensor:
+    found: Tensor = state.scores(images, labels)
+    return found
+
+
+SCORES = {"dpgan": _score_dpgan, "dp-wgan": _score_dp_wgan, "privgan": _score_privgan}
+"""How real the discriminators in a state find images in [0, 1] with these labels: [D, n]."""
+CRITICS = ("dp-wgan",)
+
+
+def scores(method: str, state: Any, records: Records) -> np.ndarray:
+    """What the discriminators of a state say about records: float64 [D, n], higher where a record looks real."""
+    with torch.no_grad():
+        pieces = [SCORES[method](state, *records[lo : lo + 1_000].tensors()) for lo in range(0, len(records), 1_000)]
+    return torch.cat(pieces, dim=1).double().numpy()
+
+
+def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Any, str]:
+    """The state in the checkpoint, or None and the reason."""
+    method = synthesizer.certificate.method
+    if method not in SCORES:
+        return None, f"{method} keeps no discriminator that could be asked"
+    if not folder.private.is_dir():
+        return None, "the private checkpoint with the discriminators is not here: this is a release"
+    saved = checkpoint.load(folder.private, PrivacyLedger.load(folder.file(LEDGER)))
+    if saved is None:
+        return None, "the private checkpoint with the discriminators has been removed"
+    state = METHODS[method].State.fresh(synthesizer.config, synthesizer.card, Rng(0))
+    state.load_state_dict(saved[0])
+    return state, ""
+
+
+def _sets(
+    folder: RunFolder, synthesizer: Synthesizer, members: str, nonmembers: str, labels_key: str | None
+) -> tuple[Records, Records, str]:
+    """Members and non-members, checked; and in words what was found about them."""
+    shape, classes = synthesizer.card.shape, synthesizer.card.classes
+    inside = read(members, split="train", labels_key=labels_key, shape=shape)
+    outside = read(nonmembers, split="test", labels_key=labels_key, shape=shape)
+    for name, records in (("--members", inside), ("--nonmembers", outside)):
+        if len(records) and int(records.labels.max()) >= classes:
+            raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")
+    known = {image.tobytes() for image in inside.images}
+    apart = np.array([image.tobytes() not in known for image in outside.images], dtype=bool)
+    if not apart.any():
+        raise DataError(
+            "--nonmembers: all of these records are among the members; give records that the run never saw."
+        )
+    on = "Whether the members are the run's own records was not checked."
+    if folder.private.is_dir():
+        trained_on = folder.source()["fingerprint"]
+        if fingerprint(outside) == trained_on:
+            raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
+        if fingerprint(inside) == trained_on:
+            on = "The members are the run's own records."
+    copies = int((~apart).sum())
+    if copies:
+        on += f" {copies:,} non-members are exact copies of members and were left out."
+    outside = outside[np.flatnonzero(apart)]
+    if len(inside) < FEWEST or len(outside) < 2 * FEWEST:
+        raise DataError(
+            f"{len(inside):,} members and {len(outside):,} non-members are too few: attacks need at least {FEWEST} members and "
+            f"{2 * FEWEST} non-members, half of them to be held out."
+        )
+    return inside, outside, on
+
+
+def _subject(
+    synthesizer: Synthesizer, inside: Records, outside: Records, state: Any, count: int, limit: int, seed: int
+) -> Subject:
+    """Equal numbers of members and non-members at random, and held-out records that are neither."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(outside))
+    half = len(outside) // 2
+    m = min(len(inside), half, limit)
+    return Subject(
+        samples=synthesizer.sample(count, seed=seed),
+        members=inside[rng.permutation(len(inside))[:m]],
+        nonmembers=outside[order[:m]],
+        held_out=outside[order[half : half + HELD_OUT]],
+        state=state,
+        method=synthesizer.certificate.method,
+        seed=seed,
+    )
+
+
+def _entry(found: Attack) -> dict[str, Any]:
+    """One figure as JSON, with its curve where single records are scored."""
+    entry: dict[str, Any] = {
+        "attack": found.name,
+        "measure": found.measure,
+        **dataclasses.asdict(found.estimate),
+        "chance": found.chance,
+        "lowest": found.lowest,
+        "needs": found.needs,
+        "note": found.note,
+        "internal": True,
+        "tpr": {},
+        "roc": None,
+    }
+    if found.roc is not None:
+        entry["tpr"] = {f"{rate:g}": dataclasses.asdict(found.roc.tpr_at(rate)) for rate in LOW_RATES}
+        entry["roc"] = {"fpr": found.roc.fpr.tolist(), "tpr": found.roc.tpr.tolist()}
+    return entry
