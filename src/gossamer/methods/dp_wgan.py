@@ -159,7 +159,7 @@ def train(
         released_norm = float(g.norm())
         state.w.grad = g.div_(B)
         state.opt_D.step()  # l. 16-17
-        state.step += 1
+        state.step, state.left = state.step + 1, remaining - 1
         state.since += 1
         if state.since >= config.critic_steps:
             generator_step(state, B, config, card, rng)  # l. 19-20
@@ -267,7 +267,7 @@ def warm_start(
 
 @dataclass
 class State:
-    """Everything a run goes on from. The networks and optimisers have seen records through releases only."""
+    """Everything a run goes on from. The networks and optimisers have seen records through releases only; left: steps to go."""
 
     D: Critic
     w: Tensor
@@ -281,6 +281,7 @@ class State:
     generator_steps: int = 0
     warm: int = 0
     since: int = 0
+    left: int = 0
     shown: dict[str, float] = field(default_factory=dict)
 
     @classmethod

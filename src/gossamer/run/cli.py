@@ -493,8 +493,6 @@ def _rate(request: Request) -> float:
 
 
 def _steps(request: Request) -> int:
-    if hasattr(METHODS[request.method], "length"):  # the plan of a method without a guarantee counts no steps
-        return int(METHODS[request.method].length(request.config, request.card)[1])
-    if hasattr(request.config, "draw"):  # a charge of the round robin is a whole pass
+    if hasattr(request.config, "steps"):  # not the releases: a charge may pay for several, and a step may make two
         return int(request.config.steps)
-    return sum(count for _, count in request.plan)
+    return int(METHODS[request.method].length(request.config, request.card)[1])
