@@ -236,8 +236,8 @@ def jensen_shannon(subject: Subject) -> Figures:
         progress=subject.progress("real against synthetic"),
     )  # fmt: skip
     return {
-        "Jensen-Shannon score (formula of the paper)": found.jensen_shannon_paper,
         "Jensen-Shannon divergence": found.jensen_shannon,
+        "Jensen-Shannon score (formula of the paper)": found.jensen_shannon_paper,
         "accuracy of telling real from synthetic": found.accuracy,
     }
 
