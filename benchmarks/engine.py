@@ -42,6 +42,7 @@ from gossamer.run.memory import keep_pages
 
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
+WITH_PEERS = ("dcgan-128", "dcgan-128-table", "mlp-128", "critic-128", "vae-512")
 OURS = ("non-private", "gossamer, non-private", "gossamer")
 PEER_ROUNDS = 3  # peers are up to a hundred times slower; their ratios need no more
 LARGEST = 4e9  # bytes of per-record gradients that a peer may form; it needs about twice as much memory
@@ -453,6 +454,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=11, help=f"interleaved rounds (peers: {PEER_ROUNDS})")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
+    parser.add_argument(
+        "--peers-of", nargs="+", choices=MODELS, default=list(WITH_PEERS), metavar="MODEL",
+        help=f"models that Opacus and torch.func take part in (default: {', '.join(WITH_PEERS)}; larger ones take minutes)",
+    )  # fmt: skip
     parser.add_argument("--no-peers", action="store_true", help="leave Opacus and torch.func out")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--device", default="cpu")
@@ -467,7 +472,8 @@ def main() -> None:
     keep_pages()
     rows = []
     for name in options.models:
-        times = measure(MODELS[name], device=options.device, peers=not options.no_peers, rounds=options.rounds)
+        peers = name in options.peers_of and not options.no_peers
+        times = measure(MODELS[name], device=options.device, peers=peers, rounds=options.rounds)
         memory = {} if options.no_memory else {s: memory_in_child(name, s, options.device) for s in times}
         found = [row(name, strategy, times, memory) for strategy in times]
         print(table(found), flush=True)
