@@ -23,7 +23,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
 from gossamer.run import checkpoint
-from gossamer.run.budget import reason_without_guarantee, relation_of
+from gossamer.run.budget import reason_without_guarantee
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
 SMALL: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ class Run:
         self.module = METHODS[method]
         self.config = self.module.Config(**settings)
         self.plan = self.module.plan(self.config, CARD)
-        relation = relation_of(method, self.config)
+        relation = METHODS[method].FACTS.relation(self.config)
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=relation)
         self.ledger.reserve(self.plan)
         self.private = Confined(records, self.ledger)

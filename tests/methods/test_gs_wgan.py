@@ -18,7 +18,7 @@ from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
 from gossamer.methods import gs_wgan
 from gossamer.methods.critics import Critics, Recipe
-from gossamer.methods.gs_wgan import Answers, Config, State, plan, relation
+from gossamer.methods.gs_wgan import FACTS, Answers, Config, State, plan
 from gossamer.methods.stacked import Batch, Layout, adam, penalised, rounded
 from gossamer.nets.resnet import DcganGenerator, ProjectionCritic
 from gossamer.privacy.confined import Confined
@@ -65,7 +65,7 @@ def fakes(n: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def confined(config: Config, held: Records) -> tuple[Confined[Records], PrivacyLedger]:
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=relation(config))
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=FACTS.relation(config))
     ledger.reserve(plan(config, CARD))
     return Confined(held, ledger), ledger
 
@@ -419,7 +419,7 @@ def test_noise_and_relation_of_a_request(draw: Any) -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
     settings = {"draw": draw, "noise_multiplier": 12.0, "steps": 500, "critics": 100}
     request = resolve("gs-wgan", card, settings, delta=1e-5)
-    assert request.relation is relation(request.config)
+    assert request.relation is FACTS.relation(request.config)
     assert request.promise.relation is request.relation
     assert 0 < request.promise.epsilon < 10
 

@@ -19,6 +19,11 @@ class State(Protocol):
     warm: int
 
     @property
+    def left(self) -> int:
+        """Steps that the run still has before it."""
+        ...
+
+    @property
     def released(self) -> nn.Module:
         """The generator that the run hands out."""
         ...

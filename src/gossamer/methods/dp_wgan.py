@@ -28,6 +28,8 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial, grouping
+from gossamer.methods.facts import Facts
+from gossamer.methods.kept import Kept
 from gossamer.nets.flat import flatten
 from gossamer.nets.wgan import Critic, Generator
 from gossamer.privacy.confined import Confined
@@ -38,7 +40,6 @@ from gossamer.privacy.noise import Rng
 from gossamer.privacy.penalty import PenaltyGradient, Points
 from gossamer.privacy.quantiles import SharesBelow, moved
 
-TITLE = "dp-GAN (Zhang, Ji, Wang 2018)"
 PENALTY = 10.0
 """lambda, section 5.1."""
 SMALLEST_BOUND = 1e-6
@@ -113,9 +114,7 @@ def plan(config: Config, card: DataCard) -> Plan:
     return releases
 
 
-def needs_public(config: Config) -> bool:
-    """Whether the run is impossible without public records."""
-    return config.bounds == "public"
+FACTS = Facts(title="dp-GAN (Zhang, Ji, Wang 2018)", needs_public=lambda config: config.bounds == "public")
 
 
 def generator(config: Config, card: DataCard) -> Generator:
@@ -266,8 +265,8 @@ def warm_start(
 
 
 @dataclass
-class State:
-    """Everything a run goes on from. The networks and optimisers have seen records through releases only; left: steps to go."""
+class State(Kept):
+    """Everything a run goes on from. The networks and optimisers have seen records through releases only."""
 
     D: Critic
     w: Tensor
@@ -283,6 +282,8 @@ class State:
     since: int = 0
     left: int = 0
     shown: dict[str, float] = field(default_factory=dict)
+
+    counters = ("step", "generator_steps", "warm", "since", "shown", "norms")
 
     @classmethod
     def fresh(cls, config: Config, card: DataCard, rng: Rng, device: str = "cpu") -> "State":
@@ -316,24 +317,10 @@ class State:
         """The generator that the run hands out."""
         return self.G if self.average is None else self.average
 
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers: what a checkpoint holds."""
-        modules = {name: part.state_dict() for name, part in self._parts().items()}
-        return {**modules, **{name: getattr(self, name) for name in _COUNTERS}}
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """The inverse of `state_dict`, in place."""
-        for name, part in self._parts().items():
-            part.load_state_dict(saved[name])
-        for name in _COUNTERS:
-            setattr(self, name, saved[name])
-
-    def _parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the counters."""
         parts = {"D": self.D, "opt_D": self.opt_D, "G": self.G, "opt_G": self.opt_G}
         return parts if self.average is None else {**parts, "average": self.average}
-
-
-_COUNTERS = ("step", "generator_steps", "warm", "since", "shown", "norms")
 
 
 def _adam(parameters: list[Tensor], rate: float, config: Config) -> torch.optim.Adam:

@@ -25,6 +25,8 @@ from gossamer.data.records import Records
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
+from gossamer.methods.facts import Facts
+from gossamer.methods.kept import Kept
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.flat import flatten, gradient
 from gossamer.privacy.confined import Confined
@@ -33,7 +35,7 @@ from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, poisson_gaussian
 from gossamer.privacy.noise import Rng
 
-TITLE = "DPGAN (Bie, Kamath, Zhang 2023)"
+FACTS = Facts(title="DPGAN (Bie, Kamath, Zhang 2023)")
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""
 
@@ -89,11 +91,6 @@ def plan(config: Config, card: DataCard) -> Plan:
     return [(poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
 
 
-def needs_public(config: Config) -> bool:  # noqa: ARG001 (what every method is asked)
-    """Whether the run is impossible without public records: never, a warm start is optional."""
-    return False
-
-
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
@@ -123,14 +120,14 @@ def train(
     fake_bounds = Bounds(norms=(C if config.clip_fakes else float("inf"),))
     every = max(1, config.steps // 400)
 
-    while private.remaining(mechanism.event):  # Alg. 1, l. 3
+    while left := private.remaining(mechanism.event):  # Alg. 1, l. 3
         fakes = state.fakes(B, card, rng)  # l. 5
         g = private.release(mechanism, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         released_norm = float(g.norm())
         on_fakes.clipped_sum(fakes, fake_bounds, out=g)  # the second sum of l. 6
         state.phi.grad = g.div_(2 * B)  # l. 7
         state.opt_D.step()  # l. 8
-        state.step += 1  # l. 9
+        state.step, state.left = state.step + 1, left - 1  # l. 9
         state.since += 1
         if state.since >= state.n_D:  # l. 10
             accuracy = generator_step(state, B, config, card, rng)  # l. 11-14
@@ -193,7 +190,7 @@ def warm_start(
 
 
 @dataclass
-class State:
+class State(Kept):
     """Everything a run goes on from. The networks and optimisers have seen records through releases only."""
 
     D: Discriminator
@@ -209,7 +206,10 @@ class State:
     since: int = 0
     grace: int = 0
     accuracy: float | None = None
+    left: int = 0
     shown: dict[str, float] = field(default_factory=dict)
+
+    counters = ("n_D", "step", "generator_steps", "warm", "since", "grace", "accuracy", "shown")
 
     @classmethod
     def fresh(cls, config: Config, card: DataCard, rng: Rng, device: str = "cpu") -> "State":
@@ -247,24 +247,10 @@ class State:
         latents, labels = self.latents(n, card, rng)
         return Fakes(self.G(latents, labels), labels)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers: what a checkpoint holds."""
-        modules = {name: part.state_dict() for name, part in self._parts().items()}
-        return {**modules, **{name: getattr(self, name) for name in _COUNTERS}}
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """The inverse of `state_dict`, in place."""
-        for name, part in self._parts().items():
-            part.load_state_dict(saved[name])
-        for name in _COUNTERS:
-            setattr(self, name, saved[name])
-
-    def _parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the counters."""
         parts = {"D": self.D, "opt_D": self.opt_D, "G": self.G, "opt_G": self.opt_G}
         return parts if self.average is None else {**parts, "average": self.average}
-
-
-_COUNTERS = ("n_D", "step", "generator_steps", "warm", "since", "grace", "accuracy", "shown")
 
 
 def _optimisers(phi: Tensor, G: nn.Module, rate_D: float, rate_G: float) -> tuple[torch.optim.Adam, torch.optim.Adam]:

@@ -36,16 +36,15 @@ from gossamer.errors import RequestError
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial
 from gossamer.methods.critics import Critics, Recipe
+from gossamer.methods.facts import Facts
+from gossamer.methods.kept import Kept
 from gossamer.methods.stacked import BETAS
 from gossamer.nets.resnet import DcganGenerator, ProjectionCritic, ResNetGenerator
 from gossamer.privacy import rows
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.guarantee import NeighboringRelation, Plan
+from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.rows import Draw, SanitizedRows
-
-TITLE = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
-TAKES_PUBLIC = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +107,6 @@ def plan(config: Config, card: DataCard) -> Plan:  # noqa: ARG001 (what every me
     return rows.plan_of(steps=config.steps, **_release(config))
 
 
-def relation(config: Config) -> NeighboringRelation:
-    """Under which relation the draw is accounted."""
-    return rows.relation_of(config.draw)
-
-
 def explain(config: Config) -> str:
     """Which draw a plan has, in words."""
     T, K = config.steps, config.critics
@@ -123,9 +117,12 @@ def explain(config: Config) -> str:
     }[config.draw]
 
 
-def needs_public(config: Config) -> bool:  # noqa: ARG001 (what every method is asked)
-    """Whether the run is impossible without public records: never."""
-    return False
+FACTS = Facts(
+    title="GS-WGAN (Chen, Orekondy, Fritz 2020)",
+    takes_public=False,
+    relation=lambda config: rows.relation_of(config.draw),
+    explain=explain,
+)
 
 
 def generator(config: Config, card: DataCard) -> ResNetGenerator | DcganGenerator:
@@ -236,7 +233,7 @@ class Answers:
 
 
 @dataclass
-class State:
+class State(Kept):
     """Everything a run goes on from. Generator and optimiser saw records through releases only; the critics stay inside."""
 
     G: ResNetGenerator | DcganGenerator
@@ -250,6 +247,8 @@ class State:
     warm: int = 0
     rounds: int = 0
     left: int = 0
+
+    counters = ("step", "warm", "rounds")
 
     @classmethod
     def fresh(cls, config: Config, card: DataCard, rng: Rng, device: str = "cpu") -> "State":
@@ -311,23 +310,17 @@ class State:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors, plain numbers, and the critics as `Confined`, which run/checkpoint seals."""
-        parts = {name: part.state_dict() for name, part in self._parts().items()}
-        return {**parts, "critics": self.critics, **{name: getattr(self, name) for name in _COUNTERS}}
+        return {**super().state_dict(), "critics": self.critics}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """The inverse, in place; "critics" is the path of their sealed file, opened when there are records to confine."""
-        for name, part in self._parts().items():
-            part.load_state_dict(saved[name])
-        for name in _COUNTERS:
-            setattr(self, name, saved[name])
+        super().load_state_dict(saved)
         self.sealed = saved["critics"]
 
-    def _parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside counters and critics."""
         parts = {"G": self.G, "opt_G": self.opt_G}
         return parts if self.average is None else {**parts, "average": self.average}
-
-
-_COUNTERS = ("step", "warm", "rounds")
 
 
 def _release(config: Config) -> dict[str, Any]:

@@ -31,6 +31,8 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial, divergences
+from gossamer.methods.facts import Facts
+from gossamer.methods.kept import Kept
 from gossamer.nets.flat import flatten
 from gossamer.nets.vae import Autoencoder, log_normal
 from gossamer.privacy.clipping import ordinary_gradient
@@ -41,7 +43,7 @@ from gossamer.privacy.mechanisms import Bounds, poisson_gaussian
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
 
-TITLE = "PriVAE (Takahashi, Takagi, Ono, Komatsu 2020)"
+FACTS = Facts(title="PriVAE (Takahashi, Takagi, Ono, Komatsu 2020)")
 Coins: TypeAlias = Callable[[Records, int], Tensor]
 """Standard normals [n, k] for n records: k coins that belong to each of them."""
 
@@ -120,11 +122,6 @@ def plan(config: Config, card: DataCard) -> Plan:
     return [(poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
 
 
-def needs_public(config: Config) -> bool:  # noqa: ARG001 (what every method is asked)
-    """Whether the run is impossible without public records: never, a warm start is optional."""
-    return False
-
-
 def generator(config: Config, card: DataCard) -> Autoencoder:
     """The network that a run releases, with fresh weights: the decoder, and the encoder where it was asked for."""
     return _network(config, card, encoder=config.release_encoder)
@@ -149,12 +146,12 @@ def train(
     query = Objective.of(state.vae, config, secret_coins(rng))
     every = max(1, config.steps // 400)
 
-    while private.remaining(mechanism.event):  # l. 2
+    while left := private.remaining(mechanism.event):  # l. 2
         released = private.release(mechanism, query)  # l. 3-6, and both noises of l. 7
         g = direction(released, config)  # l. 7
         state.theta.grad = g
         state.optimiser.step()  # l. 8
-        state.step += 1
+        state.step, state.left = state.step + 1, left - 1
         if state.average is not None:
             adversarial.update_average(
                 state.average, state.vae, min(config.average_decay, state.step / (state.step + 9))
@@ -308,7 +305,7 @@ def warm_start(state: "State", public: Records, config: Config, *, emit: Sink, r
 
 
 @dataclass
-class State:
+class State(Kept):
     """Everything a run goes on from. The network and its optimiser have seen records through releases only."""
 
     vae: Autoencoder
@@ -318,6 +315,9 @@ class State:
     with_encoder: bool
     step: int = 0
     warm: int = 0
+    left: int = 0
+
+    counters = ("step", "warm")
 
     @classmethod
     def fresh(cls, config: Config, card: DataCard, rng: Rng, device: str = "cpu") -> "State":
@@ -342,18 +342,8 @@ class State:
             net.encoder = None
         return net
 
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers: what a checkpoint holds."""
-        parts = {name: part.state_dict() for name, part in self._parts().items()}
-        return {**parts, "step": self.step, "warm": self.warm}
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """The inverse of `state_dict`, in place."""
-        for name, part in self._parts().items():
-            part.load_state_dict(saved[name])
-        self.step, self.warm = saved["step"], saved["warm"]
-
-    def _parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the counters."""
         parts = {"vae": self.vae, "optimiser": self.optimiser}
         return parts if self.average is None else {**parts, "average": self.average}
 

@@ -31,13 +31,12 @@ from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial
+from gossamer.methods.facts import Facts
 from gossamer.nets import mlp, privgan_cifar
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.noise import Rng
 
-TITLE = "privGAN (Mukherjee et al. 2021): no formal guarantee"
-TAKES_PUBLIC = False
 REASON = (
     "privGAN (Mukherjee et al. 2021) trains on the records without clipping and without noise; what it protects is measured by "
     "attacks, not proved"
@@ -103,9 +102,12 @@ def length(config: Config, card: DataCard) -> tuple[int, int]:
     return warm, config.epochs * _batches(config, card, parts=config.pairs)
 
 
-def needs_public(config: Config) -> bool:  # noqa: ARG001 (what every method is asked)
-    """Whether the run is impossible without public records: never, and it has no use for them."""
-    return False
+FACTS = Facts(
+    title="privGAN (Mukherjee et al. 2021): no formal guarantee",
+    takes_public=False,
+    without_guarantee=REASON,
+    length=length,
+)
 
 
 def generator(config: Config, card: DataCard) -> "Mixture":
@@ -346,11 +348,6 @@ class State:
         with adversarial.initialised_by(rng.public("initialisation")):
             models = [Model.fresh(config, card, device) for _ in range(_groups(config, card))]
         return cls(config, card, models, int(torch.randint(2**62, (1,), generator=rng.public("partition"))))
-
-    @property
-    def warm_steps(self) -> int:
-        """Batches of the privacy discriminator's warm-up."""
-        return length(self.config, self.card)[0]
 
     @property
     def left(self) -> int:

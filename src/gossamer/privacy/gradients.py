@@ -305,15 +305,9 @@ def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) 
 
 def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Sequence[int]) -> Tensor:
     """[n, k] for one physical batch, each record its own unit."""
-    if query.form != "slow" and not query.memory.slow:
-        try:
-            calls = query.taped(batch)
-            check_lengths(calls, query.draws * len(batch))
-        except TapeError as unknown:
-            if query.form == "fast":
-                raise refusal(unknown) from None
-        else:
-            return call_norms(calls, query.module, groups, len(batch), draws=query.draws)
+    calls = _fast(query, batch)
+    if calls is not None:
+        return call_norms(calls, query.module, groups, len(batch), draws=query.draws)
     return torch.cat([row_norms(rows, query.module, groups) for rows in query.rows(batch)])
 
 
@@ -325,23 +319,31 @@ def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, boun
             out.add_(total)
             return
         # A record is not finite: the clipped form leaves it out, and a bound of infinity leaves the others whole.
-    if query.form != "slow" and not query.memory.slow:
-        try:
-            calls = query.taped(batch)
-            check_lengths(calls, query.draws * len(batch))
-        except TapeError as unknown:
-            if query.form == "fast":
-                raise refusal(unknown) from None
-            query.memory.slow = True
-            _log.warning(
-                "The fast clipped sum does not know %s in this network. Its slow form is taken from here on, which is right.",
-                unknown,
-            )
-        else:
-            add_clipped_(out, calls, query.module, bounds, draws=query.draws)
-            return
+    calls = _fast(query, batch)
+    if calls is not None:
+        add_clipped_(out, calls, query.module, bounds, draws=query.draws)
+        return
     for gradients in query.rows(batch):
         out.add_(clip_rows(gradients, query.module, bounds).sum(0))
+
+
+def _fast(query: Gradients[AnyBatch], batch: AnyBatch) -> list[Call] | None:
+    """The taped calls of a physical batch; None where the slow form is asked for, or the tape does not know the network."""
+    if query.form == "slow" or query.memory.slow:
+        return None
+    try:
+        calls = query.taped(batch)
+        check_lengths(calls, query.draws * len(batch))
+    except TapeError as unknown:
+        if query.form == "fast":
+            raise refusal(unknown) from None
+        query.memory.slow = True
+        _log.warning(
+            "The fast clipped sum does not know %s in this network. Its slow form is taken from here on, which is right.",
+            unknown,
+        )
+        return None
+    return calls
 
 
 def refusal(unknown: TapeError) -> RequestError:

@@ -78,7 +78,7 @@ def resolve(
     def config(**decided: Any) -> Any:
         return checked_config(module.Config(**{**chosen, **decided}), card)
 
-    relation = relation_of(method, config(noise_multiplier=1.0))
+    relation = module.FACTS.relation(config(noise_multiplier=1.0))
     terms: dict[str, Any] = {"delta": delta, "relation": relation, "unit": card.unit}
 
     def plan_for_noise(value: float) -> Plan:
@@ -115,8 +115,8 @@ def resolve(
 
 
 def reason_without_guarantee(method: str) -> str:
-    """Why a method can promise nothing, whatever its settings: its module's REASON. Empty for all others."""
-    return str(getattr(METHODS.get(method), "REASON", ""))
+    """Why a method can promise nothing, whatever its settings. Empty for all others, and for a name that no method has."""
+    return str(METHODS[method].FACTS.without_guarantee) if method in METHODS else ""
 
 
 def _without_guarantee(
@@ -166,12 +166,6 @@ def plan_of(method: str, config: Any, card: DataCard) -> Plan:
     """The plan of a method, typed."""
     plan: Plan = METHODS[method].plan(config, card)
     return plan
-
-
-def relation_of(method: str, config: Any) -> NeighboringRelation:
-    """The relation under which a method accounts for its plan: add-or-remove-one, unless its module has a `relation`."""
-    named = getattr(METHODS[method], "relation", None)
-    return ADD_OR_REMOVE_ONE if named is None else named(config)
 
 
 def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) -> float:

@@ -115,11 +115,11 @@ def _plan(
         click.echo(f"No formal guarantee: epsilon is infinity, because {reason}.")
         click.echo(f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.")
         return
-    click.echo(f"{METHODS[method].TITLE}: reads no record.")
+    click.echo(f"{METHODS[method].FACTS.title}: reads no record.")
     for event, count in request.plan:
         click.echo(f"releases: {count:,} x {in_words(event_to_json(event))}")
-    if hasattr(METHODS[method], "explain"):
-        click.echo(METHODS[method].explain(request.config))
+    if line := METHODS[method].FACTS.explain(request.config):
+        click.echo(line)
     click.echo(
         f"noise multiplier {request.config.noise_multiplier:g}, sampling rate {_rate(request):.6g}, steps {_steps(request):,}"
     )
@@ -493,6 +493,4 @@ def _rate(request: Request) -> float:
 
 
 def _steps(request: Request) -> int:
-    if hasattr(request.config, "steps"):  # not the releases: a charge may pay for several, and a step may make two
-        return int(request.config.steps)
-    return int(METHODS[request.method].length(request.config, request.card)[1])
+    return int(METHODS[request.method].FACTS.length(request.config, request.card)[1])

@@ -112,9 +112,10 @@ def fit(
         delta=delta,
         defaults=presets.settings(method, preset) if preset else None,
     )
-    if not getattr(METHODS[method], "TAKES_PUBLIC", True) and (public is not None or split):
+    facts = METHODS[method].FACTS
+    if not facts.takes_public and (public is not None or split):
         raise RequestError(f"{method} has no use for public records: leave --public and --public-share out.")
-    if METHODS[method].needs_public(request.config) and public is None and not split:
+    if facts.needs_public(request.config) and public is None and not split:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
     folder = RunFolder(Path(out))
@@ -216,8 +217,9 @@ def _train(
         device=device,
     )
     with closing(lines), terminal or _Quiet() as screen:
+        warm_steps, _ = module.FACTS.length(config, card)
         for reached in _driven(
-            states, folder, ledger, rng, config, spent_so_far, screen, public=found.public is not None
+            states, folder, ledger, rng, warm_steps, spent_so_far, screen, public=found.public is not None
         ):
             state = reached
         if state is None:
@@ -231,7 +233,7 @@ def _driven(
     folder: RunFolder,
     ledger: PrivacyLedger,
     rng: Rng,
-    config: Any,
+    warm_steps: int,
     spent_so_far: Callable[[], float],
     screen: Terminal,
     *,
@@ -245,12 +247,10 @@ def _driven(
         for state in states:
             phase = "warm start" if state.step == 0 else "training"
             if phase != begun:
-                left = getattr(state, "left", sum(ledger.unused))  # a charge may pay for more than a step
-                warm_steps = state.warm_steps if hasattr(state, "warm_steps") else config.warm_steps
-                total = warm_steps if phase == "warm start" else state.step + left
+                total = warm_steps if phase == "warm start" else state.step + state.left
                 screen.begin(phase, total, state.warm if phase == "warm start" else state.step - 1)
                 begun = phase
-            if public and state.step == 0 and state.warm == config.warm_steps:
+            if public and state.step == 0 and state.warm == warm_steps:
                 write_atomically(folder.private / WARM, model_bytes(state.released))
             note = f"epsilon spent {spent_so_far():.3f}" if state.step else ""
             screen.advance(state.step or state.warm, note)

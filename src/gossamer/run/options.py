@@ -55,9 +55,9 @@ def per_method(name: str, about: str, command: Callable[..., None], shared: list
         for option in reversed(shared):
             decorated = option(decorated)
         group.add_command(
-            click.command(method, help=(module.__doc__ or "").replace("\n\n", "\n\n\b\n"), short_help=module.TITLE)(
-                decorated
-            )
+            click.command(
+                method, help=(module.__doc__ or "").replace("\n\n", "\n\n\b\n"), short_help=module.FACTS.title
+            )(decorated)
         )
     return group
 
