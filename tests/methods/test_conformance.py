@@ -57,7 +57,7 @@ TOY: dict[str, dict[str, Any]] = {
         "discriminator_steps": 1, "discriminator_learning_rate": 2e-3, "generator_learning_rate": 2e-3,
     },
     "dp-wgan": {
-        "noise_multiplier": 0.5, "steps": 300, "expected_batch_size": 48, "width": 4, "latent_size": 8,
+        "noise_multiplier": 0.3, "steps": 400, "expected_batch_size": 48, "width": 4, "latent_size": 8,
         "critic_steps": 2, "critic_learning_rate": 2e-3, "generator_learning_rate": 2e-3,
     },
     "privae": {

@@ -53,7 +53,7 @@ def test_private_quantiles_are_charged() -> None:
 
 def test_private_quantiles_find_the_median_norm() -> None:
     """Hardly any noise, everybody drawn: the bound ends near the median of the norms that the critic then has."""
-    config = Config(**{**TINY, "steps": 400}, bounds="private-quantile", quantile_every=1, quantile_noise_multiplier=1e-3,
+    config = Config(**{**TINY, "steps": 120}, bounds="private-quantile", quantile_every=1, quantile_noise_multiplier=1e-3,
                     max_norm=100.0)  # fmt: skip
     config = dataclasses.replace(config, expected_batch_size=40, critic_learning_rate=1e-7)
     card = dataclasses.replace(CARD, declared_size=40)
@@ -85,7 +85,7 @@ def test_public_bounds_are_the_mean_norms_of_public_records() -> None:
 
 
 def test_bounds_change_with_the_critic_and_never_reach_zero() -> None:
-    config = Config(**TINY, grouping="cluster", groups=2, bounds="public")
+    config = Config(**TINY, grouping="cluster", groups=2, bounds="public", warm_steps=2)
     state, _ = run(config, public=records(30, seed=1))
     assert all(norm > 0 for norm in state.norms)
     assert state.norms != State.fresh(config, CARD, Rng(0)).norms
