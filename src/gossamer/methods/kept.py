@@ -11,7 +11,7 @@ class Kept:
 
     def parts(self) -> dict[str, Any]:
         """Modules and optimisers by name."""
-        raise NotImplementedError
+        raise NotImplementedError  # every State names its own
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain numbers: what a checkpoint holds."""
