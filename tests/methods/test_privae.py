@@ -306,6 +306,21 @@ def test_micro_aggregation_is_the_plain_loop_over_both_terms() -> None:
     assert not query.whole(held[:0]).any()
 
 
+def test_micro_aggregation_leaves_out_a_record_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It adds nothing, and the others what they add in the plain loop."""
+    config = Config(**TINY, aggregation="micro", divergence="mmd", max_norm=30.0)
+    query, held = objective(config), records(5)
+    psi, whole = torch.ones(query.dimension), privae.sample_wise
+
+    def poisoned(vae: Any, batch: Records, *rest: Any) -> Tensor:
+        bad = torch.from_numpy((batch.images == held.images[2]).all((1, 2, 3)))
+        return whole(vae, batch, *rest) * torch.where(bad, torch.inf, 1.0)
+
+    monkeypatch.setattr(privae, "sample_wise", poisoned)
+    expected = query._micro(held[np.array([0, 1, 3, 4])], psi, 30.0)
+    torch.testing.assert_close(query._micro(held, psi, 30.0), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_without_noise_all_aggregations_of_one_group_are_one_loss() -> None:
     """The twin: no clipping, so the direction is the gradient of equation 9, whichever way it is put together."""
     found = []

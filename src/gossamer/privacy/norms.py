@@ -77,7 +77,7 @@ class Kept:
 
     def squared_norms(self) -> Tensor:
         """[n]"""
-        return self.rows.square().sum(1)
+        return _square_norms(self.rows)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One product with the factors."""
@@ -94,7 +94,7 @@ class Product:
 
     def squared_norms(self) -> Tensor:
         """[n], |a|^2 |b|^2."""
-        a, b = self.a.square().sum(1), self.b.square().sum(1)
+        a, b = _square_norms(self.a), _square_norms(self.b)
         return guarded(a * b, a, b)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
@@ -292,6 +292,12 @@ def _work(calls: list[Call], shape: torch.Size, draws: int, *, keep: bool = Fals
     return work
 
 
+def _square_norms(rows: Tensor) -> Tensor:
+    """[n] of rows [n, D], without a temporary of their size."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.square()
+
+
 def _paired(u_gram: Tensor, b_gram: Tensor) -> Tensor:
     """[m] squared norms from two Gram matrices [m, T, T]."""
     u_squares = u_gram.diagonal(dim1=1, dim2=2).sum(1)
@@ -303,20 +309,22 @@ def _instantiated(uses: list[Call], shape: torch.Size, draws: int, shared: Tenso
     """[n, size of the weight], the records' gradients themselves. shared: rows of the same parameter used as a bias."""
     n = len(given(uses[0].b)) // draws
     like = pair(uses[0])[1]
-    rows = torch.zeros(n, shape.numel(), dtype=like.dtype, device=like.device)
+    others = [use for use in uses if not isinstance(use.op, Affine)]
+    empty = shared is None and len(others) == len(uses)
+    rows = (torch.empty if empty else torch.zeros)(n, shape.numel(), dtype=like.dtype, device=like.device)
     if shared is not None:
         rows += shared
     for use in uses:
         if isinstance(use.op, Affine):
             a, b = pair(use)
             rows += folded(use.op.per_record(a * b), draws)
-    others = [use for use in uses if not isinstance(use.op, Affine)]
-    step = max(1, BLOCK // (4 * max(1, shape.numel(), *(unfolded_size(use, shape, draws) for use in others))))
+    step = max(1, BLOCK // (16 * max(1, shape.numel(), *(unfolded_size(use, shape, draws) for use in others))))
     for lo in range(0, n if others else 0, step):
         hi = min(lo + step, n)
-        for use in others:
+        for i, use in enumerate(others):
             u, b = patches(use, shape, draws, lo, hi)
-            rows[lo:hi].view(len(b), b.shape[1], u.shape[1]).baddbmm_(b, u.transpose(1, 2))
+            here = rows[lo:hi].view(len(b), b.shape[1], u.shape[1])
+            torch.baddbmm(here, b, u.transpose(1, 2), beta=0 if empty and i == 0 else 1, out=here)
     return rows
 
 
