@@ -37,7 +37,7 @@ from gossamer.privacy import accounting
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import presets
+from gossamer.run import measures, presets
 from gossamer.run.memory import keep_pages
 
 # What each curve of figure 1 is: settings over those common to all.
@@ -117,25 +117,6 @@ def trained(
     return last.released, config
 
 
-@torch.no_grad()
-def measured(vae: Autoencoder, test: Records, options: argparse.Namespace) -> dict[str, float]:
-    """Sparsity of the posterior means, log p(x) by importance weights, MMD between codes and prior; on test records."""
-    stream = torch.Generator().manual_seed(0)
-    images, labels = test.tensors("cpu")
-    mean, scale = vae.encode(images, labels)
-    codes = mean + scale * torch.randn(mean.shape, generator=stream)
-    prior = vae.prior.from_normal(torch.randn(mean.shape, generator=stream))
-    some = slice(0, options.likelihood_records)
-    noise = torch.randn(options.likelihood_draws, len(labels[some]), vae.latent_size, generator=stream)
-    weights = vae.log_weights(images[some], labels[some], noise)
-    alive = np.ptp(mean.numpy(), axis=0) > 0
-    return {
-        "sparsity": latent.hoyer_sparsity(mean.numpy()[:, alive]).value,
-        "likelihood": latent.iwae(weights.numpy()).value,
-        "discrepancy": latent.prior_discrepancy(codes.numpy(), prior.numpy()).value,
-    }
-
-
 def sparsity(options: argparse.Namespace) -> None:
     """Figure 1, and its numbers as a table."""
     size = 32 if options.network == "conv" else 28
@@ -148,7 +129,9 @@ def sparsity(options: argparse.Namespace) -> None:
         if not path.exists():
             started = time.process_time()
             vae, config = trained(data, card, settings(run, options), run.epsilon, run.seed, options.delta)
-            found = {**measured(vae, test, options), "noise_multiplier": config.noise_multiplier}
+            figures = measures.codes(vae, test, seed=0)
+            found = {measure: figures[name].value for measure, name in zip(MEASURES, figures, strict=False)}
+            found["noise_multiplier"] = config.noise_multiplier
             found["seconds"] = time.process_time() - started
             write_atomically(path, json.dumps(found, indent=1).encode())
             print(run.name, json.dumps(found), flush=True)
@@ -272,8 +255,6 @@ def main() -> None:
     one.add_argument("--optimiser", choices=["adam", "sgd"], default="adam")
     one.add_argument("--learning-rate", type=float, default=1e-3)
     one.add_argument("--test-records", type=int, default=4_000)
-    one.add_argument("--likelihood-records", type=int, default=500)
-    one.add_argument("--likelihood-draws", type=int, default=100)
     one.set_defaults(experiment=sparsity, delta=1e-5)
     two = commands.add_parser("pinwheel", help="figure 2")
     two.add_argument("--epsilons", type=float, nargs="+", default=[2.87, math.inf])

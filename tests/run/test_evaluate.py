@@ -168,6 +168,25 @@ def test_semi_supervised_uses_the_generator_and_few_records(
     ]
 
 
+def test_latent_looks_at_the_codes_of_a_released_encoder(
+    gossamer: Run, run: Path, data: Path, card: Path, tmp_path: Path
+) -> None:
+    words = ["--data", data, "--card", card, "--epsilon", 10, "--delta", 1e-3, "--steps", 3, "--width", 8]
+    words += ["--expected-batch-size", 16, "--latent-size", 3, "--warm-steps", 0]
+    assert gossamer("fit", "privae", *words, "--out", tmp_path / "vae", "--release-encoder").status == 0
+    found = {entry["metric"]: entry for entry in evaluated(gossamer, tmp_path / "vae", data, "--metrics", "latent")["metrics"]}
+    assert list(found) == [
+        "sparsity of the codes", "log p(x), nats, 100 draws", "MMD between codes and prior",
+        "separation of the classes' codes (silhouette)",
+    ]  # fmt: skip
+    assert 0 < found["sparsity of the codes"]["value"] < 1
+    # A Bernoulli of a constant image has at least log 2 per pixel against it; an untrained decoder is close to that.
+    assert found["log p(x), nats, 100 draws"]["value"] == pytest.approx(-784 * np.log(2), rel=0.2)
+    refused = gossamer("evaluate", run, "--train", data, "--test", data, "--metrics", "latent")
+    assert refused.status == 2
+    assert "--release-encoder" in refused.err
+
+
 def entry(metric: str, value: float = 0.5) -> dict[str, Any]:
     return {
         "metric": metric,
