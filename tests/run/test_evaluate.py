@@ -174,7 +174,10 @@ def test_latent_looks_at_the_codes_of_a_released_encoder(
     words = ["--data", data, "--card", card, "--epsilon", 10, "--delta", 1e-3, "--steps", 3, "--width", 8]
     words += ["--expected-batch-size", 16, "--latent-size", 3, "--warm-steps", 0]
     assert gossamer("fit", "privae", *words, "--out", tmp_path / "vae", "--release-encoder").status == 0
-    found = {entry["metric"]: entry for entry in evaluated(gossamer, tmp_path / "vae", data, "--metrics", "latent")["metrics"]}
+    found = {
+        entry["metric"]: entry
+        for entry in evaluated(gossamer, tmp_path / "vae", data, "--metrics", "latent")["metrics"]
+    }
     assert list(found) == [
         "sparsity of the codes", "log p(x), nats, 100 draws", "MMD between codes and prior",
         "separation of the classes' codes (silhouette)",

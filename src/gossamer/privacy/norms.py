@@ -29,17 +29,21 @@ from torch import Tensor
 from gossamer.privacy.operations import Affine, Call, Convolution, Embedding, Linear, Planes
 from gossamer.privacy.patches import (
     beside,
+    by_channels,
+    by_taps,
     embedding_grams,
     folded,
     given,
     groups_of,
     joined,
     matrix,
+    only_patch,
     pair,
     patches,
     phase_gram,
     phase_work,
     positions,
+    taps_of,
     unfolded_size,
     unread,
 )
@@ -70,10 +74,11 @@ class Piece(Protocol):
 
 @dataclass(eq=False)
 class Kept:
-    """Per-record gradients that were formed. rows: [n, size of the parameter]."""
+    """Per-record gradients that were formed. rows: [n, size of the parameter]; of a convolution, taps before channels."""
 
     parameter: int
     rows: Tensor
+    taps: int = 1
 
     def squared_norms(self) -> Tensor:
         """[n]"""
@@ -81,7 +86,10 @@ class Kept:
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One product with the factors."""
-        out.add_((factors @ _without(self.rows, dropped)).view(out.shape))
+        total = factors @ _without(self.rows, dropped)
+        if self.taps > 1:
+            total = by_channels(total.view(len(out), -1), self.taps)
+        out.add_(total.view(out.shape))
 
 
 @dataclass(eq=False)
@@ -202,7 +210,7 @@ def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, draws: int = 
         shared = by_bias.pop(weight, None)
         alike = len({groups_of([use]) for use in uses}) == 1
         if shared is not None or not alike or any(isinstance(use.op, Affine) for use in uses):
-            found.append(Kept(weight, _instantiated(uses, parameters[weight].shape, draws, shared)))
+            found.append(_kept(weight, uses, parameters[weight].shape, draws, shared))
         else:
             found.append(_piece(weight, parameters[weight].shape, uses, draws))
     return found + [Kept(bias, rows) for bias, rows in by_bias.items()]
@@ -239,14 +247,13 @@ def _piece(weight: int, shape: torch.Size, uses: list[Call], draws: int) -> Piec
         a, b = pair(uses[0])
         return PlanesProduct(weight, a, b.flatten(2) @ uses[0].op.taps(b).t())
     if alone and not isinstance(uses[0].op, Embedding) and groups_of(uses) == 1 and positions(uses[0]) == 1:
-        u, b = patches(uses[0], shape, 1, 0, len(given(uses[0].b)))
-        return Product(weight, u.squeeze(2), b.squeeze(2))
+        return Product(weight, *only_patch(uses[0], shape))
     n = len(given(uses[0].b)) // draws
     keep = n * shape.numel() <= KEEP
     work = _work(uses, shape, draws, keep=keep)
     method = cheapest(work)
     if method == "instantiate" and keep:
-        return Kept(weight, _instantiated(uses, shape, draws, None))
+        return _kept(weight, uses, shape, draws, None)
     return Ghost(weight, shape, uses, draws, method)
 
 
@@ -305,19 +312,23 @@ def _paired(u_gram: Tensor, b_gram: Tensor) -> Tensor:
     return guarded((u_gram * b_gram).flatten(1).sum(1), u_squares, b_squares)
 
 
-def _instantiated(uses: list[Call], shape: torch.Size, draws: int, shared: Tensor | None) -> Tensor:
-    """[n, size of the weight], the records' gradients themselves. shared: rows of the same parameter used as a bias."""
+def _kept(weight: int, uses: list[Call], shape: torch.Size, draws: int, shared: Tensor | None) -> Kept:
+    """The records' gradients themselves. shared: rows of the same parameter used as a bias."""
     n = len(given(uses[0].b)) // draws
-    like = pair(uses[0])[1]
+    like, taps = pair(uses[0])[1], taps_of(uses, shape)
+
+    def ordered(rows: Tensor) -> Tensor:
+        return by_taps(rows.view(n, shape[0], -1), taps).view(n, -1)
+
     others = [use for use in uses if not isinstance(use.op, Affine)]
     empty = shared is None and len(others) == len(uses)
     rows = (torch.empty if empty else torch.zeros)(n, shape.numel(), dtype=like.dtype, device=like.device)
     if shared is not None:
-        rows += shared
+        rows += ordered(shared)
     for use in uses:
         if isinstance(use.op, Affine):
             a, b = pair(use)
-            rows += folded(use.op.per_record(a * b), draws)
+            rows += ordered(folded(use.op.per_record(a * b), draws))
     step = max(1, BLOCK // (16 * max(1, shape.numel(), *(unfolded_size(use, shape, draws) for use in others))))
     for lo in range(0, n if others else 0, step):
         hi = min(lo + step, n)
@@ -325,7 +336,7 @@ def _instantiated(uses: list[Call], shape: torch.Size, draws: int, shared: Tenso
             u, b = patches(use, shape, draws, lo, hi)
             here = rows[lo:hi].view(len(b), b.shape[1], u.shape[1])
             torch.baddbmm(here, b, u.transpose(1, 2), beta=0 if empty and i == 0 else 1, out=here)
-    return rows
+    return Kept(weight, rows, taps)
 
 
 def _bias_rows(call: Call) -> Tensor:

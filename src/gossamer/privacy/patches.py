@@ -1,11 +1,14 @@
 """Taped pairs as patches: how the input and the output gradient of every kind of layer meet in its weight.
 
-For records lo to hi, `patches` gives u [m, columns, T] and b [m, rows, T] such that b u^T is the gradient in the shape of
-the weight. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of the output
-in a convolution. The groups of a convolution fold into m. Transposed convolutions are ordinary ones in which input and
-output gradient have changed places.
+For records lo to hi, `patches` gives u [m, columns, T] and b [m, rows, T] such that b u^T is the gradient as a matrix of
+rows x columns. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of the
+output in a convolution. The groups of a convolution fold into m. Transposed convolutions are ordinary ones in which input
+and output gradient have changed places. The columns of a convolution run over taps first and channels last: the channels
+of a pixel then lie side by side, and unfolding copies them in one go. `by_taps` and `by_channels` go between that order
+and the parameter's own; norms do not care.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -61,7 +64,8 @@ def joined(calls: list[Call], shape: torch.Size, draws: int, lo: int, hi: int) -
     both = [patches(call, shape, draws, lo, hi) for call in calls]
     if len(both) == 1:
         return both[0]
-    return torch.cat([u for u, _ in both], 2), torch.cat([b for _, b in both], 2)
+    u = torch.cat([u.transpose(1, 2) for u, _ in both], 1).transpose(1, 2)
+    return u, torch.cat([b for _, b in both], 2)
 
 
 def patches(call: Call, shape: torch.Size, draws: int, lo: int, hi: int) -> tuple[Tensor, Tensor]:
@@ -77,14 +81,32 @@ def patches(call: Call, shape: torch.Size, draws: int, lo: int, hi: int) -> tupl
             hot[..., call.op.padding] = 0
         return _side_by_side(b.reshape(*hot.shape[:2], -1), draws), _side_by_side(hot, draws)
     plane = _as_plane(call, shape, a, b)
-    if plane.kernel == tuple(plane.x.shape[2:]) and plane.padding == (0, 0) and plane.dilation == (1, 1):
-        # The one patch is the whole input.
-        return _side_by_side(plane.x.reshape(len(plane.x), 1, -1), draws), _side_by_side(
-            plane.y.reshape(len(plane.y), 1, -1), draws
-        )
-    u = F.unfold(plane.x, plane.kernel, dilation=plane.dilation, padding=plane.padding, stride=plane.stride)
-    y = plane.y.flatten(2)
-    return _side_by_side(u.transpose(1, 2), draws), _side_by_side(y.transpose(1, 2), draws)
+    return _side_by_side(_unfolded(plane), draws), _side_by_side(plane.y.flatten(2).transpose(1, 2), draws)
+
+
+def only_patch(call: Call, shape: torch.Size) -> tuple[Tensor, Tensor]:
+    """u [n, columns] in the parameter's own order and b [n, rows], of a call that meets the weight at one position."""
+    if isinstance(call.op, (Convolution, Planes)):
+        plane = _plane(call, shape, 0, len(given(call.b)))
+        if plane.kernel == tuple(plane.x.shape[2:]) and plane.padding == (0, 0) and plane.dilation == (1, 1):
+            return plane.x.flatten(1), plane.y.flatten(1)  # the one patch is the whole input
+    u, b = patches(call, shape, 1, 0, len(given(call.b)))
+    return by_channels(u.squeeze(2), taps_of([call], shape)), b.squeeze(2)
+
+
+def taps_of(calls: list[Call], shape: torch.Size) -> int:
+    """Taps of a convolution's kernel; 1 for all else."""
+    return shape[2:].numel() if any(isinstance(call.op, (Convolution, Planes)) for call in calls) else 1
+
+
+def by_taps(columns: Tensor, taps: int) -> Tensor:
+    """[..., channels x taps], the parameter's own order, to [..., taps x channels]."""
+    return columns if taps == 1 else columns.unflatten(-1, (-1, taps)).transpose(-1, -2).flatten(-2)
+
+
+def by_channels(columns: Tensor, taps: int) -> Tensor:
+    """[..., taps x channels] to [..., channels x taps], the parameter's own order."""
+    return columns if taps == 1 else columns.unflatten(-1, (taps, -1)).transpose(-1, -2).flatten(-2)
 
 
 def _records(t: Tensor, draws: int, lo: int, hi: int) -> Tensor:
@@ -138,6 +160,21 @@ def _as_plane(call: Call, shape: torch.Size, a: Tensor, b: Tensor) -> _Plane:
     padding = (0, op.padding[0]) if flat else (op.padding[0], op.padding[1])
     dilation = (1, op.dilation[0]) if flat else (op.dilation[0], op.dilation[1])
     return _Plane(x, y, kernel, stride, padding, dilation)
+
+
+def _unfolded(plane: _Plane) -> Tensor:
+    """[m, T, taps x channels]. What F.unfold gives in another order, four times faster: it gathers pixel by pixel."""
+    m, channels, height, width = plane.x.shape
+    top, left = plane.padding
+    padded = plane.x.new_zeros(m, height + 2 * top, width + 2 * left, channels)
+    padded[:, top : top + height, left : left + width] = plane.x.permute(0, 2, 3, 1)
+    image, row, pixel, _ = padded.stride()
+    (down, right), (tall, wide) = plane.stride, plane.dilation
+    windows = padded.as_strided(
+        (m, *plane.y.shape[2:], *plane.kernel, channels),
+        (image, down * row, right * pixel, tall * row, wide * pixel, 1),
+    )
+    return windows.reshape(m, plane.y.shape[2:].numel(), math.prod(plane.kernel) * channels)
 
 
 def _apart(t: Tensor, groups: int) -> Tensor:
