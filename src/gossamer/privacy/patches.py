@@ -8,6 +8,7 @@ of a pixel then lie side by side, and unfolding copies them in one go. `by_taps`
 and the parameter's own; norms do not care.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -164,10 +165,8 @@ def _as_plane(call: Call, shape: torch.Size, a: Tensor, b: Tensor) -> _Plane:
 
 def _unfolded(plane: _Plane) -> Tensor:
     """[m, T, taps x channels]. What F.unfold gives in another order, four times faster: it gathers pixel by pixel."""
-    m, channels, height, width = plane.x.shape
-    top, left = plane.padding
-    padded = plane.x.new_zeros(m, height + 2 * top, width + 2 * left, channels)
-    padded[:, top : top + height, left : left + width] = plane.x.permute(0, 2, 3, 1)
+    padded = _channels_last(plane)
+    m, _, _, channels = padded.shape
     image, row, pixel, _ = padded.stride()
     (down, right), (tall, wide) = plane.stride, plane.dilation
     windows = padded.as_strided(
@@ -175,6 +174,15 @@ def _unfolded(plane: _Plane) -> Tensor:
         (image, down * row, right * pixel, tall * row, wide * pixel, 1),
     )
     return windows.reshape(m, plane.y.shape[2:].numel(), math.prod(plane.kernel) * channels)
+
+
+def _channels_last(plane: _Plane) -> Tensor:
+    """[m, H, W, C], x with its padding: every tap of every position is inside."""
+    m, channels, height, width = plane.x.shape
+    top, left = plane.padding
+    padded = plane.x.new_zeros(m, height + 2 * top, width + 2 * left, channels)
+    padded[:, top : top + height, left : left + width] = plane.x.permute(0, 2, 3, 1)
+    return padded
 
 
 def _apart(t: Tensor, groups: int) -> Tensor:
@@ -257,14 +265,18 @@ def phase_work(call: Call, shape: torch.Size) -> tuple[int, int]:
 def phase_gram(call: Call, shape: torch.Size, lo: int, hi: int) -> Tensor:
     """[m, T, T], the Gram matrix of the unfolded patches, without unfolding them."""
     plane = _plane(call, shape, lo, hi)
-    m, (height, width) = len(plane.x), plane.y.shape[2:]
+    padded = _channels_last(plane)
+    m, (height, width) = len(padded), plane.y.shape[2:]
     total: Tensor | None = None
     for (down, phases_down), (right, phases_right) in _phase_groups(plane):
         size = _span(down, height), _span(right, width)
-        pixels = torch.cat(
-            [_one_phase(plane, (i, j), (min(down), min(right)), size) for i in phases_down for j in phases_right], 1
-        )
-        gram = (pixels.transpose(1, 2) @ pixels).view(m, *size, *size)
+        met = list(itertools.product(phases_down, phases_right))
+        pixels = padded.new_empty(m, *size, len(met), padded.shape[3])
+        for slot, (i, j) in enumerate(met):
+            rows = _every(plane.stride[0], min(down), i, size[0])
+            pixels[:, :, :, slot] = padded[:, rows, _every(plane.stride[1], min(right), j, size[1])]
+        pixels = pixels.view(m, math.prod(size), -1)
+        gram = (pixels @ pixels.transpose(1, 2)).view(m, *size, *size)
         # Taps add up one axis after the other: k + k slices where all pairs would be k k.
         gram = _slices_added([gram[:, i : i + height, :, i : i + height] for i in _steps(down)])
         gram = _slices_added([gram[:, :, i : i + width, :, i : i + width] for i in _steps(right)])
@@ -287,22 +299,10 @@ def _slices_added(slices: list[Tensor]) -> Tensor:
     return total
 
 
-def _one_phase(plane: _Plane, phase: tuple[int, int], first: tuple[int, int], size: tuple[int, int]) -> Tensor:
-    """[m, C, pixels], the pixels of the padded x at stride x (first + q) + phase, q from 0 to size - 1."""
-    x = plane.x
-    out = x.new_zeros(*x.shape[:2], *size)
-    target, source = [], []
-    for axis in range(2):
-        offset = plane.stride[axis] * first[axis] + phase[axis] - plane.padding[axis]
-        start = max(0, -(offset // plane.stride[axis]))
-        stop = min(size[axis], (x.shape[2 + axis] - 1 - offset) // plane.stride[axis] + 1)
-        stop = max(start, stop)
-        target.append(slice(start, stop))
-        begin = offset + plane.stride[axis] * start
-        source.append(slice(begin, begin + plane.stride[axis] * (stop - start), plane.stride[axis]))
-    if target[0].stop > target[0].start and target[1].stop > target[1].start:
-        out[:, :, target[0], target[1]] = x[:, :, source[0], source[1]]
-    return out.flatten(2)
+def _every(stride: int, first: int, phase: int, count: int) -> slice:
+    """The padded pixels stride x (first + q) + phase, for q from 0 to count - 1."""
+    start = stride * first + phase
+    return slice(start, start + stride * (count - 1) + 1, stride)
 
 
 def unread(calls: list[Call], shape: torch.Size, draws: int, lo: int, hi: int) -> Tensor | float:
