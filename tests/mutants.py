@@ -53,6 +53,8 @@ MISTAKES = (
     Mistake("a record that is not finite is multiplied by zero", "privacy/clipping.py", "dropped if bool(dropped.any()) else None)", "None)", f"{GRADIENTS} {MECHANISMS}"),
     Mistake("no guard against cancellation in Gram norms", "privacy/norms.py", "torch.where(squares < MARGIN * error, squares + error, squares)", "squares", GRADIENTS),
     Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "a, b = self.a.square().sum(1), self.b.square().sum((1, 2))", "a, b = torch.ones_like(self.a[:, 0]), self.b.square().sum((1, 2))", "tests/privacy/test_tape_layers.py"),
+    Mistake("a convolution's kept gradients stay in the order of unfolding", "privacy/norms.py", "total = by_channels(total.view(len(out), -1), self.taps)", "pass", "tests/privacy/test_tape_layers.py"),
+    Mistake("every phase of a strided layer reads the pixels of the first", "privacy/patches.py", "start = stride * first + phase", "start = stride * first", "tests/privacy/test_tape_layers.py"),
     Mistake("every group is clipped by the first group's factor", "privacy/clipping.py", "factors[groups[part.parameter]]", "factors[0]", MECHANISMS),
     Mistake("noise x 0.9", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "0.9 * self.noise_multiplier * self.max_norm)", MECHANISMS),
     Mistake("noise forgets max_norm", "privacy/mechanisms.py", "self.noise_multiplier * self.max_norm)", "self.noise_multiplier)", MECHANISMS),
