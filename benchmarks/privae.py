@@ -84,7 +84,7 @@ def settings(run: Run, options: argparse.Namespace) -> dict[str, Any]:
     """What section 5.1 says, with the network, the optimiser and its rate from the command line."""
     common: dict[str, Any] = {
         "steps": options.steps, "expected_batch_size": 256, "max_norm": 0.05, "max_norm_batch": 0.0, "partitions": 16,
-        "alpha": 100.0, "prior": "sparse", "likelihood": "laplace", "conditional": False, "latent_size": 50,
+        "alpha": 100.0, "prior": "sparse", "likelihood": "laplace", "conditional": False, "latent_size": options.latent_size,
         "network": options.network, "width": options.width, "optimiser": options.optimiser,
         "learning_rate": options.learning_rate, "average_decay": 0.0, "release_encoder": True,
     }  # fmt: skip
@@ -206,6 +206,7 @@ def pinwheels(options: argparse.Namespace) -> None:
     original = as_points(test.images)
     print("| epsilon | preset | seed | distance | adjusted Rand | silhouette |\n|---|---|---|---|---|---|")
     for row, epsilon in zip(axes, options.epsilons, strict=True):
+        privacy = "without privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}"
         for pair, preset in zip((row[:2], row[2:]), ("paper-pinwheel", "paper-pinwheel-kl"), strict=True):
             for seed in range(options.seeds):
                 given = {**presets.settings("privae", preset), "steps": options.steps}
@@ -226,7 +227,7 @@ def pinwheels(options: argparse.Namespace) -> None:
                         original,
                         points,
                         codes,
-                        f"{'KL(p || q)' if 'kl' in preset else 'beta 1'}, epsilon {epsilon:g}",
+                        f"{'KL(p || q)' if 'kl' in preset else 'beta 1'}, {privacy}",
                     )
     figure.savefig(options.out / "figure-2.png", dpi=110)
 
@@ -240,7 +241,12 @@ def draw_pair(axes: Any, original: np.ndarray, points: np.ndarray, codes: np.nda
     first.legend(fontsize=7, loc="upper right")
     second.scatter(*codes.T, s=6, color="#0072b2", linewidths=0)
     second.scatter(*np.array(CENTRES).T, marker="+", color="black")
-    second.set(title=f"{words}\ncodes (+: centres of the prior)", aspect="equal")
+    second.set(
+        title=f"{words}\ncodes (+: centres of the prior)",
+        xlim=(-EXTENT, EXTENT),
+        ylim=(-EXTENT, EXTENT),
+        aspect="equal",
+    )
 
 
 def main() -> None:
@@ -252,6 +258,7 @@ def main() -> None:
     one.add_argument("--steps", type=int, default=2_344, help="10 epochs of 60,000 records")
     one.add_argument("--network", choices=["dense", "conv"], default="conv")
     one.add_argument("--width", type=int, default=32)
+    one.add_argument("--latent-size", type=int, default=50)
     one.add_argument("--optimiser", choices=["adam", "sgd"], default="adam")
     one.add_argument("--learning-rate", type=float, default=1e-3)
     one.add_argument("--test-records", type=int, default=4_000)
