@@ -37,7 +37,8 @@ from gossamer.privacy import accounting
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import measures, presets
+from gossamer.run import presets
+from gossamer.run.codes import codes
 from gossamer.run.memory import keep_pages
 
 # What each curve of figure 1 is: settings over those common to all.
@@ -129,7 +130,7 @@ def sparsity(options: argparse.Namespace) -> None:
         if not path.exists():
             started = time.process_time()
             vae, config = trained(data, card, settings(run, options), run.epsilon, run.seed, options.delta)
-            figures = measures.codes(vae, test, seed=0)
+            figures = codes(vae, test, seed=0)
             found = {measure: figures[name].value for measure, name in zip(MEASURES, figures, strict=False)}
             found["noise_multiplier"] = config.noise_multiplier
             found["seconds"] = time.process_time() - started
@@ -192,8 +193,8 @@ def figure_1(results: dict[Run, dict[str, float]], path: Path, options: argparse
 def plane(vae: Autoencoder, test: Records) -> tuple[np.ndarray, np.ndarray]:
     """Codes (posterior means) and reconstructions of the test points. [n, 2] each"""
     images, labels = test.tensors("cpu")
-    codes, _ = vae.encode(images, labels)
-    return codes.numpy(), vae.decode(codes, labels)[:, 0].reshape(-1, 2).numpy()
+    means, _ = vae.encode(images, labels)
+    return means.numpy(), vae.decode(means, labels)[:, 0].reshape(-1, 2).numpy()
 
 
 def pinwheels(options: argparse.Namespace) -> None:
@@ -213,10 +214,10 @@ def pinwheels(options: argparse.Namespace) -> None:
                 if math.isinf(epsilon):
                     given["noise_multiplier"] = 0.0
                 vae, _ = trained(data, card, given, epsilon, seed, options.delta)
-                codes, points = plane(vae, test)
+                found, points = plane(vae, test)
                 error = float(np.linalg.norm(points - original, axis=1).mean())
-                agreement = latent.cluster_agreement(codes, test.labels, np.array(CENTRES)).value
-                silhouette = latent.cluster_separation(codes, test.labels).value
+                agreement = latent.cluster_agreement(found, test.labels, np.array(CENTRES)).value
+                silhouette = latent.cluster_separation(found, test.labels).value
                 print(
                     f"| {epsilon:g} | {preset} | {seed} | {error:.3f} | {agreement:.3f} | {silhouette:.3f} |",
                     flush=True,
@@ -226,20 +227,20 @@ def pinwheels(options: argparse.Namespace) -> None:
                         pair,
                         original,
                         points,
-                        codes,
+                        found,
                         f"{'KL(p || q)' if 'kl' in preset else 'beta 1'}, {privacy}",
                     )
     figure.savefig(options.out / "figure-2.png", dpi=110)
 
 
-def draw_pair(axes: Any, original: np.ndarray, points: np.ndarray, codes: np.ndarray, words: str) -> None:
+def draw_pair(axes: Any, original: np.ndarray, points: np.ndarray, means: np.ndarray, words: str) -> None:
     """Reconstructions over originals, and codes over the centres of the prior."""
     first, second = axes
     first.scatter(*original.T, s=6, color="#d55e00", linewidths=0, label="original")
     first.scatter(*points.T, s=6, color="#e6b000", linewidths=0, label="reconstruction")
     first.set(title=f"{words}\npoints", xlim=(-EXTENT, EXTENT), ylim=(-EXTENT, EXTENT), aspect="equal")
     first.legend(fontsize=7, loc="upper right")
-    second.scatter(*codes.T, s=6, color="#0072b2", linewidths=0)
+    second.scatter(*means.T, s=6, color="#0072b2", linewidths=0)
     second.scatter(*np.array(CENTRES).T, marker="+", color="black")
     second.set(
         title=f"{words}\ncodes (+: centres of the prior)",

@@ -14,7 +14,7 @@ import torch
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.estimate import Estimate
-from gossamer.evaluate import classical, classify, latent, per_class, semi_supervised
+from gossamer.evaluate import classical, classify, per_class, semi_supervised
 from gossamer.evaluate.discriminate import discriminate
 from gossamer.evaluate.features import ClassifierFeatures, Features, InceptionFeatures
 from gossamer.evaluate.fidelity import frechet, inception_score, mmd
@@ -23,6 +23,7 @@ from gossamer.evaluate.neighbours import nearest, neighbourhood
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.vae import Autoencoder
+from gossamer.run.codes import codes
 from gossamer.run.figures import sample_grid
 from gossamer.run.sinks import Terminal
 from gossamer.run.twins import Twins
@@ -43,8 +44,6 @@ DISCRIMINATED = 20_000
 """Samples and records at most of the Jensen-Shannon score."""
 CODED = 4_000
 """Test records at most whose codes are looked at."""
-LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
-"""Test records at most whose likelihood is estimated, and codes drawn for each."""
 
 Figures = Mapping[str, Estimate]
 
@@ -304,38 +303,6 @@ def latent_space(subject: Subject) -> Figures:
         raise RequestError("latent needs the encoder of a privae run: train it with --release-encoder.")
     chosen = np.random.default_rng(subject.seed).permutation(len(subject.tests))[:CODED]
     return codes(net, subject.tests[np.sort(chosen)], seed=subject.seed)
-
-
-@torch.no_grad()
-def codes(net: Autoencoder, tests: Records, *, seed: int) -> dict[str, Estimate]:
-    """Sparsity of the posterior means, log p(x) by importance weights, MMD between codes and prior, separation of classes.
-
-    Args:
-        net: with its encoder.
-        tests: real test records. The likelihood takes the first `LIKELIHOOD` of them.
-        seed: of the codes and of the draws from the prior.
-    """
-    stream = torch.Generator().manual_seed(seed)
-    images, labels = tests.tensors("cpu")
-    mean, scale = net.encode(images, labels)
-    drawn, prior, some = (
-        torch.randn(mean.shape, generator=stream),
-        torch.randn(mean.shape, generator=stream),
-        LIKELIHOOD,
-    )
-    noise = torch.randn(LIKELIHOOD_DRAWS, len(mean[:some]), net.latent_size, generator=stream)
-    weights = net.log_weights(images[:some], labels[:some], noise)
-    used = mean[:, mean.std(0) > 0].numpy()  # a dimension that the encoder never uses has no scale
-    found = {
-        "sparsity of the codes": latent.hoyer_sparsity(used),
-        f"log p(x), nats, {LIKELIHOOD_DRAWS} draws": latent.iwae(weights.numpy()),
-        "MMD between codes and prior": latent.prior_discrepancy(
-            (mean + scale * drawn).numpy(), net.prior.from_normal(prior).numpy()
-        ),
-    }
-    if len(labels.unique()) > 1:
-        found["separation of the classes' codes (silhouette)"] = latent.cluster_separation(mean.numpy(), labels.numpy())
-    return found
 
 
 def copies(subject: Subject) -> Figures:
