@@ -266,7 +266,7 @@ def main() -> None:
     one.set_defaults(experiment=sparsity, delta=1e-5)
     two = commands.add_parser("pinwheel", help="figure 2")
     two.add_argument("--epsilons", type=float, nargs="+", default=[2.87, math.inf])
-    two.add_argument("--steps", type=int, default=2_000)
+    two.add_argument("--steps", type=int, default=200, help="10 epochs of 400 points")
     two.set_defaults(experiment=pinwheels, delta=1e-3)
     for command in (one, two):
         command.add_argument("--out", type=Path, required=True, help="one file per model, and the figure")
