@@ -105,7 +105,7 @@ def ours(width: int, critics: int, storage: str) -> tuple[Iterator[gs_wgan.State
     config = gs_wgan.Config(
         noise_multiplier=SIGMA, steps=100_000, critics=critics, batch_size=B, width=width, warm_steps=0, storage=storage
     )
-    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=gs_wgan.relation(config))
+    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=gs_wgan.FACTS.relation(config))
     ledger.reserve(gs_wgan.plan(config, CARD))
     rng = Rng(0)
     return gs_wgan.train(Confined(records(), ledger), config, CARD, emit=silent, rng=rng), ledger, rng

@@ -44,7 +44,7 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "gs-wgan": {
         "noise_multiplier": 4.0, "steps": 21, "critics": 4, "batch_size": 3, "critic_steps": 1, "critic_batch_size": 5,
-        "width": 2, "latent_size": 8, "warm_steps": 2, "warm_stack": 3, "average_decay": 0.5,
+        "width": 2, "latent_size": 8, "warm_steps": 2, "warm_stack": 3, "public_steps": 3, "average_decay": 0.5,
     },
     "privgan": {
         "pairs": 2, "adversary_warm_epochs": 1, "adversary_delay_epochs": 1, "epochs": 4, "batch_size": 20, "width": 8,

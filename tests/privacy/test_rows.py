@@ -4,6 +4,7 @@ Statistical bounds hold with probability 1 - 1e-6 each (normal quantile 4.892, t
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ class Table:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def rows(self, held: Tensor, critic: int) -> Tensor:
-        self.asked.append(critic)
-        return held[critic]
+    def rows(self, held: Tensor, critics: Sequence[int]) -> Tensor:
+        self.asked += critics
+        return held[list(critics)]
 
 
 def mechanism(draw: Any = "secret", critics: int = 5, noise: float = 0.0, **more: Any) -> SanitizedRows:
@@ -173,6 +174,42 @@ def test_without_noise_the_cost_is_infinite_under_every_draw() -> None:
         assert guarantee(plan, delta=1e-5, relation=relation_of(draw)).epsilon == math.inf  # type: ignore[arg-type]  # a loop
 
 
+# ---------------------------------------------------------------------- several answers in a call
+
+
+def test_each_answer_of_a_call_has_a_draw_of_its_own() -> None:
+    ask, query = mechanism(critics=5, answers=4), Table()
+    for _ in range(500):
+        ask(torch.zeros(5, B, D), query)
+    drawn = np.array(query.asked).reshape(500, 4)
+    for i, j in ((0, 1), (1, 2), (0, 3)):
+        counts = np.bincount(5 * drawn[:, i] + drawn[:, j], minlength=25)
+        assert float(((counts - 20) ** 2 / 20).sum()) < 75.6  # chi-square of 24 degrees: 1e-6
+    assert sorted(set(query.asked)) == [0, 1, 2, 3, 4]
+
+
+def test_the_answers_of_a_call_come_in_order_each_clipped_and_noised() -> None:
+    held = torch.arange(5.0)[:, None, None].expand(5, B, D) * 100
+    ask = mechanism("round_robin", answers=3)
+    assert ask(held, Table()).view(3, B, D).norm(dim=2).allclose(torch.tensor([0.0, 1, 1])[:, None], rtol=1e-5)
+    noised = mechanism(noise=2.0, answers=3, max_norm=0.5)(torch.zeros(5, B, 40_000), Table()).view(3, -1)
+    assert float(noised.std()) == pytest.approx(2.0, rel=Z / math.sqrt(2 * noised.numel()))
+    assert abs(float((noised[0] * noised[1]).mean())) < Z * 4 / math.sqrt(noised[0].numel())
+
+
+@pytest.mark.parametrize("draw", ["secret", "round_robin"])
+def test_a_call_is_charged_answer_by_answer(draw: Any) -> None:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=relation_of(draw))
+    ledger.reserve(plan_of(draw=draw, critics=5, batch_size=B, noise_multiplier=1.0, steps=12))
+    private, ask = Confined(torch.zeros(5, B, D), ledger), mechanism(draw, noise=1.0, answers=4)
+    for calls in (1, 2, 3):
+        private.release(ask, Table())
+        assert ledger.used == [4 * calls if draw == "secret" else (4 * calls + 4) // 5]
+        assert ask.answers_left(private.remaining(ask.paid), 12) == 12 - 4 * calls
+    with pytest.raises(UnplannedRelease):
+        private.release(mechanism(draw, noise=1.0, answers=4), Table())
+
+
 # ---------------------------------------------------------------------- the round robin
 
 
@@ -217,8 +254,8 @@ def test_an_answer_that_fails_is_not_asked_again() -> None:
     ask = mechanism("round_robin", noise=1.0)
 
     class Fails(Table):
-        def rows(self, held: Tensor, critic: int) -> Tensor:
-            super().rows(held, critic)
+        def rows(self, held: Tensor, critics: Sequence[int]) -> Tensor:
+            super().rows(held, critics)
             raise ValueError("a secret")
 
     query = Fails()
@@ -260,5 +297,7 @@ def test_what_cannot_be_is_refused() -> None:
         mechanism(noise=1.0, max_norm=math.inf)
     with pytest.raises(RequestError, match="at least one critic"):
         mechanism(critics=0)
-    with pytest.raises(RequestError, match="gave 6 rows, and 5 are charged"):
+    with pytest.raises(RequestError, match="one critic at a time"):
+        mechanism("paper", answers=2)
+    with pytest.raises(RequestError, match="gave \\(1, 6\\) answers and rows, and \\(1, 5\\) are charged"):
         replace(mechanism(), batch_size=5)(torch.zeros(5, B, D), Table())

@@ -133,7 +133,7 @@ class Critics:
         Args:
             chosen: the critics.
             images: [critics, n, C, H, W].
-            labels: int64 [n].
+            labels: int64 [critics, n].
 
         Returns:
             [critics, n, C, H, W].
@@ -141,10 +141,10 @@ class Critics:
         which = torch.as_tensor(chosen)
         net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))
         grouped = images.transpose(0, 1).flatten(1, 2)
-        uses = forward(net, grouped, labels[:, None].expand(-1, len(chosen)))
+        uses = forward(net, grouped, labels.T)
         slopes = backward(net, uses, -torch.ones(uses.rows.shape[:2], dtype=images.dtype, device=images.device))
         whole: Tensor = conv2d_input(grouped.shape, net.kernels[0], slopes[0], STRIDE, PADDING, 1, len(chosen))
-        return whole.view(len(labels), len(chosen), *images.shape[2:]).transpose(0, 1)
+        return whole.view(*labels.T.shape, *images.shape[2:]).transpose(0, 1)
 
     def _batches(
         self, chosen: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
@@ -185,7 +185,8 @@ class Critics:
         assert self.throwaway is not None
         images = self.throwaway.images(latents, labels)
         self.learn(chosen, images.detach(), labels, coins)
-        self.throwaway.step(images, self.gradients(chosen, images.detach(), labels) / len(labels))
+        g = self.gradients(chosen, images.detach(), labels.expand(len(chosen), -1))
+        self.throwaway.step(images, g / len(labels))
 
     def end_warm(self) -> None:
         """Throw the generators away, and Adam's moments with them: they belong to other fakes."""

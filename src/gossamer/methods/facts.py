@@ -16,7 +16,7 @@ def _add_or_remove_one(_config: Any) -> NeighboringRelation:
     return ADD_OR_REMOVE_ONE
 
 
-def _as_set(config: Any, _card: DataCard) -> tuple[int, int]:
+def _as_set(config: Any, _card: DataCard, _public: bool) -> tuple[int, int]:
     return config.warm_steps, config.steps
 
 
@@ -34,7 +34,7 @@ class Facts:
         needs_public: whether it is impossible without them, by its Config.
         without_guarantee: why it can promise nothing, whatever its settings; empty where it can.
         relation: under which relation its plan is accounted, by its Config.
-        length: steps of the warm start and of the training, by its Config and the card.
+        length: steps of the warm start and of the training, by its Config, the card, and whether there are public records.
         explain: a line for `gossamer plan`, by its Config; empty: none.
     """
 
@@ -43,5 +43,5 @@ class Facts:
     needs_public: Callable[[Any], bool] = _no
     without_guarantee: str = ""
     relation: Callable[[Any], NeighboringRelation] = _add_or_remove_one
-    length: Callable[[Any, DataCard], tuple[int, int]] = _as_set
+    length: Callable[[Any, DataCard, bool], tuple[int, int]] = _as_set
     explain: Callable[[Any], str] = _nothing

@@ -98,7 +98,7 @@ def plan(config: Config, card: DataCard) -> Plan:
     return [(NonPrivateDpEvent(), 1)]
 
 
-def length(config: Config, card: DataCard) -> tuple[int, int]:
+def length(config: Config, card: DataCard, _public: bool = False) -> tuple[int, int]:
     """Batches of the privacy discriminator's warm-up, and of the training."""
     warm = config.adversary_warm_epochs * _batches(config, card, parts=1) if config.pairs > 1 else 0
     return warm, config.epochs * _batches(config, card, parts=config.pairs)

@@ -94,6 +94,14 @@ class Layout:
         """Its directions as one row."""
         return torch.cat([buffer.reshape(-1) for buffer in critic.buffers()])
 
+    @torch.no_grad()
+    def put(self, row: Tensor, directions: Tensor, critic: ProjectionCritic) -> None:
+        """The inverse of `flat` and `flat_directions`, for one row of each."""
+        for parameter, part in zip(critic.parameters(), self.split(row[None]), strict=True):
+            parameter.copy_(part[0])
+        for buffer, part in zip(critic.buffers(), self._by_matrix(directions[None]), strict=True):
+            buffer.copy_(part[0])
+
     def split(self, rows: Tensor) -> list[Tensor]:
         """Rows [c, D] as parameters [c, *shape]; views."""
         parts = rows.split([int(np.prod(shape)) for shape in self.shapes], 1)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from dp_accounting import DpEvent, GaussianDpEvent, NoOpDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
 from gossamer.privacy import accounting
@@ -88,12 +88,17 @@ class PrivacyLedger:
     def charge(self, event: DpEvent) -> None:
         """Pay for one release. Returns only when the payment is on disk (where the ledger has a file).
 
-        `NoOpDpEvent` is free and leaves no line: an earlier charge has paid for it, and the mechanism says which.
+        `NoOpDpEvent` is free and leaves no line: an earlier charge has paid for it, and the mechanism says which. A composed
+        event is charged part by part.
 
         Raises:
             UnplannedRelease: unless a reserved release of this very event is left.
         """
         if isinstance(event, NoOpDpEvent):
+            return
+        if isinstance(event, ComposedDpEvent):
+            for part in event.events:
+                self.charge(part)
             return
         number = self._numbers.get(event)
         if number is None:

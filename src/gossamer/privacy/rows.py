@@ -1,6 +1,6 @@
-"""Answers of one critic of many, as sanitised gradient rows: the way out of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
+"""Answers of critics as sanitised gradient rows: the way out of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
 
-K critics are trained on disjoint shards of the records, none of them leaves. A release asks one critic for the gradient of the
+K critics are trained on disjoint shards of the records, none of them leaves. An answer asks one critic for the gradient of the
 generator's loss at B generated images, clips each row to C and noises all of them against 2C per row. One record changes one
 critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B): a Gaussian of multiplier
 noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`accounting.md`, GS-WGAN):
@@ -9,14 +9,17 @@ noise_multiplier / sqrt(B). Which critic answers is what the three draws differ 
   replacement of 1 of K, replace-one. It needs critics whose state does not depend on earlier draws.
 - round_robin: one after the other. A charge pays for a pass over all K critics, because a record is in one of them.
 - paper: uniform, and known to the loop, which trains the drawn critic. Charged with the draw revealed.
+
+A call may ask for several answers: each has a draw, an event and a charge of its own, as if they came one after the other.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import torch
-from dp_accounting import DpEvent, GaussianDpEvent, NoOpDpEvent, SampledWithoutReplacementDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent, SampledWithoutReplacementDpEvent
 from torch import Tensor
 
 from gossamer.errors import RequestError
@@ -31,10 +34,10 @@ _BELOW = 1 - 1e-6  # a clipped row ends this much below the bound, so that round
 
 
 class Rows(Protocol[Held]):
-    """A query: the rows of one critic. Answering changes nothing in what is held."""
+    """A query: the rows of some critics. Answering changes nothing in what is held."""
 
-    def rows(self, held: Held, critic: int, /) -> Tensor:
-        """[B, ...], one gradient for each generated image, not clipped. float32 or float64."""
+    def rows(self, held: Held, critics: Sequence[int], /) -> Tensor:
+        """[critics, B, ...], one gradient for each generated image, not clipped; the same critic may be asked twice."""
         ...
 
 
@@ -71,6 +74,7 @@ class SanitizedRows:
         max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private twin).
         noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private twin, charged as infinity.
         rng: source of the draw and of the noise.
+        answers: how many critics a call asks.
 
     Raises:
         RequestError: numbers that make no sense, or noise without a bound.
@@ -82,27 +86,35 @@ class SanitizedRows:
     max_norm: float
     noise_multiplier: float
     rng: Rng
+    answers: int = 1
     _position: int = field(default=0, init=False)
     _drawn: int | None = field(default=None, init=False)
     _held: object = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.critics < 1 or self.batch_size < 1:
-            raise RequestError("sanitised rows need at least one critic and at least one row")
+        if min(self.critics, self.batch_size, self.answers) < 1:
+            raise RequestError("sanitised rows need at least one critic, one row and one answer")
+        if self.answers > 1 and self.draw == "paper":
+            raise RequestError("the paper's draw asks one critic at a time")
         if self.noise_multiplier > 0 and not 0 < self.max_norm < math.inf:
             raise RequestError("the bound of noised rows must be a finite number above zero")
 
     @property
     def paid(self) -> DpEvent:
-        """What a charge pays for, and a plan reserves."""
+        """What a charge pays for, and a plan reserves: one answer, or one pass of the round robin."""
         return event_of(
             draw=self.draw, critics=self.critics, batch_size=self.batch_size, noise_multiplier=self.noise_multiplier
         )
 
     @property
     def event(self) -> DpEvent:
-        """What the next call costs: nothing inside a pass of the round robin, whose first answer has paid."""
-        return NoOpDpEvent() if self._position else self.paid
+        """What the next call costs, answer by answer: nothing inside a pass of the round robin, whose first has paid."""
+        each = [self._cost_at(self._position + i) for i in range(self.answers)]
+        return ComposedDpEvent(each) if len(each) > 1 else each[0]
+
+    def _cost_at(self, position: int) -> DpEvent:
+        within_a_pass = self.draw == "round_robin" and position % self.critics
+        return NoOpDpEvent() if within_a_pass else self.paid
 
     def answers_left(self, charges_left: int, steps: int) -> int:
         """How many answers a plan of `steps` still holds. The place in the round robin is the number of charges on disk.
@@ -127,7 +139,7 @@ class SanitizedRows:
         return self._position if self.draw == "round_robin" else self._drawn
 
     def __call__(self, held: Held, query: Rows[Held], /) -> Tensor:
-        """The rows of the answering critic, clipped and noised. [B, ...]
+        """The rows of the answering critics, clipped and noised. [answers x B, ...], answer by answer
 
         Raises:
             RequestError: another number of rows than declared, or another value than the one whose pass was paid for.
@@ -139,13 +151,14 @@ class SanitizedRows:
 
     def _ask(self, held: Held, query: Rows[Held]) -> Tensor:
         """The exact answer, before noise."""
-        rows = query.rows(held, self._answering(held))
-        if len(rows) != self.batch_size:
-            raise RequestError(f"the query gave {len(rows)} rows, and {self.batch_size} are charged")
-        return clipped(rows, self.max_norm)
+        rows = query.rows(held, [self._answering(held) for _ in range(self.answers)])
+        if rows.shape[:2] != (self.answers, self.batch_size):
+            given, charged = tuple(rows.shape[:2]), (self.answers, self.batch_size)
+            raise RequestError(f"the query gave {given} answers and rows, and {charged} are charged")
+        return clipped(rows.flatten(0, 1), self.max_norm)
 
     def _answering(self, held: object) -> int:
-        """The critic that answers this call; moves on, so that no failure can make one answer twice."""
+        """The critic that gives the next answer; moves on, so that no failure can make one answer twice."""
         if self.draw == "secret":
             return self._coin()
         critic = self.next_critic()

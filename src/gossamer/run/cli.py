@@ -494,4 +494,4 @@ def _rate(request: Request) -> float:
 
 
 def _steps(request: Request) -> int:
-    return int(METHODS[request.method].FACTS.length(request.config, request.card)[1])
+    return int(METHODS[request.method].FACTS.length(request.config, request.card, False)[1])

@@ -217,7 +217,7 @@ def _train(
         device=device,
     )
     with closing(lines), terminal or _Quiet() as screen:
-        warm_steps, _ = module.FACTS.length(config, card)
+        warm_steps, _ = module.FACTS.length(config, card, found.public is not None)
         for reached in _driven(
             states, folder, ledger, rng, warm_steps, spent_so_far, screen, public=found.public is not None
         ):
