@@ -500,6 +500,16 @@ def test_presets_as_published_cost_what_they_cost() -> None:
     }
 
 
+def test_with_a_draw_for_each_row_the_published_noise_holds() -> None:
+    """20,000 steps of 32 rows, as published; accounting.md's 9.24 for 640,000 draws is then what is done."""
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+    settings = presets.settings("gs-wgan", "paper-mnist-row-by-row")
+    request = resolve("gs-wgan", card, {}, delta=1e-5, defaults=settings)
+    assert request.plan[0][1] == 640_000
+    assert request.promise.epsilon == pytest.approx(9.243, abs=5e-4)
+    assert request.config.answers * request.config.batch_size == 32
+
+
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
