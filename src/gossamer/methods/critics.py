@@ -214,6 +214,18 @@ class Critics:
             self.throwaway.load_state_dict(warm)
 
 
+@dataclass(frozen=True)
+class Answers:
+    """The query: what critics say about these images. images: [answers, B, C, H, W]; labels: int64 [answers, B]."""
+
+    images: Tensor
+    labels: Tensor
+
+    def rows(self, held: Critics, critics: Sequence[int]) -> Tensor:
+        """The gradient of -D(x, y) at each image. [answers, B, C, H, W]"""
+        return held.gradients(critics, self.images, self.labels)
+
+
 _MATRICES = ("weights", "mean", "square", "visits", "directions")
 
 

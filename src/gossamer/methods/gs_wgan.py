@@ -23,7 +23,7 @@ Departures from the paper:
 import copy
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +37,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial
-from gossamer.methods.critics import Critics, Recipe
+from gossamer.methods.critics import Answers, Critics, Recipe
 from gossamer.methods.facts import Facts
 from gossamer.methods.kept import Kept
 from gossamer.methods.stacked import BETAS
@@ -258,18 +258,6 @@ class Visit:
     def __call__(self, held: Critics) -> None:
         """Train them, in place."""
         (held.warm_round if self.warm else held.learn)(self.chosen, self.given, self.labels, self.coins)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The query: what critics say about these images. images: [answers, B, C, H, W]; labels: int64 [answers, B]."""
-
-    images: Tensor
-    labels: Tensor
-
-    def rows(self, held: Critics, critics: Sequence[int]) -> Tensor:
-        """The gradient of -D(x, y) at each image. [answers, B, C, H, W]"""
-        return held.gradients(critics, self.images, self.labels)
 
 
 @dataclass
