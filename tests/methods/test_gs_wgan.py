@@ -217,6 +217,24 @@ def test_answering_is_read_only() -> None:
     assert torch.equal(stream, torch.get_rng_state())
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30, -3.0])
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_an_adversarial_critic_moves_no_other_answer_of_its_call(count: int, bad: float) -> None:
+    """One record changes one critic, arbitrarily; those asked in the same stack answer, and learn, bitwise as before."""
+    at, others = count // 2, [critic for critic in range(count) if critic != count // 2]
+    x, y = torch.rand(count, 2, 1, 28, 28, generator=torch.Generator().manual_seed(1)), torch.zeros(count, 2).long()
+    answers, weights = [], []
+    for changed in (False, True):
+        held = critics(records(4 * count), [*range(count)] * 4, count)
+        if changed:
+            held.weights[at] = bad
+        answers.append(Answers(x, y).rows(held, range(count))[others])
+        held.learn(range(count), *fakes(), coins(*range(count)))
+        weights.append(held.weights[others])
+    assert torch.equal(*answers)
+    assert torch.equal(*weights)
+
+
 def test_a_changed_shard_moves_no_other_critic() -> None:
     """Condition 3: under fixed secret seeds one record more, put first, changes its own critic and no other, bitwise.
 
