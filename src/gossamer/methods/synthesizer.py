@@ -17,7 +17,8 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS, adversarial
-from gossamer.privacy.certificate import CERTIFICATE, MODEL, Certificate
+from gossamer.privacy.certificate import CERTIFICATE, Certificate
+from gossamer.privacy.promise import MODEL
 
 CHUNK = 1_000
 

@@ -8,29 +8,21 @@ are no signature: whoever can write the folder can write a new one.
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import LedgerDamaged
-from gossamer.privacy import accounting
+from gossamer.privacy import accounting, promise
 from gossamer.privacy.guarantee import Guarantee
-from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
+from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
+from gossamer.privacy.promise import MODEL
 
-MODEL = "model.safetensors"
 LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 
-COVERED = (f"{MODEL}, and any number of samples drawn from it",)
-NOTHING_COVERED = (f"nothing: {MODEL} and its samples may reveal any record",)
-NOT_COVERED = (
-    "metrics.json and attacks.json: they are computed on real records; publishing them, or choosing or stopping a run by "
-    "them, is outside the guarantee",
-    "checkpoint/: private state of the run, never to be handed out",
-    "the facts of the data card: they are assumptions that the curator declared public",
-    "what others know already, and what follows from the population as a whole rather than from one unit's presence",
-)
-_AGREE = 1e-6
+_NOT_REBUILT = ("created", "versions")
+"""What a certificate states and its ledger and settings do not lead to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,45 +37,50 @@ class Certificate:
     reasons: list[str]
     assumptions: list[str]
     public_data: str
-    covered: list[str] = field(default_factory=lambda: list(COVERED))
-    not_covered: list[str] = field(default_factory=lambda: list(NOT_COVERED))
+    covered: list[str]
+    not_covered: list[str]
     card: dict[str, Any]
     config: dict[str, Any]
     model: dict[str, str]
     ledger: dict[str, Any]
     versions: dict[str, str]
     created: str
-    format: int = 1
+    format: int = 2
 
     @classmethod
     def build(
         cls,
         ledger: PrivacyLedger,
+        settings: dict[str, Any],
         *,
-        method: str,
-        card: dict[str, Any],
-        config: dict[str, Any],
-        assumptions: list[str],
-        public_data: str,
         model_sha256: str,
         versions: dict[str, str],
         created: str,
     ) -> "Certificate":
-        """Write down the promise of a finished run: the reserved plan, never "spent so far"."""
+        """Write down the promise of a finished run: the reserved plan, never "spent so far".
+
+        Args:
+            ledger: of the run.
+            settings: what `config.json` holds: method, config, card, public. All words follow from it and from the ledger.
+            model_sha256: of the model file.
+            versions: of what the guarantee and the model rest on.
+            created: the date.
+        """
         guarantees = recompute(ledger)
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]))
         return cls(
-            statement=_statement(ledger, best),
-            method=method,
+            statement=promise.statement(ledger, settings, best),
+            method=settings["method"],
             guarantee=best,
             guarantees=guarantees,
             plan=plan_to_json(ledger.plan),
             reasons=list(ledger.reasons),
-            covered=list(COVERED if math.isfinite(float(best["epsilon"])) else NOTHING_COVERED),
-            assumptions=assumptions,
-            public_data=public_data,
-            card=card,
-            config=config,
+            assumptions=promise.assumptions(settings, proved=math.isfinite(float(best["epsilon"]))),
+            public_data=promise.public_data(settings),
+            covered=promise.covered(best, settings),
+            not_covered=promise.not_covered(settings),
+            card=settings["card"],
+            config=settings["config"],
             model={"file": MODEL, "sha256": model_sha256},
             ledger={"file": LEDGER, "lines": ledger.lines, "last_hash": ledger.last_hash},
             versions=versions,
@@ -124,61 +121,62 @@ def recompute(ledger: PrivacyLedger) -> list[dict[str, Any]]:
     return [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in found]
 
 
-def verify(folder: Path) -> list[str]:
-    """Check a run or a release folder: the seal, the chain, the charges against the plan, the accountants, the model.
+def verify(folder: Path, settings: dict[str, Any]) -> list[str]:
+    """Check a run or a release folder: the seal, the chain, the model, and every field against the ledger and the settings.
+
+    The certificate is written again from both, and compared field by field; only the date and the versions are taken as stated.
 
     Returns:
-        The problems found, each in a sentence that names file and line; an empty list means that all holds.
+        The problems found, each in a sentence that names file and line or field; an empty list means that all holds.
     """
-    problems = []
     missing = [name for name in (CERTIFICATE, LEDGER, MODEL) if not (folder / name).is_file()]
     if missing:
         return [f"{name} is missing." for name in missing]
     text = (folder / CERTIFICATE).read_text(encoding="utf-8", errors="replace")
     problem = broken_seal(text)
-    if problem:
-        problems.append(problem)
+    problems = [problem] if problem else []
     try:
-        certificate = json.loads(text)
+        stated = json.loads(text)
+        if not isinstance(stated, dict):
+            raise ValueError("it holds no fields")
     except ValueError as error:
         return [*problems, f"{CERTIFICATE} is not JSON: {error}."]
     try:
         ledger = PrivacyLedger.load(folder / LEDGER)
     except LedgerDamaged as error:
         return [*problems, str(error)]
-    try:
-        problems += _against_ledger(certificate, ledger)
-        if certificate["model"]["sha256"] != sha256(folder / MODEL):
-            problems.append(f"{MODEL} is not the model that the certificate was made for (its SHA-256 differs).")
-    except (KeyError, TypeError, ValueError) as error:
-        problems.append(f"{CERTIFICATE} lacks or garbles an entry: {error}.")
-    return problems
+    again = Certificate.build(
+        ledger, settings, model_sha256=sha256(folder / MODEL), versions={}, created="",
+    )  # fmt: skip
+    return problems + _differences(stated, again)
 
 
-def _against_ledger(certificate: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
+def _differences(stated: dict[str, Any], again: "Certificate") -> list[str]:
+    """What the stated certificate says otherwise than the one written again, field by field."""
+    expected = json.loads(json.dumps(asdict(again)))
     problems = []
-    if (certificate["ledger"]["lines"], certificate["ledger"]["last_hash"]) != (ledger.lines, ledger.last_hash):
-        problems.append(
-            f"{LEDGER} has {ledger.lines:,} lines where the certificate pins {certificate['ledger']['lines']:,} with "
-            f"another last hash: lines {min(ledger.lines, certificate['ledger']['lines']) + 1:,} and on were cut or added."
-        )
-    if merge(plan_from_json(certificate["plan"])) != merge(ledger.plan):
-        problems.append(f"{CERTIFICATE}: the plan is not the one that line 2 of {LEDGER} reserves.")
-    if certificate["reasons"] != ledger.reasons:
-        problems.append(f"{CERTIFICATE}: the reasons for declassifying are not those of {LEDGER}.")
-    expected = recompute(ledger)
-    stated = certificate["guarantees"]
-    if [_terms(entry) for entry in stated] != [_terms(entry) for entry in expected]:
-        problems.append(f"{CERTIFICATE}: accountants, delta, relation or unit are not those that {LEDGER} leads to.")
-    for says, is_ in zip(stated, expected, strict=False):
-        if float(says["epsilon"]) < float(is_["epsilon"]) * (1 - _AGREE):
-            problems.append(
-                f"{CERTIFICATE}: says epsilon {says['epsilon']} by {says['accountant']}; recomputed it is {is_['epsilon']}."
-            )
-    best = min(expected, key=lambda entry: float(entry["epsilon"]))
-    if float(certificate["guarantee"]["epsilon"]) < float(best["epsilon"]) * (1 - _AGREE):
-        problems.append(f"{CERTIFICATE}: the headline epsilon is below the {best['epsilon']} that {LEDGER} proves.")
+    for name in dict.fromkeys([*expected, *stated]):
+        if name == "seal" or name in _NOT_REBUILT:
+            continue
+        if name not in expected or name not in stated:
+            problems.append(f"{CERTIFICATE}: the entry {name!r} is {'missing' if name in expected else 'unknown'}.")
+        elif name == "ledger" and stated[name] != expected[name]:
+            problems.append(_cut_or_added(stated[name], expected[name]))
+        elif name == "model" and stated[name] != expected[name]:
+            problems.append(f"{MODEL} is not the model that the certificate was made for (its SHA-256 differs).")
+        elif stated[name] != expected[name]:
+            problems.append(f"{CERTIFICATE}: {name!r} is not what {LEDGER} and the settings lead to.")
     return problems
+
+
+def _cut_or_added(stated: Any, expected: dict[str, Any]) -> str:
+    lines = stated.get("lines") if isinstance(stated, dict) else None
+    if not isinstance(lines, int):
+        return f"{CERTIFICATE}: 'ledger' pins nothing."
+    return (
+        f"{LEDGER} has {expected['lines']:,} lines where the certificate pins {lines:,} with another last hash: lines "
+        f"{min(expected['lines'], lines) + 1:,} and on were cut or added."
+    )
 
 
 def broken_seal(text: str) -> str:
@@ -199,24 +197,6 @@ def sha256(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _statement(ledger: PrivacyLedger, best: dict[str, Any]) -> str:
-    if ledger.reasons:
-        reasons = dict.fromkeys(ledger.reasons)  # a resumed run goes through the door again, for the same reason
-        return f"No formal guarantee: epsilon is infinity, because {'; '.join(reasons)}."
-    guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
-    if math.isinf(guarantee.epsilon):
-        return "No formal guarantee: epsilon is infinity, because this run was trained without noise."
-    return (
-        f"Differentially private: {guarantee}. Whether any one {guarantee.unit} was in the data changes the chance of any "
-        f"outcome by at most a factor e^epsilon, up to delta. Bound by the {best['accountant']} accountant for the whole "
-        "reserved plan."
-    )
-
-
-def _terms(entry: dict[str, Any]) -> tuple[Any, ...]:
-    return entry["accountant"], entry["delta"], entry["relation"], entry["unit"]
 
 
 def _digest(line: str) -> str:

@@ -225,7 +225,7 @@ def _train(
         if state is None:
             state = module.State.fresh(config, card, rng, device)
         emit(Event("done", state.step, {}))
-    return _finish(folder, config, card, method, ledger, state, found.public_name)
+    return _finish(folder, config, card, ledger, state)
 
 
 def _driven(
@@ -272,24 +272,12 @@ def _display(ledger: PrivacyLedger) -> Callable[[], float]:
     return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
 
 
-def _finish(
-    folder: RunFolder,
-    config: Any,
-    card: DataCard,
-    method: str,
-    ledger: PrivacyLedger,
-    state: State,
-    public_name: str,
-) -> Synthesizer:
+def _finish(folder: RunFolder, config: Any, card: DataCard, ledger: PrivacyLedger, state: State) -> Synthesizer:
     """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
     net = state.released.cpu().eval()
     certificate = Certificate.build(
         ledger,
-        method=method,
-        card=card.to_dict(),
-        config=dataclasses.asdict(config),
-        assumptions=_assumptions(card, proved=math.isfinite(ledger.promise().epsilon)),
-        public_data=public_name,
+        folder.config(),
         model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
         versions=versions(),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -349,21 +337,9 @@ def versions() -> dict[str, str]:
     }
 
 
-def _assumptions(card: DataCard, *, proved: bool) -> list[str]:
-    """What a run takes for granted; with a guarantee, also what its proof does."""
-    prior = "uniform" if card.label_prior == "uniform" else ", ".join(f"{share:g}" for share in card.label_prior)
-    facts = [
-        f"declared size: {card.declared_size:,} {card.unit}s",
-        f"shape {' x '.join(map(str, card.shape))}, {card.classes} classes, label prior {prior}",
-        f"one {card.unit} is one entry of the data: nobody is in it under two names",
-    ]
-    entropy = "the machine's operating system gives true entropy; the proofs assume arithmetic on real numbers"
-    return [*facts, entropy] if proved else facts
-
-
 def _config_json(request: Request, seed: int, device: str, found: Found, *, with_tensorboard: bool) -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
         "method": request.method,
         "config": dataclasses.asdict(request.config),
         "card": request.card.to_dict(),
@@ -371,7 +347,7 @@ def _config_json(request: Request, seed: int, device: str, found: Found, *, with
         "delta": request.delta,
         "seed": seed,
         "device": device,
-        "public": found.public_name,
+        "public": found.public_facts,
         "tensorboard": with_tensorboard,
         "versions": versions(),
     }

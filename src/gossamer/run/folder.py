@@ -9,7 +9,8 @@ from typing import Any
 
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
-from gossamer.privacy.certificate import CERTIFICATE, LEDGER, MODEL
+from gossamer.privacy.certificate import CERTIFICATE, LEDGER
+from gossamer.privacy.promise import MODEL
 
 CONFIG = "config.json"
 EVENTS = "events.jsonl"

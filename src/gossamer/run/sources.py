@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from gossamer.data.card import DataCard, check
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError
+from gossamer.privacy.promise import NO_PUBLIC
 
 EMBEDDED = ("digits", "glyphs")
 
@@ -42,14 +44,13 @@ class Sources:
         mark = fingerprint(records)
         if self.split:
             public, private = _split(records, self.split, self.split_seed, self.data)
-            return Found(
-                private, public, f"{self.split:,} {card.unit}s split off the data before the run, not protected", mark
-            )
+            share = self.split / (self.split + card.declared_size)
+            return Found(private, public, {"kind": "share", "share": share}, mark)
         if self.public is None:
-            return Found(records, None, "none", mark)
+            return Found(records, None, NO_PUBLIC, mark)
         public = read(self.public, split="train", shape=card.shape)
         check(public, card, where=self.public)
-        return Found(records, public, f"{Path(self.public).name} ({len(public):,} records, not protected)", mark)
+        return Found(records, public, {"kind": "records", "name": Path(self.public).name, "count": len(public)}, mark)
 
     @classmethod
     def of(
@@ -80,13 +81,13 @@ class Found:
     Args:
         private: the records to protect.
         public: public records, or None.
-        public_name: as the certificate names them.
+        public_facts: what the settings say of them; the words of the certificate follow from it.
         fingerprint: SHA-256 of all records of `data`.
     """
 
     private: Records
     public: Records | None
-    public_name: str
+    public_facts: dict[str, Any]
     fingerprint: str
 
 

@@ -47,7 +47,10 @@ def verify(run: str | Path) -> Verdict:
         raise RunFolderError(
             f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it."
         )
-    problems = certificate.verify(folder.path)
+    try:
+        problems = certificate.verify(folder.path, folder.config())
+    except (GossamerError, KeyError, TypeError, ValueError) as error:
+        return Verdict([f"{CONFIG} cannot be read as settings: {error}"], [])
     try:
         ledger = PrivacyLedger.load(folder.file(LEDGER))
     except (GossamerError, OSError):
