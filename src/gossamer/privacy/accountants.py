@@ -1,8 +1,8 @@
 """The accountants: each bounds what a plan costs, or says that it does not know an event.
 
 Two of dp_accounting, both upper bounds: Renyi differential privacy (RDP; Mironov, Talwar and Zhang 2019) and privacy
-loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"). Two of our own for releases whose draw is known
-(`revealed.py`). To add one: a small object in `ACCOUNTANTS`.
+loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"), to which we add that of a secret draw (`secret_draw.py`).
+Two of our own for releases whose draw is known (`revealed.py`). To add one: a small object in `ACCOUNTANTS`.
 """
 
 import functools
@@ -23,8 +23,10 @@ from dp_accounting import (
     SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
 )
+from dp_accounting.pld import privacy_loss_distribution as loss
 
 from gossamer.errors import BudgetError
+from gossamer.privacy import secret_draw
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent, RevealedMixture, RevealedRdp
 
@@ -89,10 +91,10 @@ class Rdp:
 
 @dataclass(frozen=True)
 class Pld:
-    """dp_accounting's PLDAccountant, with two cares of our own.
+    """dp_accounting's privacy loss distributions, composed as its PLDAccountant does, with two cares of our own.
 
-    The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), coarser only where that would take
-    more than `most_cells`: every grid gives an upper bound, a coarse one a loose bound.
+    The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), for secret draws a quarter of the second,
+    coarser only where that would take more than `most_cells`: every grid gives an upper bound, a coarse one a loose bound.
 
     Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor.
     That much is taken off delta first. Without it, 450,000 steps that make a Gaussian of multiplier 1/2 read epsilon
@@ -109,10 +111,15 @@ class Pld:
     name: ClassVar[str] = "PLD"
 
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
-        """Gaussians, plain or Poisson-sampled, under add-or-remove-one."""
+        """Gaussians, plain or Poisson-sampled, under add-or-remove-one; sampled without replacement, under replace-one.
+
+        One of K, drawn in secret, is known under add-or-remove-one too: there the K are parts, to which units go by coins.
+        """
         match event:
             case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent() | NonPrivateDpEvent():
                 return relation is ADD_OR_REMOVE_ONE
+            case SampledWithoutReplacementDpEvent(event=GaussianDpEvent(), sample_size=drawn):
+                return relation is REPLACE_ONE or (relation is ADD_OR_REMOVE_ONE and drawn == 1)
             case _:
                 return False
 
@@ -230,14 +237,45 @@ def _pld_epsilon(plan: FlatPlan, delta: float, grid: float) -> float:
     left = delta - _FFT_ROUNDING * steps
     if left <= 0 or grid > _LOOSEST_GRID or steps > _MOST_STEPS:
         return math.inf
-    accountant = dp_accounting.pld.PLDAccountant(ADD_OR_REMOVE_ONE, value_discretization_interval=grid)
+    if any(_rate_and_noise(event)[1] == 0 < _rate_and_noise(event)[0] for event, _ in plan):
+        return math.inf
+    whole = loss.identity(value_discretization_interval=grid)
     try:
         with np.errstate(over="raise", invalid="raise"):
             for event, count in plan:
-                accountant.compose(event, count)
-            return float(accountant.get_epsilon(left))
+                whole = whole.compose(_losses(event, count, grid))
+            return float(whole.get_epsilon_for_delta(left))
     except ArithmeticError:
         return math.inf
+
+
+def _losses(event: DpEvent, count: int, grid: float) -> loss.PrivacyLossDistribution:
+    """The privacy losses of `count` releases, as a dominating pair."""
+    rate, noise = _rate_and_noise(event)
+    if rate == 0:
+        return loss.identity(value_discretization_interval=grid)
+    if isinstance(event, GaussianDpEvent):  # a composition of plain Gaussians is one Gaussian
+        return loss.from_gaussian_mechanism(noise / math.sqrt(count), value_discretization_interval=grid)
+    if isinstance(event, SampledWithoutReplacementDpEvent):
+        with np.errstate(under="ignore"):
+            return secret_draw.distribution(rate, noise, grid).self_compose(count)
+    once = loss.from_gaussian_mechanism(noise, value_discretization_interval=grid, sampling_prob=rate)
+    return once.self_compose(count)
+
+
+def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
+    """Probability with which a record takes part in a release, and the noise multiplier; noise 0 where nothing is private."""
+    match event:
+        case PoissonSampledDpEvent(sampling_probability=rate, event=GaussianDpEvent(noise_multiplier=noise)):
+            return rate, noise
+        case SampledWithoutReplacementDpEvent(
+            source_dataset_size=whole, sample_size=drawn, event=GaussianDpEvent(noise_multiplier=noise)
+        ):
+            return drawn / whole, noise
+        case GaussianDpEvent(noise_multiplier=noise):
+            return 1.0, noise
+        case _:
+            return 1.0, 0.0
 
 
 def _grid(event: DpEvent, count: int, most_cells: int) -> float:
@@ -246,17 +284,19 @@ def _grid(event: DpEvent, count: int, most_cells: int) -> float:
     The cells cover the losses of one step between -10 and 10 standard deviations of noise, and those of the composition
     as far as the accountant's Chernoff bounds (orders k / range for k up to 20, tail 1e-15) cannot exclude them.
     """
-    rate = event.sampling_probability if isinstance(event, PoissonSampledDpEvent) else 1.0
-    gaussian = event.event if isinstance(event, PoissonSampledDpEvent) else event
-    if isinstance(gaussian, NonPrivateDpEvent) or gaussian.noise_multiplier == 0 or rate == 0:
+    rate, sigma = _rate_and_noise(event)
+    if sigma == 0 or rate == 0:
         return _COARSEST_GRID
-    sigma = gaussian.noise_multiplier
-    if event is gaussian:  # a composition of plain Gaussians is one Gaussian
+    if isinstance(event, GaussianDpEvent):  # a composition of plain Gaussians is one Gaussian
         sigma, count = sigma / math.sqrt(count), 1
-    ratios = np.array([-10, 10]) / sigma + np.array([-0.5, 0.5]) / sigma**2
-    not_drawn = math.log1p(-rate) if rate < 1 else -math.inf
-    width = float(np.ptp(np.logaddexp(not_drawn, math.log(rate) + ratios)))
+    rule = min(_COARSEST_GRID, rate / (4 * sigma))
+    if isinstance(event, SampledWithoutReplacementDpEvent):
+        rule = min(rule, rate / (16 * sigma))
+        width = 2 * secret_draw.largest_loss(rate, sigma)
+    else:
+        ratios = np.array([-10, 10]) / sigma + np.array([-0.5, 0.5]) / sigma**2
+        not_drawn = math.log1p(-rate) if rate < 1 else -math.inf
+        width = float(np.ptp(np.logaddexp(not_drawn, math.log(rate) + ratios)))
     variance = min(rate**2 * math.expm1(min(1 / sigma**2, 700)), width**2)
     composed = min(count * variance * k / width + 70 * width / k for k in range(1, 21))
-    rule = min(_COARSEST_GRID, rate / (4 * sigma))
     return float(max(rule, (width + min(composed, count * width)) / most_cells))
