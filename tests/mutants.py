@@ -44,6 +44,7 @@ NOISE = "tests/privacy/test_noise.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
 ROWS = "tests/privacy/test_rows.py"
 GS_WGAN = "tests/methods/test_gs_wgan.py"
+SECRET_DRAW = "tests/privacy/test_secret_draw.py"
 TERMWISE = "tests/privacy/test_termwise.py"
 
 MISTAKES = (
@@ -131,6 +132,10 @@ MISTAKES = (
     Mistake("an empty shard is left out of its stack", "methods/critics.py", "        which = torch.as_tensor(chosen)\n        holds", "        kept_in = [i for i, c in enumerate(chosen) if self.sizes[c]]\n        if not kept_in:\n            return\n        chosen, coins, fakes = [chosen[i] for i in kept_in], [coins[i] for i in kept_in], fakes[kept_in]\n        which = torch.as_tensor(chosen)\n        holds", f"{GS_WGAN}::test_a_changed_shard_moves_no_other_critic"),
     Mistake("shards are redrawn at a resume", "methods/critics.py", "self._deal(saved[\"shards\"].numpy().copy())", "pass", f"{GS_WGAN}::test_shards_are_drawn_by_independent_coins_once_and_kept"),
     Mistake("shards of equal size", "methods/gs_wgan.py", "rng.integers(units, config.critics) if sealed", "np.arange(units) % config.critics if sealed", f"{GS_WGAN}::test_shards_are_drawn_by_independent_coins_once_and_kept"),
+    Mistake("a secret draw is amplified twice", "privacy/secret_draw.py", "grown = part + np.log(-np.expm1(-part)) - math.log(rate)", "grown = part + np.log(-np.expm1(-part)) - 2 * math.log(rate)", SECRET_DRAW),
+    Mistake("the pair of a secret draw is cheaper in one order", "privacy/secret_draw.py", "below = above[1:] * np.exp(-losses[1:])", "below = above[1:] * np.exp(-2 * losses[1:])", SECRET_DRAW),
+    Mistake("a cell of losses counts at its lower end", "privacy/secret_draw.py", "return rate * lower / math.expm1(grid), rate * upper / -math.expm1(-grid)", "return rate * (lower / math.expm1(grid) - upper / math.expm1(-grid)), 0 * upper", SECRET_DRAW),
+    Mistake("a draw without replacement passes for add-or-remove-one", "privacy/accountants.py", "return relation is REPLACE_ONE or (relation is ADD_OR_REMOVE_ONE and drawn == 1)", "return True", "tests/privacy/test_accounting.py"),
     Mistake("the revealed draw is charged like a secret one", "privacy/rows.py", "else RevealedDrawGaussianDpEvent(critics, joint)", "else SampledWithoutReplacementDpEvent(critics, 1, GaussianDpEvent(joint))", ROWS),
     Mistake("the mixture forgets the busiest critics", "privacy/revealed.py", "int(law.isf(cut / 4))", "int(law.mean()) + 1", "tests/privacy/test_revealed.py"),
     Mistake("sealed critics can be read by everyone", "privacy/confined.py", "os.O_EXCL, 0o600)", "os.O_EXCL, 0o644)", f"{GS_WGAN}::test_a_sealed_file_is_private_complete_and_the_only_one"),

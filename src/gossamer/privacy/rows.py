@@ -6,7 +6,7 @@ critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B
 noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`accounting.md`, GS-WGAN):
 
 - secret: uniform, by secret coins, here and now; it is told to nobody, and nothing else may depend on it. Sampling without
-  replacement of 1 of K, replace-one. It needs critics whose state does not depend on earlier draws.
+  replacement of 1 of K, replace-one (`secret_draw.py`). It needs critics whose state does not depend on earlier draws.
 - round_robin: one after the other. A charge pays for a pass over all K critics, because a record is in one of them.
 - paper: uniform, and known to the loop, which trains the drawn critic. Charged with the draw revealed.
 
@@ -56,7 +56,7 @@ def plan_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: floa
 
 
 def relation_of(draw: Draw) -> NeighboringRelation:
-    """Replace-one for the secret draw, whose accountant knows no other; add-or-remove-one for the others.
+    """Replace-one for the secret draw, which all its accountants know; add-or-remove-one for the others.
 
     The bounds hold for the other relation too: records go to shards by independent coins, so either changes one shard.
     """
