@@ -38,7 +38,6 @@ def main() -> None:
         "torch normal_ (warm buffer)": out.normal_,
         "torch.randn (new buffer)": lambda: torch.randn(options.numbers),
         "Rng.add_gaussian_ (adds, warm buffer)": lambda: rng.add_gaussian_(out, 1.0),
-        "Rng.gaussian (new buffer)": lambda: rng.gaussian(options.numbers),
     }
     for work in contestants.values():
         work()

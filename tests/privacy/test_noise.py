@@ -1,18 +1,28 @@
 """Secret noise and coins, two-sided. Every statistical test rejects a correct generator with probability 1e-6 or less."""
 
 import math
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
+import dp_accounting
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from gossamer.privacy import noise
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.noise import Rng, grid, round_to_grid_
 
 ERROR_RATE = 1e-6
 Z = stats.norm.isf(ERROR_RATE / 2)  # 4.89: two-sided bound on a standard normal statistic
+
+
+def normals(rng: Rng, n: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Noise of standard deviation 1, on its grid of 2^-10. [n]"""
+    return rng.add_gaussian_(torch.zeros(n, dtype=dtype), 1.0)
 
 
 def binomial_faults(counts: np.ndarray, trials: int, probability: float) -> bool:
@@ -23,35 +33,36 @@ def binomial_faults(counts: np.ndarray, trials: int, probability: float) -> bool
 
 
 def test_moments_and_tails() -> None:
+    """Tails are counted from the edge of a cell of the grid, where rounding changes nothing."""
     rng, n = Rng(noise_seed=1), 20_000_000
     totals = np.zeros(4)
     tails = dict.fromkeys((3, 4, 5, 6), 0)
     for _ in range(20):
-        drawn = rng.gaussian(n // 20).double()
+        drawn = normals(rng, n // 20)
         square = drawn * drawn
         totals += [float(x.sum()) for x in (drawn, square, square * drawn, square * square)]
         for bound in tails:
-            tails[bound] += int((drawn.abs() > bound).sum())
+            tails[bound] += int((drawn.abs() > bound + grid(1.0) / 2).sum())
     mean, second, third, fourth = totals / n
     assert abs(mean) < Z / math.sqrt(n)
     assert abs(second - 1) < Z * math.sqrt(2 / n)
     assert abs(third) < Z * math.sqrt(15 / n)
     assert abs(fourth - 3) < Z * math.sqrt(96 / n)
     for bound, count in tails.items():
-        assert not binomial_faults(np.array([count]), n, 2 * stats.norm.sf(bound)), f"{count} beyond {bound}"
+        chance = 2 * stats.norm.sf(bound + grid(1.0) / 2)
+        assert not binomial_faults(np.array([count]), n, chance), f"{count} beyond {bound}"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kolmogorov_smirnov(dtype: torch.dtype) -> None:
-    drawn = Rng(noise_seed=2).gaussian(1_000_000, dtype=dtype)
+    drawn = normals(Rng(noise_seed=2), 1_000_000, dtype)
     assert drawn.dtype == dtype
     assert stats.kstest(drawn.numpy(), stats.norm.cdf).pvalue > ERROR_RATE
 
 
 def test_the_two_halves_of_a_pair_are_independent() -> None:
-    pairs = noise._PAIRS
-    drawn = Rng(noise_seed=3).gaussian(2 * pairs, dtype=torch.float64).numpy()
-    x, y = drawn[:pairs], drawn[pairs:]
+    rng, pairs = Rng(noise_seed=3), noise._PAIRS
+    x, y = np.concatenate([normals(rng, 2 * pairs).numpy().reshape(2, pairs) for _ in range(4)], axis=1)
     for a, b in [(x, y), (x**2, y**2), (x, y**2), (x[1:], x[:-1]), (x[1:], y[:-1])]:
         assert abs(np.corrcoef(a, b)[0, 1]) < Z / math.sqrt(len(a))
     angle = np.arctan2(y, x) / (2 * np.pi) + 0.5
@@ -59,38 +70,183 @@ def test_the_two_halves_of_a_pair_are_independent() -> None:
     assert stats.kstest((x**2 + y**2) / 2, "expon").pvalue > ERROR_RATE
 
 
-@pytest.mark.parametrize(
-    ("words", "radius"),
-    [(0, 0.0), (2**52 - 1, math.sqrt(2 * 52 * math.log(2))), (2**51, math.sqrt(2 * math.log(2)))],
-)
-def test_the_radius_takes_52_bits_and_is_always_finite(
-    monkeypatch: pytest.MonkeyPatch, words: int, radius: float
-) -> None:
-    """All-zero bits are u = 1, all-one bits u = 2^-52 (8.49 standard deviations); the top 12 bits are not looked at.
+def keystream_of(monkeypatch: pytest.MonkeyPatch, word: int, turn: int) -> None:
+    """A keystream that gives one pair of normals again and again: a word for the radius, a word for the angle."""
 
-    The angle runs over half a turn either way: cosine first, then sine."""
-    for turn, expected in [(0, [radius, 0.0]), (2**30, [0.0, radius]), (-(2**30), [0.0, -radius])]:
-        bits = np.array([words | 0xABC << 52], np.uint64), np.array([turn], np.int32)
-        stream = np.concatenate([part.view(np.uint8) for part in bits])
-        monkeypatch.setattr(noise._Keystream, "take", lambda self, size, stream=stream: stream.copy())
-        assert Rng().gaussian(2, dtype=torch.float64).tolist() == pytest.approx(expected, abs=1e-12)
+    def take(self: object, size: int) -> np.ndarray:
+        bits = np.full(size // 12, word, np.int64), np.full(size // 12, turn, np.int32)
+        return np.concatenate([part.view(np.uint8) for part in bits])
+
+    monkeypatch.setattr(noise._Keystream, "take", take)
+
+
+@pytest.mark.parametrize(
+    ("word", "radius"),
+    [
+        (0, math.sqrt(126 * math.log(2))),
+        (-1, math.sqrt(125 * math.log(2))),
+        (2**62, math.sqrt(2 * math.log(2))),
+        (-(2**61), math.sqrt(4 * math.log(2))),
+        (2**63 - 1, 0.0),
+        (-(2**63), 0.0),
+    ],
+)
+@pytest.mark.parametrize(("turn", "angle"), [(0, 0.0), (2**30, 0.5), (-(2**30), -0.5), (2**31 - 1, 1.0), (-(2**31), -1.0)])
+def test_no_word_makes_a_radius_or_a_coordinate_of_zero(
+    monkeypatch: pytest.MonkeyPatch, word: int, radius: float, turn: int, angle: float
+) -> None:
+    """All-zero and all-one words included. The angle is in half turns, cosine first; half a step is 7.3e-10."""
+    keystream_of(monkeypatch, word, turn)
+    found, turned, *_ = Rng()._polar(1, torch.device("cpu"))
+    assert found.item() == pytest.approx(radius, abs=1e-6) and 0 < found.item() < 9.35
+    pair = found * torch.stack([turned.cos(), turned.sin()])
+    assert (pair != 0).all() and pair.isfinite().all()
+    half_step = math.pi * 2.0**-32
+    assert turned.item() == pytest.approx(angle * math.pi + (half_step if turn < 2**31 - 1 else -half_step), abs=1e-14)
+    both = Rng().add_gaussian_(torch.full((2,), 5.0, dtype=torch.float64), 1e-9)
+    assert both.tolist() == pytest.approx((5 + 1e-9 * pair.flatten()).tolist(), abs=grid(1e-9))
+
+
+def test_all_zero_and_all_one_bytes_make_ordinary_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for byte in (0x00, 0xFF):
+        monkeypatch.setattr(noise._Keystream, "take", lambda self, size, byte=byte: np.full(size, byte, np.uint8))
+        radius, angle, *_ = Rng()._polar(3, torch.device("cpu"))
+        pairs = radius * torch.stack([angle.cos(), angle.sin()])
+        assert (pairs != 0).all() and pairs.isfinite().all()
+        assert normals(Rng(), 5, torch.float32).isfinite().all()
 
 
 def test_add_gaussian_adds_in_place_and_scales() -> None:
-    unit = Rng(noise_seed=4).gaussian(100_001)
-    out = torch.full((100_001,), 7.0)
+    unit = normals(Rng(noise_seed=4), 100_001)
+    out = torch.full((100_001,), 7.0, dtype=torch.float64)
     assert Rng(noise_seed=4).add_gaussian_(out, 0.25) is out
-    torch.testing.assert_close(out, 7 + 0.25 * unit)
-    assert torch.equal(Rng(noise_seed=4).add_gaussian_(torch.ones(5), 0.0), torch.ones(5))
-    assert len(Rng().gaussian(0)) == 0
+    assert torch.equal(out, 7 + 0.25 * unit)  # both grids are 2^-10 standard deviations
+    narrow = Rng(noise_seed=4).add_gaussian_(torch.full((100_001,), 7.0), 0.25)
+    assert (narrow.double() - out).abs().max() <= grid(0.25)
+    assert len(normals(Rng(), 0)) == 0
+
+
+def test_without_noise_nothing_is_rounded() -> None:
+    values = torch.tensor([1 / 3, 1e-30, math.pi])
+    assert torch.equal(Rng(noise_seed=4).add_gaussian_(values.clone(), 0.0), values)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 2 * noise._PAIRS, 2 * noise._PAIRS + 1])
 def test_no_element_is_left_without_noise(n: int) -> None:
-    assert (Rng(noise_seed=5).gaussian(n) != 0).all()
+    """One element in 2,570 falls on zero: that four draws agree on it for any of 65,537 has probability 2e-9."""
+    rng = Rng(noise_seed=5)
+    assert (torch.stack([normals(rng, n, torch.float32) for _ in range(4)]) != 0).any(0).all()
 
 
-@pytest.mark.parametrize("std", [-1.0, math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("std", [1.0, 0.3, 7.9, 1e-30, 1e30, 1.5e-5])
+def test_what_is_released_is_a_multiple_of_a_grid_that_std_alone_decides(dtype: torch.dtype, std: float) -> None:
+    """The grid is 2^-11 to 2^-10 standard deviations wide; no sum makes it finer or coarser, and none is left out."""
+    spacing = grid(std)
+    assert 2.0**-11 * std < spacing <= 2.0**-10 * std and math.frexp(spacing)[0] == 0.5
+    rng = Rng(noise_seed=15)
+    for size in (0.0, 1e-9, 1 / 3, 100.3):
+        released = rng.add_gaussian_(torch.full((4001,), size * std, dtype=dtype), std)
+        multiples = released.double() / spacing
+        assert torch.equal(multiples, multiples.round())
+        odd = int((multiples.remainder(2) == 1).sum())
+        assert not binomial_faults(np.array([odd]), 4001, 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rounding_is_to_the_nearest_multiple(dtype: torch.dtype) -> None:
+    """Either side alike: a rounding that always goes down would shift every release by half a grid."""
+    spacing = grid(3.0)
+    values = torch.cat([torch.linspace(-40, 40, 40_001, dtype=dtype), torch.tensor([0.5, 1.5, -0.5]).to(dtype) * spacing])
+    values = torch.cat([values, -values])
+    rounded = round_to_grid_(values.clone(), 3.0)
+    assert torch.equal(rounded, spacing * torch.from_numpy(np.rint(values.double().numpy() / spacing)).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [3e9, -3e9, 2.0**30, -(2.0**24) - 1, math.inf, -math.inf, math.nan])
+def test_sums_far_larger_than_the_noise_stay_what_they_are(dtype: torch.dtype, value: float) -> None:
+    out = Rng(noise_seed=16).add_gaussian_(torch.full((9,), value, dtype=dtype), 1.0)
+    expected = torch.full((9,), value, dtype=torch.float64)
+    torch.testing.assert_close(out.double(), expected, rtol=2.0**-22, atol=8, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_noise_is_unbiased_on_a_sum_between_two_multiples(dtype: torch.dtype) -> None:
+    n, value = 1_000_000, 0.3 * grid(1.0)
+    moved = Rng(noise_seed=17).add_gaussian_(torch.full((n,), value, dtype=dtype), 1.0).double() - value
+    assert abs(float(moved.mean())) < Z / math.sqrt(n)
+    assert abs(float(moved.var()) - 1) < Z * math.sqrt(2 / n)
+
+
+def test_the_noise_is_drawn_in_float64() -> None:
+    """At a grid of 2^-40 of the sum, noise with fewer bits would show as multiples of its own spacing."""
+    radius, angle, *_ = Rng(noise_seed=18)._polar(10_000, torch.device("cpu"))
+    for numbers in (radius, angle, angle.cos() * radius, angle.sin() * radius):
+        assert numbers.dtype == torch.float64
+        assert (numbers.float().double() == numbers).sum() < 10  # true of 2^-29 of all float64
+    std = 2.0**-30  # its grid, 2^-40, is far finer than float32 around 1
+    pair = torch.stack([angle.cos() * radius, angle.sin() * radius]).flatten()
+    out = Rng(noise_seed=18).add_gaussian_(torch.ones(20_000, dtype=torch.float64), std)
+    assert torch.equal(out, 1 + 2.0**-40 * (2.0**10 * pair).round())
+
+
+def test_another_device_runs_the_same_lines() -> None:
+    """A meta tensor holds no numbers: it shows that buffers and constants follow the tensor, and the keystream is used."""
+    rng = Rng(noise_seed=19)
+    out = rng.add_gaussian_(torch.empty(1001, device="meta"), 1.0)
+    assert out.device.type == "meta" and {device.type for device in rng._scratch} == {"meta"}
+    assert rng._secret["noise"].position == 12 * 501
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gpu_gives_the_same_noise(dtype: torch.dtype) -> None:
+    """Its logarithms and cosines differ in the last bit, which moves one result in millions by a multiple of the grid."""
+    here = Rng(noise_seed=20).add_gaussian_(torch.full((200_001,), 0.7, dtype=dtype), 3.3)
+    there = Rng(noise_seed=20).add_gaussian_(torch.full((200_001,), 0.7, dtype=dtype, device="cuda"), 3.3).cpu()
+    assert (here != there).sum() <= 3 and (here - there).abs().max() <= grid(3.3)
+
+
+MULTIPLIER, DELTA, TRIALS = 10.0, 1e-5, 60  # epsilon 0.34
+
+
+def right_guesses(dtype: torch.dtype) -> int:
+    """How often an attacker who looks at low bits names the right one of two neighbouring sums of norm 0 and 1.
+
+    Where a result is much smaller than an element of the sum, the noise nearly cancelled that element. A difference of two
+    numbers of about its size is a multiple of their spacing. Noise alone, added to zero, has smaller multiples.
+    """
+    dim = 2**17
+    element = 2.0 ** math.floor(math.log2(dim**-0.5))
+    rng, coins = Rng(noise_seed=21), np.random.default_rng(22).integers(0, 2, TRIALS)
+    right = 0
+    for coin in coins:
+        released = rng.add_gaussian_(torch.full((dim,), element * coin, dtype=dtype), MULTIPLIER)
+        small = released[released.abs() < element / 2].double()
+        guess = (small.remainder(element * torch.finfo(dtype).eps / 2) == 0).all()
+        right += int(guess) == coin
+    return right
+
+
+@pytest.mark.parametrize("capability", ["", "default"])
+def test_low_bits_do_not_tell_two_sums_apart(capability: str) -> None:
+    """Both with the processor's best instructions and without a fused multiply-add, which hides the rounding of the noise.
+
+    What (epsilon, delta) allows: right with probability e^epsilon / (1 + e^epsilon) + delta at most, so more than 52 of 60
+    times with probability 1e-6 (float32 noise: 60 of 60)."""
+    epsilon = dp_accounting.get_epsilon_gaussian(MULTIPLIER, DELTA)
+    assert epsilon == pytest.approx(0.3407, abs=1e-4)
+    allowed = stats.binom.isf(ERROR_RATE / 2, TRIALS, 1 / (1 + math.exp(-epsilon)) + DELTA)
+    script = "import torch, test_noise as t; print(*map(t.right_guesses, (torch.float32, torch.float64)))"
+    environment = {**os.environ, **({"ATEN_CPU_CAPABILITY": capability} if capability else {})}
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, check=True)
+    counts = [int(word) for word in ran.stdout.split()]
+    assert len(counts) == 2 and max(counts) <= allowed
+
+
+@pytest.mark.parametrize("std", [-1.0, math.inf, math.nan, 1e-31, 1e31])
 def test_a_standard_deviation_out_of_range_is_refused(std: float) -> None:
     with pytest.raises(ValueError, match="standard deviation"):
         Rng().add_gaussian_(torch.zeros(3), std)
@@ -141,6 +297,20 @@ def test_sampling_rates_at_the_ends() -> None:
     assert not binomial_faults(np.array([len(positions), 2 * (positions >= 100_000).sum()]), 200_000, 0.5)
 
 
+def test_every_block_of_units_has_coins_of_its_own() -> None:
+    """Coins are drawn 65,536 at a time: two blocks agree on a unit as often as independent coins do, in either direction."""
+    rng, size, blocks = Rng(noise_seed=23), noise._COINS, 5
+    population = blocks * size - 1234
+    taken = np.zeros((2, blocks * size), bool)
+    for row in taken:
+        row[rng.poisson_sample(population, 0.5)] = True
+    assert not taken[:, population:].any()
+    draws = taken.reshape(2 * blocks, size)[:, : size - 1234].astype(int)
+    assert not binomial_faults(draws.sum(1), size - 1234, 0.5)
+    both = np.array([(a & b).sum() for i, a in enumerate(draws) for b in draws[:i]])
+    assert not binomial_faults(both, size - 1234, 0.25)
+
+
 def test_a_coin_is_compared_with_all_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     edge = int(0.3 * 2.0**64)
     coins = np.array([edge - 1, edge, 0, 2**64 - 1], np.uint64)
@@ -185,7 +355,7 @@ def test_noise_does_not_move_with_coins() -> None:
     busy.integers(5, 10)
     busy.secret_generator()
     torch.rand(10, generator=busy.public("latents"))
-    assert torch.equal(quiet.gaussian(1001), busy.gaussian(1001))
+    assert torch.equal(normals(quiet, 1001), normals(busy, 1001))
     assert np.array_equal(Rng(noise_seed=9).poisson_sample(500, 0.5), quiet.poisson_sample(500, 0.5))
 
 
@@ -197,10 +367,10 @@ def test_streams_differ_from_one_another() -> None:
 
 def test_real_generators_never_repeat_and_test_generators_do() -> None:
     assert not Rng().reproducible and Rng(noise_seed=0).reproducible
-    assert not torch.equal(Rng(seed=1).gaussian(100), Rng(seed=1).gaussian(100))
+    assert not torch.equal(normals(Rng(seed=1), 100), normals(Rng(seed=1), 100))
     assert not np.array_equal(Rng(seed=1).poisson_sample(1000, 0.5), Rng(seed=1).poisson_sample(1000, 0.5))
-    assert torch.equal(Rng(noise_seed=11).gaussian(100), Rng(seed=5, noise_seed=11).gaussian(100))
-    assert not torch.equal(Rng(noise_seed=11).gaussian(100), Rng(noise_seed=12).gaussian(100))
+    assert torch.equal(normals(Rng(noise_seed=11), 100), normals(Rng(seed=5, noise_seed=11), 100))
+    assert not torch.equal(normals(Rng(noise_seed=11), 100), normals(Rng(noise_seed=12), 100))
 
 
 def test_a_forked_process_draws_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +408,21 @@ def test_a_secret_generator_is_filled_with_624_words() -> None:
     assert len({torch.rand(1, generator=each).item() for each in others}) == 3
 
 
+def test_a_secret_generator_holds_the_whole_keystream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every one of its 624 words is a word of the keystream; a difference anywhere, also after 4 bytes, shows."""
+    stream = np.random.default_rng(24).integers(0, 256, 4 * 624, dtype=np.uint8)
+    monkeypatch.setattr(noise._Keystream, "take", lambda self, size: stream[:size].copy())
+    generator = Rng().secret_generator()
+    assert generator.get_state().view(torch.int64)[3:627].tolist() == stream.view(np.uint32).tolist()
+    first = torch.rand(700, generator=generator)
+    for place in (4, 7, 8, 100, 4 * 624 - 1):
+        stream[place] ^= 1
+        other = torch.rand(700, generator=Rng().secret_generator())
+        assert not torch.equal(first, other), place
+        stream[place] ^= 1
+    assert torch.equal(first, torch.rand(700, generator=Rng().secret_generator()))
+
+
 def test_public_streams_follow_seed_and_name() -> None:
     def head(seed: int, name: str) -> list[float]:
         return torch.rand(4, generator=Rng(seed).public(name)).tolist()
@@ -252,7 +437,7 @@ def test_public_streams_follow_seed_and_name() -> None:
 def test_state_continues_public_streams_and_holds_nothing_secret() -> None:
     rng = Rng(5)
     torch.rand(7, generator=rng.public("latents"))
-    rng.gaussian(10)
+    normals(rng, 10)
     state = rng.state()
     assert set(state) == {"seed", "public"}
     assert set(state["public"]) == {"latents"}
@@ -260,20 +445,20 @@ def test_state_continues_public_streams_and_holds_nothing_secret() -> None:
     resumed = Rng(5)
     resumed.restore(state)
     assert torch.equal(torch.rand(3, generator=resumed.public("latents")), expected)
-    assert not torch.equal(resumed.gaussian(10), rng.gaussian(10))
+    assert not torch.equal(normals(resumed, 10), normals(rng, 10))
     with pytest.raises(TypeError):
         pickle.dumps(rng)
 
 
 def test_state_of_a_test_run_continues_the_secret_streams() -> None:
     rng = Rng(5, noise_seed=14)
-    rng.gaussian(11)
+    normals(rng, 11)
     rng.poisson_sample(13, 0.5)
     rng.uniform(3)
     rng.secret_generator()
     resumed = Rng(5, noise_seed=14)
     resumed.restore(rng.state())
-    assert torch.equal(resumed.gaussian(11), rng.gaussian(11))
+    assert torch.equal(normals(resumed, 11), normals(rng, 11))
     assert np.array_equal(resumed.poisson_sample(100, 0.5), rng.poisson_sample(100, 0.5))
     assert np.array_equal(resumed.uniform(4), rng.uniform(4))
     twins = [each.secret_generator() for each in (resumed, rng)]

@@ -2,18 +2,30 @@
 
 Three kinds of draw, never mixed:
 
-- Secret: `add_gaussian_`, `gaussian`, `poisson_sample`, and the coins of queries (`uniform`, `integers`,
-  `secret_generator`): the keystream of AES-128 in counter mode under keys of operating-system entropy. What the
-  guarantee rests on.
+- Secret: `add_gaussian_`, `poisson_sample`, and the coins of queries (`uniform`, `integers`, `secret_generator`): the
+  keystream of AES-128 in counter mode under keys of operating-system entropy. What the guarantee rests on.
 - Public: `public(name)`, seeded torch generators, one per name, for initialisation, latents and labels: draws whose
   place in the stream no record can change.
 - With a fixed `noise_seed` the secret draws repeat. For tests only: the run is then reproducible, and not private.
 
-Precision of the noise (Box and Muller 1958: a radius and an angle make two normals). The radius sqrt(-2 ln u) takes u
-from the 2^52 equal steps of (0, 1], never zero, and its logarithm in float64: the largest radius is 8.49 standard
-deviations, and the chance of a larger one would be 2^-52 (24 bits would end the tail at 5.77). The angle takes 32 bits.
-float32 output rounds radius, angle and their product to 24 significant bits each; float64 output computes all of it in
-float64. The proofs assume real numbers and do not cover rounding.
+Precision of the noise. The proofs assume real numbers. A computer rounds a sum, and the last bits of a rounded sum can tell
+what was added (Mironov 2012): with noise in float32, added in float32, `test_noise.py` names the right one of two sums 59
+times of 60. So:
+
+- The sum is widened to float64, the noise is drawn and added in float64, and the result is rounded to the multiples of a
+  grid: 2^-10 times the power of two at or below the standard deviation. The grid depends on nothing else, so rounding is
+  post-processing: it costs no privacy, and adds less than 10^-6 of the noise's variance. float32 holds the multiples up
+  to 2^22 grids, more than 2,000 standard deviations; beyond, it is no finer than half a grid, and that is the rounding.
+  Every device runs the same lines: it is sent the keystream, and computes all else.
+- Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u) = sqrt(126 ln 2 - ln(1 + k^2)),
+  where k is a signed word of 64 bits and u = sqrt(1 + k^2) / 2^63. It reaches 9.34 standard deviations, and the chance of a
+  larger one would be 2^-63; its square is computed to 2^-45. The angle is the middle of one of 2^32 steps of the circle. No
+  radius is zero, and no sine or cosine of an angle.
+
+What is still assumed: that AES-128 in counter mode cannot be told from coins, and that noise of 2^95 values stands for a true
+normal. Even if the errors of the 2^32 angles did not average out, the probability of a cell of the grid would be right to
+one part in 2^33 and 2^-62; one true normal in 10^20 is larger than any of ours, and a very long run draws 10^12. How the
+sums are rounded before they come here is another matter (`clipping.py`, `norms.py`).
 """
 
 import hashlib
@@ -27,10 +39,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
 _BLOCK = 16  # bytes of one AES block
-_PAIRS = 1 << 17  # pairs of normals per pass; smaller passes lose more to calls than they win by fitting the cache
+_PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
+_SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
+_MOST = 126 * math.log(2) + 2.0**-45  # above the logarithm of any 1 + k^2, rounded: no radius is zero
+_STEP = math.pi * 2.0**-31  # a step of the angle, 1 / 2^32 of the circle
 _COINS = 1 << 16  # coins per pass
-_FRACTION = np.uint64((1 << 52) - 1)  # the low 52 bits of a float64
-_BELOW_MINUS_ONE = np.uint64(0xBFF << 52)  # with any 52 low bits: a float64 in (-2, -1]
 _TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
 _SECRET = ("noise", "coins", "query", "generator")
 
@@ -92,38 +105,37 @@ class Rng:
         self.reproducible = noise_seed is not None
         self._secret = {purpose: _Keystream(_fixed_key(noise_seed, purpose)) for purpose in _SECRET}
         self._public: dict[str, torch.Generator] = {}
-        self._scratch: dict[torch.dtype, tuple[Tensor, Tensor, Tensor]] = {}
+        self._scratch: dict[torch.device, _Scratch] = {}
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
-        """Add independent N(0, std^2) noise to every element, in place. Drawn on the CPU, moved to the tensor's device.
+        """Add independent N(0, std^2) noise to every element, in place, and round the result to the grid of std.
 
         Args:
-            out: float32 or float64 [n].
-            std: standard deviation, zero or more.
+            out: float32 or float64 [n], on any device that has float64. An element that is not finite stays so: queries
+                have put zeros in their place (`docs/guarantees.md`, condition 5).
+            std: standard deviation. Zero, for the non-private twin, leaves `out` as it is.
 
         Returns:
             out.
 
         Raises:
             TypeError: another dtype; bfloat16 and float16 would round the noise away.
-            ValueError: out is not flat, or std is negative or not finite.
+            ValueError: out is not flat, or std is neither zero nor between 1e-30 and 1e30.
         """
         if out.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"noise is added in float32 or float64, not in {out.dtype}: convert the sum first")
         if out.dim() != 1:
             raise ValueError(f"noise is added to a flat tensor, not to shape {tuple(out.shape)}: flatten it first")
-        if not 0 <= std < math.inf:
-            raise ValueError(f"the standard deviation of the noise must be a finite number, zero or more, not {std}")
-        if out.device.type != "cpu":
-            return out.add_(self.gaussian(len(out), dtype=out.dtype).to(out.device), alpha=std)
+        if not (std == 0 or _SMALLEST <= std <= _LARGEST):
+            raise ValueError(
+                f"the standard deviation of the noise must be zero, or between {_SMALLEST:g} and {_LARGEST:g}, not {std}"
+            )
+        if std == 0:
+            return out
         for start in range(0, len(out), 2 * _PAIRS):
             self._add_pairs_(out[start : start + 2 * _PAIRS], std)
         return out
-
-    def gaussian(self, n: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Secret standard normals on the CPU. [n]"""
-        return self.add_gaussian_(torch.zeros(n, dtype=dtype), 1.0)
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         """Each of `population` units is drawn by a secret coin of its own.
@@ -220,25 +232,57 @@ class Rng:
     def _add_pairs_(self, piece: Tensor, std: float) -> None:
         """Noise for at most 2 x _PAIRS elements: cosines for the first half, sines for the second."""
         half = (len(piece) + 1) // 2
-        rest = len(piece) - half
-        radius, angle, direction = self._polar(half, piece.dtype)
-        piece[:half].addcmul_(radius, torch.cos(angle, out=direction), value=std)
-        piece[half:].addcmul_(radius[:rest], torch.sin(angle, out=direction)[:rest], value=std)
+        radius, angle, direction, wide = self._polar(half, piece.device)
+        _add_product_(piece[:half], radius, torch.cos(angle, out=direction), std, wide)
+        _add_product_(piece[half:], radius, angle.sin_(), std, wide)
+        round_to_grid_(piece, std)
 
-    def _polar(self, pairs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """Radius, angle in [-pi, pi], room for the direction. Each [pairs], buffers that the next call overwrites."""
-        if dtype not in self._scratch:
-            self._scratch[dtype] = (*torch.empty(3, _PAIRS, dtype=dtype),)
-        radius, angle, direction = (buffer[:pairs] for buffer in self._scratch[dtype])
+    def _polar(self, pairs: int, device: torch.device) -> list[Tensor]:
+        """Radius, angle in (-pi, pi), room for two more. Each float64 [pairs], a buffer that the next call overwrites."""
+        if device not in self._scratch:
+            self._scratch[device] = _Scratch(device)
+        scratch = self._scratch[device]
+        radius, angle, *_ = buffers = scratch.buffers if pairs == _PAIRS else [each[:pairs] for each in scratch.buffers]
         stream = self._secret["noise"].take(12 * pairs)
-        bits = stream[: 8 * pairs].view(np.uint64)
-        np.bitwise_and(bits, _FRACTION, out=bits)
-        np.bitwise_or(bits, _BELOW_MINUS_ONE, out=bits)
-        uniform = bits.view(np.float64)
-        uniform += 2.0  # from (-2, -1] to (0, 1], exactly
-        radius.copy_(torch.from_numpy(uniform).log_()).mul_(-2.0).sqrt_()
-        angle.copy_(torch.from_numpy(stream[8 * pairs :].view(np.int32))).mul_(math.pi * 2.0**-31)
-        return radius, angle, direction
+        radius.copy_(torch.from_numpy(stream[: 8 * pairs].view(np.int64)))
+        torch.addcmul(scratch.one, radius, radius, out=radius).log_()
+        torch.sub(scratch.most, radius, out=radius).sqrt_()
+        angle.copy_(torch.from_numpy(stream[8 * pairs :].view(np.int32)))
+        torch.add(scratch.half_step, angle, alpha=_STEP, out=angle)
+        return buffers
+
+
+class _Scratch:
+    """Buffers and constants of `_polar` on one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.buffers = [*torch.empty(4, _PAIRS, dtype=torch.float64, device=device)]
+        # Constants as tensors: an operation on two tensors costs one pass, and half the call of one with a Python number.
+        constants = torch.tensor([1.0, _MOST, _STEP / 2], dtype=torch.float64, device=device)
+        self.one, self.most, self.half_step = constants
+
+
+def _add_product_(part: Tensor, radius: Tensor, direction: Tensor, std: float, wide: Tensor) -> None:
+    """part + std x radius x direction, in float64, then rounded to the dtype of part. [n]; the others are [n] or longer."""
+    n = len(part)
+    if n < len(radius):
+        radius, direction, wide = radius[:n], direction[:n], wide[:n]
+    part.copy_(wide.copy_(part).addcmul_(radius, direction, value=std))
+
+
+def grid(std: float) -> float:
+    """The spacing of what is released with noise of that standard deviation, above zero: std / 1024, or down to half of it."""
+    return math.ldexp(1.0, math.frexp(std)[1] - 11)
+
+
+def round_to_grid_(values: Tensor, std: float) -> Tensor:
+    """Round to the nearest multiple of `grid(std)`, in place; halfway to the even one. float32 or float64, any shape.
+
+    Next to 1.5 grids / machine epsilon the numbers of the dtype are one grid apart, so the addition rounds, and the
+    subtraction is exact. From 2^22 grids (float64: 2^51) the rounding is that of the dtype at that size: half a grid, or more.
+    """
+    offset = 1.5 * grid(std) / torch.finfo(values.dtype).eps
+    return values.add_(offset).sub_(offset)
 
 
 def _fixed_key(noise_seed: int | None, purpose: str) -> bytes | None:
