@@ -42,6 +42,7 @@ CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 NOISE = "tests/privacy/test_noise.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
+ROUNDING = "tests/privacy/test_rounding.py"
 ROWS = "tests/privacy/test_rows.py"
 GS_WGAN = "tests/methods/test_gs_wgan.py"
 SECRET_DRAW = "tests/privacy/test_secret_draw.py"
@@ -52,7 +53,17 @@ MISTAKES = (
     Mistake("clipping to twice the bound", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
     Mistake("a unit's records are clipped one by one", "privacy/gradients.py", "single, several = _by_unit(records) if clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
     Mistake("a record that is not finite is multiplied by zero", "privacy/clipping.py", "dropped if bool(dropped.any()) else None)", "None)", f"{GRADIENTS} {MECHANISMS}"),
-    Mistake("no guard against cancellation in Gram norms", "privacy/norms.py", "torch.where(squares < MARGIN * error, squares + error, squares)", "squares", GRADIENTS),
+    Mistake("no guard against cancellation in Gram norms", "privacy/rounding.py", "return raised(squares, u, b, dtype, steps + u_gram.shape[1] + 1)", "return squares.clamp(min=0)", GRADIENTS),
+    Mistake("the guard's error is a constant, however long the products are", "privacy/rounding.py", "(steps / 2 + FLOOR) * kind.eps * terms.square()", "16 * kind.eps * terms.square()", ROUNDING),
+    Mistake("long products are summed in one piece", "privacy/rounding.py", "    first, *others = features.split(PRODUCTS, dim=1)", "    first, *others = (features,)", ROUNDING),
+    Mistake("what the weight-gradient call rounds is not in the norm", "privacy/rounding.py", "return (norm + 2 * (u_squares.shape[1] + 1) * kind.eps * terms).square()", "return norm.square()", ROUNDING),
+    Mistake("a record's terms may be as long as they like before they cancel", "privacy/rounding.py", "FLOOR = 32.0", "FLOOR = 0.0", ROUNDING),
+    Mistake("no guard on gradients of rank one", "privacy/norms.py", "return square_norms(self.a) * square_norms(self.b)\n", "return self.a.square().sum(1) * self.b.square().sum(1)\n", ROUNDING),
+    Mistake("squares that vanish are lost", "privacy/rounding.py", "return total + size * torch.finfo(rows.dtype).tiny", "return total", ROUNDING),
+    Mistake("the rounding slack is not charged", "privacy/rounding.py", "return bound / (1 + SLACK * torch.finfo(dtype).eps)", "return bound", ROUNDING),
+    Mistake("a pixel that no tap reads may be NaN", "privacy/norms.py", "return squares + unread(self.calls, self.shape, self.draws, lo, hi)", "return squares", "tests/privacy/test_tape_layers.py"),
+    Mistake("TF32 is left on", "privacy/rounding.py", "place.fp32_precision = \"ieee\"", "pass", ROUNDING),
+    Mistake("TF32 is off in norms, and on in sums", "privacy/clipping.py", "    for part in parts:\n        part.add_", "    for part in parts:\n        torch.set_float32_matmul_precision(\"medium\")\n        part.add_", ROUNDING),
     Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "a, b = self.a.square().sum(1), self.b.square().sum((1, 2))", "a, b = torch.ones_like(self.a[:, 0]), self.b.square().sum((1, 2))", "tests/privacy/test_tape_layers.py"),
     Mistake("a convolution's kept gradients stay in the order of unfolding", "privacy/norms.py", "total = by_channels(total.view(len(out), -1), self.taps)", "pass", "tests/privacy/test_tape_layers.py"),
     Mistake("every phase of a strided layer reads the pixels of the first", "privacy/patches.py", "start = stride * first + phase", "start = stride * first", "tests/privacy/test_tape_layers.py"),
@@ -70,7 +81,7 @@ MISTAKES = (
     Mistake("each of two terms has the noise of one", "privacy/termwise.py", "first, second = self.weights or (0.5**0.5, 0.5**0.5)", "first, second = 1.0, 1.0", TERMWISE),
     Mistake("groups of a draw by position, not by coins", "privacy/termwise.py", "coins = self.rng.integers(drawn.population, self.partitions)", "coins = np.arange(drawn.population) * self.partitions // max(1, drawn.population)", TERMWISE),
     Mistake("a group's gradient is not clipped", "privacy/termwise.py", "clip_whole(query.group_gradient(members), self.max_norm_batch)", "query.group_gradient(members)", TERMWISE),
-    Mistake("a group that is not finite is multiplied by zero", "privacy/termwise.py", "        return torch.zeros_like(vector)\n", "        return vector * 0\n", TERMWISE),
+    Mistake("a group that is not finite is multiplied by zero", "privacy/rounding.py", "wide = torch.where(wide.isfinite().all(1, keepdim=True), wide, 0.0)", "wide = wide * wide.isfinite().all(1, keepdim=True)", TERMWISE),
     Mistake("two sums, division by the drawn batch", "privacy/termwise.py", "return torch.stack([samples, batches])", "return torch.stack([samples / max(1, drawn.population), batches])", TERMWISE),
     Mistake("a whole answer's noise is for C, not 2 C", "privacy/termwise.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * self.max_norm", TERMWISE),
     Mistake("the whole answer is not clipped", "privacy/termwise.py", "return clip_whole(query.whole(self._drawn(held)), self.max_norm)", "return query.whole(self._drawn(held))", f"{TERMWISE} tests/methods/test_privae.py"),
@@ -114,7 +125,7 @@ MISTAKES = (
     Mistake("a resume goes on with other records", "run/fit.py", "        if found.fingerprint != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
     Mistake("a release copies the internal figures", "run/verify.py", "    for name in RELEASED:", "    for name in (*RELEASED, *(n for n in (\"metrics.json\",) if folder.file(n).exists())):", "tests/run/test_cli.py"),
     Mistake("the released settings name the private data", "run/fit.py", "        \"seed\": seed,\n", "        \"seed\": seed,\n        \"data\": sources.data,\n", "tests/run/test_cli.py"),
-    Mistake("rows are not clipped", "privacy/rows.py", "_BELOW * max_norm / norm, 1.0)", "1.0, 1.0)", ROWS),
+    Mistake("rows are not clipped", "privacy/rounding.py", "BELOW * max_norm / norm, 1.0)", "1.0, 1.0)", ROWS),
     Mistake("rows are noised against C instead of 2C", "privacy/rows.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * self.max_norm", ROWS),
     Mistake("B rows are charged as one", "privacy/rows.py", "joint = noise_multiplier / math.sqrt(batch_size)", "joint = noise_multiplier", ROWS),
     Mistake("a critic is drawn by a public stream", "privacy/rows.py", "return int(self.rng.integers(1, self.critics)[0])", "return int(__import__(\"torch\").randint(self.critics, (1,), generator=self.rng.public(\"draw\"))) % max(1, self.critics - 1)", ROWS),

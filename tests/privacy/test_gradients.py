@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
-from gossamer.privacy import norms
+from gossamer.privacy import norms, rounding
 from gossamer.privacy.clipping import clip_rows
 from gossamer.privacy.gradients import (
     PerRecordGradient,
@@ -25,6 +25,7 @@ from gossamer.privacy.gradients import (
     rows,
 )
 from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.rounding import charged
 
 INFINITE = Bounds(norms=(math.inf,))
 
@@ -70,16 +71,22 @@ def points(n: int) -> Tensors:
 
 
 @pytest.mark.parametrize("n", [1, 3, 32])
-def test_float32_error_is_a_millionth_of_n_max_norm(n: int) -> None:
-    """The paper's discriminator, narrow, against the loop in double precision with the same weights."""
+def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's discriminator, narrow, against the loop in double precision with the same weights.
+
+    The guard on top of that shortens a gradient, and by less than 3e-5 here.
+    """
     module, batch = discriminator(16), drawn(n)
     wide = discriminator(16).double()
     wide.load_state_dict({name: value.double() for name, value in module.state_dict().items()})
     bounds = Bounds(norms=(0.5,))
-    expected = reference(wide, cross_entropy, drawn(n, torch.float64), bounds)
+    expected = reference(wide, cross_entropy, drawn(n, torch.float64), Bounds(norms=(charged(0.5, torch.float32),)))
+    guarded = clipped_sum(module, cross_entropy, batch, bounds, form="fast")
+    monkeypatch.setattr(rounding, "raised", lambda squares, *_: squares)
     found = clipped_sum(module, cross_entropy, batch, bounds, form="fast")
-    assert found.dtype == torch.float32
+    assert found.dtype == guarded.dtype == torch.float32
     assert (found.double() - expected).norm().item() < 1e-6 * n * 0.5
+    assert (guarded - found).norm().item() < 3e-5 * n * 0.5
 
 
 @pytest.mark.parametrize("method", ["instantiate", "gram", "phase"])
@@ -139,7 +146,7 @@ def test_a_gradient_that_cancels_is_bounded(method: str, shielded: bool, monkeyp
     """
     monkeypatch.setattr(norms, "cheapest", lambda work: method)
     if not shielded:
-        monkeypatch.setattr(norms, "guarded", lambda squares, u, b: squares.clamp(min=0))
+        monkeypatch.setattr(rounding, "raised", lambda squares, *_: squares.double().clamp(min=0))
     module = nn.Conv2d(2, 3, 4, 2, bias=False)
     query = PerRecordGradient(module, lambda m, b: (m(b.parts[0]) * b.parts[1]).flatten(1).sum(1), form="fast")
     moved = []
@@ -149,7 +156,7 @@ def test_a_gradient_that_cancels_is_bounded(method: str, shielded: bool, monkeyp
         pulls = 1e6 * torch.randn(1, 3, 7, 7, generator=generator)
         pulls -= pulls.mean((2, 3), keepdim=True)
         moved.append(query.clipped_sum(Tensors((images, pulls)), Bounds(norms=(1e-3,))).norm().item())
-    assert (max(moved) <= 1e-3 * 1.002) == shielded
+    assert (max(moved) <= 1e-3) == shielded
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, "autocast"])
@@ -174,7 +181,7 @@ def test_bfloat16_defines_the_gradient_by_rounded_pairs(dtype: torch.dtype | str
     whole = query.clipped_sum(Tensors(parts), bounds)
     without = query.clipped_sum(Tensors(parts)[1:], bounds)
     assert whole.dtype == torch.float32
-    assert (whole - without).norm().item() <= 0.01 * (1 + 1e-5)
+    assert (whole - without).norm().item() <= 0.01
     exact = clipped_sum(discriminator(), cross_entropy, drawn(6), bounds)
     assert (whole - exact).norm() / exact.norm() < 0.2
 
@@ -283,7 +290,7 @@ def test_no_values_move_the_sum_by_more_than_max_norm(values: list[float], max_n
     first = query.clipped_sum(batch[:1], Bounds(norms=(max_norm,)))
     both = query.clipped_sum(batch, Bounds(norms=(max_norm,)))
     assert both.isfinite().all()
-    assert (both - first).norm().item() <= max_norm * 1.002
+    assert (both - first).norm().item() <= max_norm
 
 
 # Slow form.

@@ -15,6 +15,9 @@ from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGauss
 from gossamer.privacy.noise import Rng
 
 Z = 4.892
+NO_LESS = (
+    0.998  # of max_norm: what rounding is charged, and the guard against it, stay below 0.2 % (`privacy/rounding.py`)
+)
 
 
 def critic() -> nn.Module:
@@ -45,7 +48,7 @@ def test_one_huge_record_moves_the_sum_by_max_norm_no_more_and_no_less(at: int, 
     mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=0.0, rng=Rng())
     query = PerRecordGradient(critic(), loss, physical_batch_size=3)
     without, with_it = mechanism(records(7), query), mechanism(inserted(records(7), at), query)
-    assert float((with_it - without).norm()) == pytest.approx(max_norm, rel=1e-4)
+    assert NO_LESS * max_norm < float((with_it - without).norm()) <= max_norm
 
 
 def test_a_unit_moves_the_sum_by_max_norm_however_many_records_it_has() -> None:
@@ -54,7 +57,7 @@ def test_a_unit_moves_the_sum_by_max_norm_however_many_records_it_has() -> None:
     all_ = records(9, [0, 0, 0, 0, 0, 1, 2, 2, 1])
     rest = Records(all_.images[5:], all_.labels[5:], all_.units[5:] - 1)
     moved = float((mechanism(all_, query) - mechanism(rest, query)).norm())
-    assert moved == pytest.approx(1.0, rel=1e-4)
+    assert NO_LESS < moved <= 1.0
 
 
 def test_the_noise_has_the_declared_scale_whatever_the_bound() -> None:
@@ -76,9 +79,9 @@ def test_one_huge_record_moves_every_group_by_its_bound() -> None:
     query = PerRecordGradient(critic(), loss, physical_batch_size=3)
     moved = mechanism(inserted(records(7), 0), query) - mechanism(records(7), query)
     parts = moved.split(query.sizes)
-    assert float(parts[0].norm()) == pytest.approx(0.5, rel=1e-4)
-    assert float(torch.cat([parts[1], parts[3]]).norm()) == pytest.approx(3.0, rel=1e-4)
-    assert float(parts[2].norm()) == pytest.approx(0.1, rel=1e-4)
+    assert NO_LESS * 0.5 < float(parts[0].norm()) <= 0.5
+    assert NO_LESS * 3.0 < float(torch.cat([parts[1], parts[3]]).norm()) <= 3.0
+    assert NO_LESS * 0.1 < float(parts[2].norm()) <= 0.1
 
 
 @pytest.mark.parametrize("weights", [None, (0.6, 0.64, 0.48)])

@@ -6,7 +6,6 @@ Everything runs over `module.parameters()` in their order; `Bounds.groups` says 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -15,23 +14,24 @@ from gossamer.errors import RequestError
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.norms import Piece, add_gradient_, pieces
 from gossamer.privacy.operations import Call
+from gossamer.privacy.rounding import charged, full_precision, square_norms
 
 
 def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
     """Each row clipped, group by group. gradients: [n, D]; gives [n, D]; a row that is not finite becomes zero."""
     parts = list(gradients.split([p.numel() for p in module.parameters()], dim=1))
     groups = groups_of_parameters(bounds, len(parts))
-    per_tensor = [(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)]
-    squares = _by_group(per_tensor, gradients, len(bounds.norms))
+    per_tensor = [(g, square_norms(part)) for g, part in zip(groups, parts, strict=True)]
+    squares = _by_group(per_tensor, len(gradients), gradients.device, len(bounds.norms))
     finite = torch.stack(squares).isfinite().all(0) & gradients.isfinite().all(1)
-    factors = _factors(squares, bounds)
+    factors = _factors(squares, bounds, gradients.dtype)
     clipped = [part * factors[g][:, None] for g, part in zip(groups, parts, strict=True)]
     return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
 
 
 def add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1) -> None:
     """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero."""
-    with _full_precision(out.device):
+    with full_precision():
         _add_clipped_(out, calls, module, bounds, draws)
 
 
@@ -41,7 +41,7 @@ def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bou
         return
     groups = groups_of_parameters(bounds, len(parameters))
     squares = _squares(parts, groups, len(bounds.norms))
-    factors = _factors(squares, bounds)
+    factors = _factors(squares, bounds, out.dtype)
     views = _views(out, parameters)
     dropped = ~torch.stack(squares).isfinite().all(0)
     if bool(dropped.any()):
@@ -53,19 +53,20 @@ def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bou
 def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
     """L2 norms of each row, group by group. gradients: [n, D]; gives [n, k]."""
     parts = gradients.split([p.numel() for p in module.parameters()], dim=1)
-    squares = [(g, part.square().sum(1)) for g, part in zip(groups, parts, strict=True)]
-    return torch.stack(_by_group(squares, gradients, max(groups) + 1), 1).sqrt()
+    squares = [(g, square_norms(part)) for g, part in zip(groups, parts, strict=True)]
+    by_group = _by_group(squares, len(gradients), gradients.device, max(groups) + 1)
+    return torch.stack(by_group, 1).sqrt().to(gradients.dtype)
 
 
 def call_norms(calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, draws: int = 1) -> Tensor:
     """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]."""
     parameters = list(module.parameters())
     k = max(groups) + 1
-    with _full_precision(parameters[0].device):
+    with full_precision():
         parts = pieces(calls, parameters, draws=draws)
         if not parts:
             return torch.zeros(count, k, dtype=sum_dtype(module))
-        return torch.stack(_squares(parts, groups, k), 1).sqrt()
+        return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))
 
 
 def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
@@ -89,7 +90,7 @@ def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
     parameters = list(module.parameters())
     out = zeros(module)
     views = _views(out, parameters)
-    with _full_precision(out.device):
+    with full_precision():
         for call in calls:
             add_gradient_(call, views)
     return out
@@ -134,18 +135,19 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
 
 def _squares(parts: list[Piece], groups: Sequence[int], k: int) -> list[Tensor]:
     norms = [(groups[part.parameter], part.squared_norms()) for part in parts]
-    return _by_group(norms, norms[0][1], k)
+    return _by_group(norms, len(norms[0][1]), norms[0][1].device, k)
 
 
-def _by_group(norms: list[tuple[int, Tensor]], like: Tensor, k: int) -> list[Tensor]:
-    """Squared norms [n] added up by group, k of them."""
-    zeros = like.new_zeros(len(like))
-    return [sum((square for g, square in norms if g == group), zeros) for group in range(k)]
+def _by_group(norms: list[tuple[int, Tensor]], n: int, device: torch.device, k: int) -> list[Tensor]:
+    """Squared norms [n] float64 added up by group, k of them."""
+    none = torch.zeros(n, dtype=torch.float64, device=device)
+    return [sum((square for g, square in norms if g == group), none) for group in range(k)]
 
 
-def _factors(squares: list[Tensor], bounds: Bounds) -> list[Tensor]:
-    """[n] per group: 1 where the norm is within its bound, else bound / norm."""
-    return [(norm / square.sqrt()).clamp(max=1) for norm, square in zip(bounds.norms, squares, strict=True)]
+def _factors(squares: list[Tensor], bounds: Bounds, dtype: torch.dtype) -> list[Tensor]:
+    """[n] per group: 1 where the norm is within its bound, else bound / norm; rounding has been charged to the bound."""
+    within = [charged(norm, dtype) for norm in bounds.norms]
+    return [(norm / square.sqrt()).clamp(max=1).to(dtype) for norm, square in zip(within, squares, strict=True)]
 
 
 def sum_dtype(module: nn.Module) -> torch.dtype:
@@ -154,19 +156,3 @@ def sum_dtype(module: nn.Module) -> torch.dtype:
     for p in module.parameters():
         dtype = torch.promote_types(dtype, p.dtype)
     return dtype
-
-
-def _full_precision(device: torch.device) -> AbstractContextManager[None]:
-    """TF32 off in norms and clipped sums: ten bits would not bound anything (`accounting.md`, condition 13)."""
-    return _no_tf32() if device.type == "cuda" else nullcontext()
-
-
-@contextmanager
-def _no_tf32() -> Iterator[None]:
-    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, convolution.allow_tf32
-    matmul.allow_tf32 = convolution.allow_tf32 = False
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, convolution.allow_tf32 = before

@@ -12,11 +12,8 @@ needs the least work for the layer at hand:
 
 The choice follows counted work, not a clock, so that the same seed gives the same bits.
 
-**Rounding.** A Gram sum can cancel: a record can be made whose b_t are huge and add up to almost nothing, so that the
-computed norm is zero while the weight gradient, computed in another order, is not. The error of either is bounded by a
-few machine epsilons times |u|^2 |b|^2; squares of the smallest numbers vanish besides. So wherever the computed squared
-norm is not far above that error, the error is added to it (`guarded`). A record's contribution then stays below max_norm
-x 1.002, whatever its values are.
+Every squared norm is an upper bound: it is raised by what rounding may have taken from it, and by what the weight-gradient
+call may add (`rounding`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,10 +44,8 @@ from gossamer.privacy.patches import (
     unfolded_size,
     unread,
 )
+from gossamer.privacy.rounding import FEW, gram, instantiated, paired, roundings, square_norms
 
-ROUNDING = 16.0  # error of a computed squared norm, in units of machine epsilon x |u|^2 |b|^2
-MARGIN = 250.0  # a squared norm this many errors above zero is exact to 0.4 %, the norm to 0.2 %
-UNDERFLOW = 2.0**40  # more numbers than a pair holds; the square of each may have lost as much as the smallest number
 BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
 KEEP = 1 << 24  # numbers of instantiated gradients that may be kept per layer
 
@@ -64,7 +59,7 @@ class Piece(Protocol):
         ...
 
     def squared_norms(self) -> Tensor:
-        """[n] squared L2 norm of each record's gradient; not finite where the record's gradient is not."""
+        """[n] float64, squared L2 norm of what each record can add, rounding included; not finite where its gradient is not."""
         ...
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
@@ -82,7 +77,7 @@ class Kept:
 
     def squared_norms(self) -> Tensor:
         """[n]"""
-        return _square_norms(self.rows)
+        return square_norms(self.rows)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One product with the factors."""
@@ -102,8 +97,7 @@ class Product:
 
     def squared_norms(self) -> Tensor:
         """[n], |a|^2 |b|^2."""
-        a, b = _square_norms(self.a), _square_norms(self.b)
-        return guarded(a * b, a, b)
+        return square_norms(self.a) * square_norms(self.b)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One matrix product, straight into out."""
@@ -121,8 +115,7 @@ class PlanesProduct:
 
     def squared_norms(self) -> Tensor:
         """[n], |a|^2 |b|^2."""
-        a, b = self.a.square().sum(1), self.b.square().sum((1, 2))
-        return guarded(a * b, a, b)
+        return square_norms(self.a) * square_norms(self.b.flatten(1))
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """One small matrix product."""
@@ -164,18 +157,18 @@ class Ghost:
 
     def _block(self, lo: int, hi: int) -> Tensor:
         groups = groups_of(self.calls)
+        dtype, t = pair(self.calls[0])[1].dtype, sum(positions(call) for call in self.calls) * self.draws
+        rows, columns = (roundings(size, t) for size in matrix(self.calls[0], self.shape))
         if self.method == "phase":
-            a_gram, b = phase_gram(self.calls[0], self.shape, lo, hi), beside(self.calls[0], lo, hi)
-            squares = _paired(a_gram, b.transpose(1, 2) @ b)
+            pixels, b = phase_gram(self.calls[0], self.shape, lo, hi), beside(self.calls[0], lo, hi)
+            # Beside the products of pixels, of which there are more than positions, it sums slices: fewer than two per tap.
+            columns = roundings(matrix(self.calls[0], self.shape)[1], FEW + 1) + 2 * taps_of(self.calls, self.shape)
+            squares = paired(pixels, gram(b), dtype, columns + rows)
         elif self.method == "gram" and all(isinstance(call.op, Embedding) for call in self.calls):
-            squares = _paired(*embedding_grams(self.calls, self.draws, lo, hi))
+            squares = paired(*embedding_grams(self.calls, self.draws, lo, hi), dtype, columns)
         else:
             u, b = joined(self.calls, self.shape, self.draws, lo, hi)
-            if self.method == "gram":
-                squares = _paired(u.transpose(1, 2) @ u, b.transpose(1, 2) @ b)
-            else:
-                instantiated = (b @ u.transpose(1, 2)).square().sum((1, 2))
-                squares = guarded(instantiated, u.square().sum((1, 2)), b.square().sum((1, 2)))
+            squares = instantiated(u, b) if self.method != "gram" else paired(gram(u), gram(b), dtype, columns + rows)
         squares = squares.view(hi - lo, groups).sum(1)
         return squares + unread(self.calls, self.shape, self.draws, lo, hi)
 
@@ -227,17 +220,6 @@ def add_gradient_(call: Call, views: Sequence[Tensor]) -> None:
         _add_weight_gradient_(call, views[call.weight], a, b, None)
     if call.bias is not None:
         views[call.bias].add_(_bias_rows(call).sum(0).view(views[call.bias].shape))
-
-
-def guarded(squares: Tensor, u_squares: Tensor, b_squares: Tensor) -> Tensor:
-    """Squared norms, raised by their error where that is not negligible: rounding, and numbers too small to square.
-
-    All [n]: the computed squared norms, and the squared Frobenius norms of u and of b that they were computed from.
-    """
-    kind = torch.finfo(squares.dtype)
-    error = ROUNDING * kind.eps * u_squares * b_squares + UNDERFLOW * kind.tiny * (u_squares + b_squares)
-    squares = squares.clamp(min=0)
-    return torch.where(squares < MARGIN * error, squares + error, squares)
 
 
 def _piece(weight: int, shape: torch.Size, uses: list[Call], draws: int) -> Piece:
@@ -297,19 +279,6 @@ def _work(calls: list[Call], shape: torch.Size, draws: int, *, keep: bool = Fals
     if len(calls) == 1 and draws == 1 and isinstance(calls[0].op, Convolution):
         work["phase"] = Work(*phase_work(calls[0], shape))
     return work
-
-
-def _square_norms(rows: Tensor) -> Tensor:
-    """[n] of rows [n, D], without a temporary of their size."""
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.square()
-
-
-def _paired(u_gram: Tensor, b_gram: Tensor) -> Tensor:
-    """[m] squared norms from two Gram matrices [m, T, T]."""
-    u_squares = u_gram.diagonal(dim1=1, dim2=2).sum(1)
-    b_squares = b_gram.diagonal(dim1=1, dim2=2).sum(1)
-    return guarded((u_gram * b_gram).flatten(1).sum(1), u_squares, b_squares)
 
 
 def _kept(weight: int, uses: list[Call], shape: torch.Size, draws: int, shared: Tensor | None) -> Kept:

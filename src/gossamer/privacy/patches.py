@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gossamer.privacy.operations import Call, Convolution, Embedding, Linear, Planes
+from gossamer.privacy.rounding import gram
 
 _Phases: TypeAlias = tuple[
     tuple[int, ...], list[int]
@@ -219,7 +220,7 @@ def embedding_grams(calls: list[Call], draws: int, lo: int, hi: int) -> tuple[Te
         gradients.append(_side_by_side(b.reshape(*a.shape, -1), draws))
     index, b = torch.cat(indices, 2), torch.cat(gradients, 2)
     same = (index.transpose(1, 2) == index) & (index >= 0)
-    return same.to(b.dtype), b.transpose(1, 2) @ b
+    return same.to(b.dtype), gram(b)
 
 
 # The phase form.
@@ -275,12 +276,11 @@ def phase_gram(call: Call, shape: torch.Size, lo: int, hi: int) -> Tensor:
         for slot, (i, j) in enumerate(met):
             rows = _every(plane.stride[0], min(down), i, size[0])
             pixels[:, :, :, slot] = padded[:, rows, _every(plane.stride[1], min(right), j, size[1])]
-        pixels = pixels.view(m, math.prod(size), -1)
-        gram = (pixels @ pixels.transpose(1, 2)).view(m, *size, *size)
+        met_twice = gram(pixels.view(m, math.prod(size), -1).transpose(1, 2)).view(m, *size, *size)
         # Taps add up one axis after the other: k + k slices where all pairs would be k k.
-        gram = _slices_added([gram[:, i : i + height, :, i : i + height] for i in _steps(down)])
-        gram = _slices_added([gram[:, :, i : i + width, :, i : i + width] for i in _steps(right)])
-        total = gram if total is None else total.add_(gram)
+        slices = _slices_added([met_twice[:, i : i + height, :, i : i + height] for i in _steps(down)])
+        slices = _slices_added([slices[:, :, i : i + width, :, i : i + width] for i in _steps(right)])
+        total = slices if total is None else total.add_(slices)
     assert total is not None
     return total.reshape(m, height * width, height * width)
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-import torch
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent, SampledWithoutReplacementDpEvent
 from torch import Tensor
 
@@ -26,11 +25,10 @@ from gossamer.errors import RequestError
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
+from gossamer.privacy.rounding import shortened
 
 Held = TypeVar("Held", contravariant=True)
 Draw: TypeAlias = Literal["secret", "round_robin", "paper"]
-
-_BELOW = 1 - 1e-6  # a clipped row ends this much below the bound, so that rounding cannot carry it over
 
 
 class Rows(Protocol[Held]):
@@ -176,9 +174,5 @@ class SanitizedRows:
 
 
 def clipped(rows: Tensor, max_norm: float) -> Tensor:
-    """Each row scaled to an L2 norm of at most `max_norm`; a row that is not finite becomes zero. [B, ...], a new tensor."""
-    flat = rows.detach().flatten(1).double()
-    flat = torch.where(flat.isfinite().all(1, keepdim=True), flat, 0.0)
-    norm = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
-    factor = torch.where(norm > _BELOW * max_norm, _BELOW * max_norm / norm, 1.0)
-    return (flat * factor).to(rows.dtype).view(rows.shape)
+    """Each row scaled to an L2 norm of at most `max_norm`; one that is not finite becomes zero. [B, ...], at least float32."""
+    return shortened(rows.flatten(1), max_norm).view(rows.shape)

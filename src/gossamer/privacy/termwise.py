@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gossamer.errors import RequestError
 from gossamer.privacy.mechanisms import Bounds, ClippedSum, Drawn, PoissonSampled, Records, check_weights
+from gossamer.privacy.rounding import shortened
 
 
 class TwoTermSum(ClippedSum[Drawn], Protocol[Drawn]):
@@ -127,7 +128,4 @@ class WholeGaussian(PoissonSampled):
 
 def clip_whole(vector: Tensor, max_norm: float) -> Tensor:
     """The vector, shortened to at most max_norm in L2; zero if it is not finite. [D]"""
-    norm = float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-    if not math.isfinite(norm):
-        return torch.zeros_like(vector)
-    return vector * (1.0 if norm <= max_norm else max_norm / norm)
+    return shortened(vector[None], max_norm)[0]

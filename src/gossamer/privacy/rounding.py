@@ -1,0 +1,163 @@
+"""What rounding can do to a clipped sum, and how it is kept out of the guarantee.
+
+Clipping divides by a norm. A record whose norm is computed too small would add more than max_norm. So every squared norm that
+clipping sees is an *upper bound*: the computed one, plus all that rounding can have taken from it. With e for machine epsilon,
+a sum of products of two vectors is off by at most
+
+    k e / 2 |x| |y|,    k the number of roundings that a product goes through,
+
+in any order of summation, with fused multiplication or without (Higham 2002, "Accuracy and Stability of Numerical Algorithms",
+section 3.1). Let a record meet a weight at T positions, with inputs u_t and output gradients b_t. Its gradient is G, the sum of
+the b_t outer u_t, and S = (sum over t of |u_t| |b_t|)^2 is what |G|^2 would be if nothing cancelled.
+
+- A Gram sum is off |G|^2 by at most k e / 2 S, where k counts the roundings of both Gram matrices and of the sum over
+  positions. Long products are cut into pieces of `PRODUCTS` numbers, so that k grows by one for each further piece; where a
+  record has a `FEW` positions only, as in the last layer of a critic, the matrices are in double precision.
+- What is really added comes from another call, in another order: T positions, one addition per use of the weight, the product
+  with the factor. It is off G by less than (T + 1) e sqrt(S) in norm, and an instantiated gradient by less than that again.
+- Squares of the smallest numbers vanish: `UNDERFLOW`.
+
+`raised` adds these up. For ordinary records S is about T |G|^2, and the norm grows by a tenth of a per cent at most; a record
+whose terms cancel almost completely is clipped harder than it needs, never less. A gradient that is formed and then added as it
+is (kept, of rank one, a whole unit, the slow form) needs none of this: its norm has a relative error only (`square_norms`).
+
+**What is charged.** Relative errors, those of sums of squares in pieces of `SQUARES` numbers and of the factor, stay below 600
+machine epsilons of a norm. Bounds are divided by 1 + `SLACK` machine epsilons, 1.001 in single precision: a record adds at most
+max_norm, not a little more.
+
+**What is assumed.** Where a record joins a sum, the terms of *others* are rounded in another way. No bound per record can cover
+that, and its worst case is too large to charge. @@@
+`FLOOR` keeps one record's part in that small: its terms, before they cancel, are at most 512 max_norm long. And matrix products and convolutions are assumed to add up products. A GPU library
+that transforms a convolution first (Winograd, Fourier) has an error of the same form with another constant.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SLACK = 8192.0  # of a bound, in machine epsilons
+FLOOR = 32.0  # a squared norm is never taken to be below this many machine epsilons of S
+PRODUCTS = 512  # numbers that one call of a Gram matrix sums
+FEW = 4  # positions up to which a Gram matrix costs nothing, and is taken in double precision
+SQUARES = 1024  # squares that one norm sums
+BELOW = 1 - 1e-6  # of a bound, for vectors whose norm is taken in double precision and which are then added as they are
+UNDERFLOW = 2.0**40  # more numbers than a pair holds; the square of each may have lost as much as the smallest number
+
+
+def charged(bound: float, dtype: torch.dtype) -> float:
+    """The bound that records are clipped to, so that what they add stays within `bound` after rounding."""
+    return bound / (1 + SLACK * torch.finfo(dtype).eps)
+
+
+def shortened(vectors: Tensor, max_norm: float) -> Tensor:
+    """Each vector scaled to an L2 norm of at most `max_norm`; one that is not finite becomes zero. [n, D], at least float32.
+
+    Norm and product in double precision: all that rounding can add is the last bit of each number.
+    """
+    wide: Tensor = vectors.detach().double()
+    wide = torch.where(wide.isfinite().all(1, keepdim=True), wide, 0.0)
+    norm = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+    factor = torch.where(norm > BELOW * max_norm, BELOW * max_norm / norm, 1.0)
+    wide *= factor
+    return wide.to(torch.promote_types(vectors.dtype, torch.float32))
+
+
+def square_norms(rows: Tensor) -> Tensor:
+    """[n] float64, squared L2 norms of rows [n, D] that are added as they are; high by what underflow may have lost."""
+    n, size = rows.shape
+    whole = size - size % SQUARES
+    total = torch.zeros(n, dtype=torch.float64, device=rows.device)
+    if whole:
+        pieces = rows[:, :whole].unflatten(1, (-1, SQUARES))
+        total += torch.linalg.vector_norm(pieces, dim=2).double().square().sum(1)
+    if whole < size:
+        total += torch.linalg.vector_norm(rows[:, whole:], dim=1).double().square()
+    return total + size * torch.finfo(rows.dtype).tiny
+
+
+def gram(features: Tensor) -> Tensor:
+    """[m, T, T], inner products of the columns of features [m, F, T], off by at most `roundings(F, T)` roundings."""
+    if features.shape[2] <= FEW:
+        features = features.double()
+    first, *others = features.split(PRODUCTS, dim=1)
+    total = first.transpose(1, 2) @ first
+    for piece in others:
+        total += piece.transpose(1, 2) @ piece
+    return total
+
+
+def roundings(features: int, positions: int) -> int:
+    """Roundings on the longest way through `gram`; none that count in double precision."""
+    if positions <= FEW:
+        return 0
+    return min(features, PRODUCTS) + -(-features // PRODUCTS)
+
+
+def paired(u_gram: Tensor, b_gram: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
+    """[m] float64, upper bounds of squared norms from two Gram matrices [m, T, T].
+
+    Args:
+        u_gram: inner products of the inputs of T positions.
+        b_gram: those of the output gradients.
+        dtype: of these inputs and gradients.
+        steps: roundings in one entry of u_gram and in one of b_gram, together.
+    """
+    squares = (u_gram * b_gram).sum(2).double().sum(1)
+    u, b = (products.diagonal(dim1=1, dim2=2).double() for products in (u_gram, b_gram))
+    return raised(squares, u, b, dtype, steps + u_gram.shape[1] + 1)
+
+
+def instantiated(u: Tensor, b: Tensor) -> Tensor:
+    """[m] float64, upper bounds of squared norms from u [m, columns, T] and b [m, rows, T], by forming the gradients."""
+    squares = square_norms((b @ u.transpose(1, 2)).flatten(1))
+    u_squares, b_squares = (torch.linalg.vector_norm(t, dim=1).double().square() for t in (u, b))
+    return raised(squares, u_squares, b_squares, u.dtype, 0)
+
+
+def raised(squares: Tensor, u_squares: Tensor, b_squares: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
+    """[m] float64: squares, raised to bound what a weight-gradient call adds.
+
+    Args:
+        squares: computed squared norms, [m].
+        u_squares: |u_t|^2 of the T positions that they come from, [m, T] float64.
+        b_squares: |b_t|^2, likewise.
+        dtype: of the inputs and output gradients, in which the call will add them up.
+        steps: roundings on the longest way to `squares`.
+    """
+    kind = torch.finfo(dtype)
+    terms = (u_squares * b_squares).sqrt().sum(1)
+    lost = UNDERFLOW * kind.tiny * (u_squares.sum(1) + b_squares.sum(1))
+    norm = (squares.double().clamp(min=0) + (steps / 2 + FLOOR) * kind.eps * terms.square() + lost).sqrt()
+    return (norm + 2 * (u_squares.shape[1] + 1) * kind.eps * terms).square()
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products of float32 numbers in float32, on every device, while it is entered.
+
+    Ten bits (TF32 on a GPU, bfloat16 inside a matrix product of the CPU) would not bound anything (`accounting.md`, condition
+    13). The forward and backward pass may use them: the pairs that come out define the gradient.
+    """
+    backends: Any = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
+        matmul, convolution = torch.get_float32_matmul_precision(), backends.cudnn.allow_tf32
+        torch.set_float32_matmul_precision("highest")
+        backends.cudnn.allow_tf32 = False
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(matmul)
+            backends.cudnn.allow_tf32 = convolution
+        return
+    places = [backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv]
+    before = [place.fp32_precision for place in places]
+    for place in places:
+        place.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for place, precision in zip(places, before, strict=True):
+            place.fp32_precision = precision
