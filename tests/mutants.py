@@ -46,6 +46,7 @@ ROWS = "tests/privacy/test_rows.py"
 GS_WGAN = "tests/methods/test_gs_wgan.py"
 TERMWISE = "tests/privacy/test_termwise.py"
 ACCOUNTING = "tests/privacy/test_accounting.py"
+DPGAN = "tests/methods/test_dpgan.py"
 
 MISTAKES = (
     Mistake("no clipping", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
@@ -114,6 +115,27 @@ MISTAKES = (
     Mistake("the real batch's labels go to the fakes", "methods/dpgan.py", "        fakes = state.fakes(B, card, rng)  # l. 5", "        shown: list[Any] = []\n        private.update(lambda held: shown.append(torch.from_numpy(held.labels[:B])))\n        fakes = Fakes(state.fakes(len(shown[0]), card, rng).images, shown[0])", f"{CONFORMANCE}::test_non_interference"),
     Mistake("the number of fakes is the number of records", "methods/dpgan.py", "        fakes = state.fakes(B, card, rng)  # l. 5", "        sizes: list[int] = []\n        private.update(lambda held: sizes.append(len(held) // 10))\n        fakes = state.fakes(sizes[0], card, rng)", f"{CONFORMANCE}::test_non_interference"),
     Mistake("the plan forgets a factor in the rate", "methods/dpgan.py", "    rate = config.expected_batch_size / card.declared_size\n", "    rate = 0.5 * config.expected_batch_size / card.declared_size\n", f"{CONFORMANCE}::test_spends_its_plan"),
+    Mistake("dpgan's frequency never rises", "methods/dpgan.py", "        state.n_D, state.grace = larger[0], 0\n", "        state.grace = 0\n", DPGAN),
+    Mistake("dpgan's frequency rises without a grace period", "methods/dpgan.py", "if state.grace >= grace and state.accuracy", "if state.accuracy", DPGAN),
+    Mistake("dpgan's grace period is one step too long", "methods/dpgan.py", "grace = round(2 / (1 - beta), 6)", "grace = 2 / (1 - beta) + 1e-12", DPGAN),
+    Mistake("dpgan's frequency falls back when the discriminator is good", "methods/dpgan.py", "    larger = [n for n", "    if state.grace >= 20 and state.accuracy > config.accuracy_floor:\n        state.n_D = max(1, state.n_D // 2)\n    larger = [n for n", DPGAN),
+    Mistake("dpgan's frequency rises when the discriminator is good", "methods/dpgan.py", "state.accuracy <= config.accuracy_floor", "state.accuracy >= config.accuracy_floor", DPGAN),
+    Mistake("the running accuracy weighs the last one by beta", "methods/dpgan.py", "beta * state.accuracy + (1 - beta) * accuracy", "(1 - beta) * state.accuracy + beta * accuracy", DPGAN),
+    Mistake("dpgan adapts though it was not asked to", "methods/dpgan.py", "            if config.adaptive:", "            if True:", DPGAN),
+    Mistake("division by B where records and fakes are 2 B", "methods/dpgan.py", "g.div_(2 * B)", "g.div_(B)", DPGAN),
+    Mistake("the fakes' gradients are not clipped", "methods/dpgan.py", "fake_bounds = Bounds(norms=(C if config.clip_fakes else float(\"inf\"),))", "fake_bounds = Bounds(norms=(float(\"inf\"),))", DPGAN),
+    Mistake("the twin is clipped", "methods/dpgan.py", "config.max_norm if config.noise_multiplier else float(\"inf\")", "config.max_norm", DPGAN),
+    Mistake("fakes are taught as real", "methods/adversarial.py", "return F.softplus(discriminator(fakes.images, fakes.labels))", "return F.softplus(-discriminator(fakes.images, fakes.labels))", DPGAN),
+    Mistake("the generator descends on log(1 - D), which saturates", "methods/adversarial.py", "return F.softplus(-logits).mean()", "return -F.softplus(logits).mean()", DPGAN),
+    Mistake("the labels of fakes are permuted against their images", "methods/dpgan.py", "return Fakes(self.G(latents, labels), labels)", "return Fakes(self.G(latents, labels), labels.flip(0))", DPGAN),
+    Mistake("labels of fakes are uniform, whatever the card declares", "methods/adversarial.py", "    if card.label_prior == \"uniform\":", "    if True:", DPGAN),
+    Mistake("dpgan's generator steps at every step of the discriminator", "methods/dpgan.py", "        if state.since >= state.n_D:  # l. 10", "        if True:  # l. 10", DPGAN),
+    Mistake("the first moment of dpgan's optimisers has PyTorch's decay", "methods/dpgan.py", "betas = (0.5, 0.999)", "betas = (0.9, 0.999)", DPGAN),
+    Mistake("dpgan releases the last weights, not the average", "methods/dpgan.py", "return self.G if self.average is None else self.average", "return self.G", DPGAN),
+    Mistake("the average moves towards the old weights", "methods/adversarial.py", "mean.lerp_(value, 1 - decay)", "mean.lerp_(value, decay)", DPGAN),
+    Mistake("after the warm start its moments go on", "methods/dpgan.py", "        self.opt_D, self.opt_G = _optimisers(self.phi, self.G, *rates)\n", "", DPGAN),
+    Mistake("the warm start adds up records and fakes without halving", "methods/dpgan.py", "gradient(loss / 2, state.D)", "gradient(loss, state.D)", DPGAN),
+    Mistake("an average that never moves is accepted", "run/budget.py", "if getattr(config, \"average_decay\", 0.0) >= 1:", "if False:", DPGAN),
     Mistake("a checkpoint ahead of the ledger is accepted", "run/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/test_resume.py"),
     Mistake("checkpoints can be read by everyone", "run/checkpoint.py", "private=True", "private=False", "tests/run/test_resume.py"),
     Mistake("a resume goes on with other records", "run/fit.py", "        if found.fingerprint != source_json[\"fingerprint\"]:", "        if False:", "tests/run/test_resume.py"),
