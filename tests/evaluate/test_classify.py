@@ -360,3 +360,12 @@ def test_mnist_train_to_test():
         classes=10, protocol=Protocol(epochs=4), seed=0, trained_on="real records",
     )  # fmt: skip
     assert 0.90 < estimate.value < 0.98
+
+
+def test_accuracy_is_that_on_the_test_records_and_not_on_what_trained(digits):
+    """The test records carry labels that are wrong throughout: what the classifier learnt is of no use there."""
+    images, labels, test_images, test_labels = digits
+    wrong = (test_labels + 1) % 10
+    estimate = classify.accuracy(images, labels, test_images, wrong, classes=10, protocol=QUICK, seed=0)
+    assert estimate.value < 0.15
+    assert estimate.n == 397

@@ -13,6 +13,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import dp_wgan
 from gossamer.methods.dp_wgan import Config, State, joined, pairs_for, plan, public_norms
+from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import GroupedGaussianSum
@@ -196,3 +197,55 @@ def test_the_critic_of_the_paper_has_seven_tensors() -> None:
     critic = dp_wgan.Critic((1, 28, 28), 1, width=64)
     sizes = [p.numel() for p in critic.parameters()]
     assert sizes == [1600, 64, 204_800, 128, 819_200, 256, 4096]
+
+
+@pytest.mark.parametrize("grouping", ["none", "weight-bias", "cluster"])
+def test_public_bounds_do_not_look_at_the_private_records(grouping: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unrelated records of another number, and a deaf mechanism: the bounds and the weights are the same, bit for bit."""
+
+    def deaf(self: Any, held: Any, query: Any, ask: Any = GroupedGaussianSum._ask) -> torch.Tensor:
+        return torch.zeros_like(ask(self, held, query))
+
+    monkeypatch.setattr(GroupedGaussianSum, "_ask", deaf)
+    more = {"groups": 3} if grouping == "cluster" else {}
+    config = Config(**TINY, grouping=grouping, bounds="public", warm_steps=2, **more)  # type: ignore[arg-type]  # a Literal
+    ends = []
+    for held in (records(40), records(55, seed=8)):
+        ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+        ledger.reserve(plan(config, CARD))
+        rng = Rng(3, noise_seed=4)
+        *_, state = dp_wgan.train(
+            Confined(held, ledger), config, CARD, public=records(30, seed=1), emit=lambda event: None, rng=rng
+        )
+        ends.append(state)
+    assert ends[0].norms == ends[1].norms
+    assert torch.equal(ends[0].w, ends[1].w)
+    assert model_bytes(ends[0].released) == model_bytes(ends[1].released)
+
+
+def test_a_critic_step_divides_by_the_expected_batch_and_the_generator_climbs_its_score() -> None:
+    """Without noise, with everybody drawn: the critic's gradient is the sum over records / m (line 16). And one step of the
+    generator with the critic held fixed raises the score of its fakes (lines 19 and 20)."""
+    card = dataclasses.replace(CARD, declared_size=20)
+    config = Config(**{**TINY, "noise_multiplier": 0.0, "steps": 1})
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve(plan(config, card))
+    held = records(30)
+    (state,) = dp_wgan.train(Confined(held, ledger), config, card, emit=lambda event: None, rng=Rng(0, noise_seed=5))
+    fresh = State.fresh(config, card, Rng(0))
+    coins = Rng(0, noise_seed=5)
+    coins.poisson_sample(30, 1.0)
+    query = dp_wgan.PenaltyGradient(fresh.D, pairs_for(fresh.G, coins.secret_generator), dp_wgan.PENALTY)
+    torch.testing.assert_close(state.w.grad, query.summed(held) / 20, atol=1e-6, rtol=1e-4)
+    before = dp_wgan.State.fresh(config, card, Rng(1))
+    z = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(64) % 10
+
+    def score() -> float:
+        with torch.no_grad():
+            return float(before.D(2 * before.G(z, labels) - 1, labels).mean())
+
+    low = score()
+    for _ in range(20):
+        dp_wgan.generator_step(before, 64, config, card, Rng(2))
+    assert score() > low

@@ -229,6 +229,16 @@ def test_compositions_cost_what_their_parts_cost() -> None:
     assert plain["PLD"] > figures([(event, 60)])["PLD"]
 
 
+def test_compositions_inside_compositions_multiply() -> None:
+    """Three times four times five of one event, and two of another beside each three, are 60 and 40 simple ones."""
+    event, other = GaussianDpEvent(2.0), poisson_gaussian(sampling_rate=0.1, noise_multiplier=1.0)
+    triple = ComposedDpEvent([SelfComposedDpEvent(event, 3), SelfComposedDpEvent(ComposedDpEvent([other]), 2)])
+    assert flatten([(SelfComposedDpEvent(triple, 4), 5)]) == ((event, 60), (other, 40))
+    assert flatten([(SelfComposedDpEvent(SelfComposedDpEvent(event, 3), 4), 1)]) == ((event, 12),)
+    nested = figures([(SelfComposedDpEvent(SelfComposedDpEvent(event, 3), 4), 5)])
+    assert nested == figures([(event, 60)])
+
+
 def test_what_no_accountant_knows_is_refused_by_name() -> None:
     with pytest.raises(BudgetError, match="PoissonSampledDpEvent under replace-one"):
         bounds(poisson(0.1, 1.0, 1), delta=1e-5, relation=REPLACE_ONE)

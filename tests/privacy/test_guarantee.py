@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Guarantee
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Guarantee, in_full, rounded_up
 
 
 def test_prints_all_four_parts_and_rounds_up() -> None:
@@ -12,6 +12,26 @@ def test_prints_all_four_parts_and_rounds_up() -> None:
 
 def test_a_figure_that_is_exact_is_not_raised() -> None:
     assert "epsilon 0.300 " in str(Guarantee(epsilon=0.3, delta=1e-5, relation=REPLACE_ONE, unit="client"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "digits", "printed"),
+    [
+        (9.9981, 3, "9.999"), (9.998, 3, "9.998"), (9.9980000001, 3, "9.999"), (math.nextafter(9.998, 10), 3, "9.999"),
+        (4e-7, 3, "0.001"), (5e-324, 3, "0.001"), (0.0, 3, "0.000"), (1e22, 3, "10000000000000000000000.000"),
+        (2.001, 2, "2.01"), (math.inf, 3, "infinity"),
+    ],
+)  # fmt: skip
+def test_what_is_printed_is_never_less_than_the_bound(bound: float, digits: int, printed: str) -> None:
+    assert rounded_up(bound, digits) == printed
+    assert float(printed.replace("infinity", "inf")) >= bound
+
+
+def test_a_delta_is_printed_with_all_its_digits() -> None:
+    deltas = (1e-5, 1.2345612e-6, 1 / 3, 5e-324)
+    assert all(float(in_full(delta)) == delta for delta in deltas)
+    guarantee = Guarantee(epsilon=1.0, delta=1.2345612e-6, relation=REPLACE_ONE, unit="client")
+    assert str(guarantee) == "epsilon 1.000 at delta 1.2345612e-06, replace-one client"
 
 
 def test_infinity_is_said_in_words_and_survives_json() -> None:

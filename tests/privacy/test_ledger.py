@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
@@ -95,6 +97,44 @@ def test_a_charge_is_on_disk_before_it_returns(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_a_charge_is_synced_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flushed is not durable: the machine may lose its power. At each sync of the ledger's file we look at what it holds."""
+    path = tmp_path / "ledger.jsonl"
+    synced: list[int] = []
+
+    def fsync(descriptor: int, real: Callable[[int], None] = os.fsync) -> None:
+        real(descriptor)
+        if os.path.sameopenfile(descriptor, looking.fileno()):
+            synced.append(charges_in(path))
+
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    dear = GaussianDpEvent(3.0)
+    ledger.reserve([(EVENT, 40), (dear, 2)])
+    ledger.create(path)
+    with path.open() as looking:
+        monkeypatch.setattr(os, "fsync", fsync)
+        for used in range(1, 41):
+            ledger.charge(EVENT)
+            assert synced[-1] >= used
+        assert synced == [16, 32, 40]
+        ledger.charge(dear)
+        ledger.charge(dear)
+        assert synced == [16, 32, 40, 41, 42]
+        ledger.declassify("a test")
+        assert len(synced) == 6
+    ledger.close()
+
+
+def test_what_a_resume_charges_for_a_torn_line_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.jsonl"
+    on_disk(path).close()
+    path.write_bytes(path.read_bytes() + b'{"char')
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(charges_in(path)))
+    PrivacyLedger.resume(path).close()
+    assert synced[-1] == BLOCK
+
+
 def test_load_gives_back_what_was_written(tmp_path: Path) -> None:
     ledger = on_disk(tmp_path / "ledger.jsonl")
     for _ in range(20):
@@ -134,6 +174,22 @@ def test_a_torn_last_line_counts_as_a_full_block(tmp_path: Path) -> None:
     assert again.remaining(EVENT) == 100 - 2 * BLOCK
     again.close()
     assert PrivacyLedger.load(path).charged == [(EVENT, 2 * BLOCK)]
+
+
+def test_a_torn_last_line_costs_a_block_of_every_event(tmp_path: Path) -> None:
+    """The torn line may have been the first of a block of any event: nothing that remains of it says which."""
+    path = tmp_path / "ledger.jsonl"
+    dear, rare = GaussianDpEvent(3.0), poisson_gaussian(sampling_rate=0.03, noise_multiplier=1.0)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 100), (OTHER, 50), (dear, 5), (rare, 3)])
+    ledger.create(path)
+    ledger.charge(OTHER)
+    ledger.close()
+    path.write_bytes(path.read_bytes() + b'{"charge": 1')
+    again = PrivacyLedger.resume(path)
+    assert [again.remaining(event) for event in (EVENT, OTHER, dear, rare)] == [100 - BLOCK, 50 - 2 * BLOCK, 4, 0]
+    again.close()
+    assert PrivacyLedger.load(path).charged == [(EVENT, BLOCK), (OTHER, 2 * BLOCK), (dear, 1), (rare, 3)]
 
 
 @pytest.mark.parametrize("line", [1, 2, 3, 10, 18])

@@ -147,6 +147,24 @@ def test_sampling_is_by_independent_coins() -> None:
     assert np.abs(each - draws * rate).max() < 6.1 * (draws * rate * (1 - rate)) ** 0.5  # 1e-6 over 400 positions
 
 
+@pytest.mark.parametrize(("n", "rate"), [(1, 0.3), (3, 0.15), (5, 0.3), (9, 0.95), (40, 0.01)])
+def test_the_rate_is_that_of_the_declared_size_whatever_the_number_of_records(n: int, rate: float) -> None:
+    """Expected numbers of records that are not whole: a rate rounded to whole records would miss them. 20,000 draws each;
+    mean and variance of the drawn number, error rate 2e-6."""
+    query, draws = Count(), 20_000
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    held = Records(np.zeros((n, 1, 1, 1), np.uint8), np.arange(n))
+    for _ in range(draws):
+        mechanism._ask(held, query)
+    sizes = np.array([len(seen) for seen in query.seen])
+    variance = n * rate * (1 - rate)
+    of_squares = (
+        variance * (1 + 3 * (n - 2) * rate * (1 - rate)) - variance**2
+    )  # fourth moment minus the second squared
+    assert abs(sizes.mean() - n * rate) < Z * (variance / draws) ** 0.5
+    assert abs(((sizes - n * rate) ** 2).mean() - variance) < Z * (of_squares / draws) ** 0.5
+
+
 def test_an_empty_draw_is_an_ordinary_step() -> None:
     query = PerRecordGradient(critic(), loss)
     mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng())

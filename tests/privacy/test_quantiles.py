@@ -1,6 +1,8 @@
 """The private quantile: what one unit can add, and where the bounds go."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.records import Records
+from gossamer.methods import dp_wgan
+from gossamer.privacy.confined import Confined
 from gossamer.privacy.gradients import PerRecordGradient, norms, rows
-from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import Bounds, poisson_gaussian
+from gossamer.privacy.noise import Rng
 from gossamer.privacy.quantiles import SharesBelow, moved
 
+Z = 4.892
 GROUPS = (0, 1)
 
 
@@ -85,3 +92,29 @@ def test_bounds_move_geometrically_towards_the_quantile() -> None:
     """Andrew et al. 2021, Algorithm 1, line 11, by hand: shares 1, 1/2 and 0 of 10 expected units."""
     found = moved((2.0, 2.0, 2.0), torch.tensor([5.0, 0.0, -5.0]), expected_batch_size=10, quantile=0.5, rate=0.2)
     assert found == pytest.approx((2 * math.exp(-0.1), 2.0, 2 * math.exp(0.1)))
+
+
+def test_bounds_follow_the_noised_vote_and_not_the_exact_one() -> None:
+    """The question as dp-wgan asks it, with everybody drawn: the exact vote is the same each time, so all that moves the bounds
+    differently is the noise. Mean and variance of the vote that each of 200 moves shows; error rate 2e-6."""
+    n, multiplier, start = 6, 0.7, (1.0, 2.0)
+    query = PerRecordGradient(net(), loss)
+    config = dp_wgan.Config(
+        noise_multiplier=1.0, steps=1_000, expected_batch_size=n, bounds="private-quantile", quantile_every=1,
+        quantile_noise_multiplier=multiplier, quantile=0.4,
+    )  # fmt: skip
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier), 200)])
+    private, seen = Confined(records(n), ledger), []
+    for _ in range(200):
+        state: Any = SimpleNamespace(norms=list(start), groups=GROUPS)
+        dp_wgan.ask_quantiles(state, private, query, config, 1.0, Rng())
+        seen.append(
+            [n * (0.4 - math.log(after / before) / 0.2 - 0.5) for before, after in zip(start, state.norms, strict=True)]
+        )
+    exact = SharesBelow(query, start, GROUPS).clipped_sum(records(n), Bounds(norms=(math.sqrt(2) / 2,)))
+    noise = (torch.tensor(seen, dtype=torch.float64) - exact) / (multiplier * math.sqrt(2) / 2)
+    count = noise.numel()
+    assert abs(float(noise.mean())) < Z / count**0.5
+    assert abs(float(noise.square().mean()) - 1) < Z * (2 / count) ** 0.5
+    assert ledger.used == [200]

@@ -80,6 +80,17 @@ def mechanism(coins: list[int], noise_multiplier: float = 0.0, partitions: int =
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("partitions", [1, 2, 3, 16])
+def test_the_noise_covers_two_c2_however_many_groups(partitions: int) -> None:
+    """One group is a preset (the pinwheel): its clipped gradient turns round like that of any other, and moves by 2 C2."""
+    asked = mechanism([0, 0, 0], noise_multiplier=1.5, partitions=partitions)
+    with_it = mechanism([0, 0, 0, 0], noise_multiplier=1.5, partitions=partitions)
+    moved = with_it._ask(records([9, 1, 2, 3]), Adversarial()) - asked._ask(records([1, 2, 3]), Adversarial())
+    assert moved.norm(dim=1).tolist() == pytest.approx([C1, 2 * C2], rel=1e-5)
+    in_noise = [float(part.norm()) / s for part, s in zip(moved, asked.deviations, strict=True)]
+    assert math.hypot(*in_noise) == pytest.approx(1 / 1.5, rel=1e-5)
+
+
 @pytest.mark.parametrize("own", [0, 1])
 def test_one_record_moves_both_sums_by_their_bounds_no_more_and_no_less(own: int) -> None:
     """The adversary comes first in the data: C1 on the sample-wise sum, 2 C2 on the batch-wise one."""
@@ -123,13 +134,14 @@ def test_in_units_of_its_noise_a_record_moves_the_pair_by_one(weights: tuple[flo
     assert asked[0].event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier)
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("weights", [None, (0.6, 0.8)])
-def test_the_noise_has_the_stated_deviations(weights: tuple[float, float] | None) -> None:
+def test_the_noise_has_the_stated_deviations(weights: tuple[float, float] | None, partitions: int) -> None:
     """Mean and variance of each sum's noise over 40,000 numbers, and their product; error rate 5e-6."""
     n, multiplier = 40_000, 1.5
     asked = TermwiseGaussianSum(
-        sampling_rate=0.0, noise_multiplier=multiplier, rng=Rng(), max_norm=C1, max_norm_batch=C2, partitions=3,
-        weights=weights,
+        sampling_rate=0.0, noise_multiplier=multiplier, rng=Rng(), max_norm=C1, max_norm_batch=C2,
+        partitions=partitions, weights=weights,
     )  # fmt: skip
     first, second = weights or (2**-0.5, 2**-0.5)
     scales = torch.tensor([multiplier * C1 / first, multiplier * 2 * C2 / second])

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.errors import RequestError
 from gossamer.events import Event, Sink
 from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
@@ -86,7 +87,12 @@ class Config:
 
 
 def plan(config: Config, card: DataCard) -> Plan:
-    """One Poisson-sampled Gaussian per discriminator step. Pure: reads no record."""
+    """One Poisson-sampled Gaussian per discriminator step. Pure: reads no record.
+
+    Raises:
+        RequestError: if a setting of the adaptive schedule is outside its range.
+    """
+    _check(config)
     rate = config.expected_batch_size / card.declared_size
     return [(poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
 
@@ -159,7 +165,8 @@ def adapt(state: "State", config: Config, accuracy: float, emit: Sink) -> None:
     state.accuracy = accuracy if state.accuracy is None else beta * state.accuracy + (1 - beta) * accuracy
     state.grace += 1
     larger = [n for n in FREQUENCIES if n > state.n_D]
-    if state.grace >= 2 / (1 - beta) and state.accuracy <= config.accuracy_floor and larger:
+    grace = round(2 / (1 - beta), 6)  # 2 / (1 - 0.9) is a little above 20 in floating point
+    if state.grace >= grace and state.accuracy <= config.accuracy_floor and larger:
         state.n_D, state.grace = larger[0], 0
         emit(Event("frequency", state.step, {"n_D": state.n_D, "accuracy": state.accuracy}))
 
@@ -260,3 +267,11 @@ def _optimisers(phi: Tensor, G: nn.Module, rate_D: float, rate_G: float) -> tupl
         torch.optim.Adam([phi], lr=rate_D, betas=betas, fused=True),
         torch.optim.Adam(G.parameters(), lr=rate_G, betas=betas, fused=True),
     )
+
+
+def _check(config: Config) -> None:
+    """Refuse settings of the adaptive schedule that make no sense."""
+    if config.accuracy_decay >= 1:
+        raise RequestError(f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}: an average has to move.")
+    if config.accuracy_floor > 1:
+        raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import TypeAlias
 
 import dp_accounting
@@ -52,8 +53,9 @@ class Guarantee:
             raise ValueError("unit must say whose contribution is protected, for example 'record'")
 
     def __str__(self) -> str:
-        epsilon = "infinity (no formal guarantee)" if math.isinf(self.epsilon) else f"{_up(self.epsilon):.3f}"
-        return f"epsilon {epsilon} at delta {self.delta:g}, {RELATION_NAMES[self.relation]} {self.unit}"
+        without = " (no formal guarantee)" if math.isinf(self.epsilon) else ""
+        epsilon, delta = f"{rounded_up(self.epsilon)}{without}", in_full(self.delta)
+        return f"epsilon {epsilon} at delta {delta}, {RELATION_NAMES[self.relation]} {self.unit}"
 
     def to_json(self) -> dict[str, float | str]:
         """The four parts, infinity as the string "inf" (JSON has no infinity)."""
@@ -75,7 +77,27 @@ class Guarantee:
         )
 
 
-def _up(epsilon: float, digits: int = 3) -> float:
-    """Rounded up, never down: a printed bound must still be a bound."""
-    scale = 10**digits
-    return float(math.ceil(round(epsilon * scale, 6)) / scale)
+def rounded_up(bound: float, digits: int = 3) -> str:
+    """A bound with so many decimals, rounded up, never to the nearest: what is printed must still be a bound.
+
+    The one home of this rule. What is rounded is the shortest decimal that stands for the float, so 0.3 stays 0.300.
+
+    >>> rounded_up(9.9981), rounded_up(1e-9), rounded_up(0.3), rounded_up(math.inf)
+    ('9.999', '0.001', '0.300', 'infinity')
+    """
+    if math.isinf(bound):
+        return "infinity"
+    exact = Decimal(repr(float(bound)))
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING, context=_WIDE):f}"
+
+
+def in_full(delta: float) -> str:
+    """A delta with all its digits: it was given, and a shortened one might be smaller.
+
+    >>> in_full(1e-5), in_full(1.2345612e-6), in_full(0.0)
+    ('1e-05', '1.2345612e-06', '0')
+    """
+    return repr(float(delta)).removesuffix(".0")
+
+
+_WIDE = Context(prec=400)

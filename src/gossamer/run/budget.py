@@ -200,6 +200,11 @@ def checked_config(config: Any, card: DataCard) -> Any:
             raise BudgetError(f"{flag} must be at least 1.")
     if getattr(config, "max_norm", 1.0) == 0:
         raise BudgetError("--max-norm must be above 0: with 0 every record would contribute nothing.")
+    if getattr(config, "average_decay", 0.0) >= 1:
+        raise BudgetError(
+            f"--average-decay must be below 1, not {config.average_decay:g}: with 1 the average never moves, and the weights "
+            "of the start would be released."
+        )
     if getattr(config, "expected_batch_size", 0) > card.declared_size:
         raise BudgetError(
             f"--expected-batch-size {config.expected_batch_size:,} is more than the declared size {card.declared_size:,}: "

@@ -4,13 +4,13 @@ The figures are internal, like those of `evaluate`: choosing one of the runs by 
 """
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import figures
 from gossamer.run.folder import METRICS, RunFolder
 from gossamer.run.measures import OF_TWIN
@@ -63,8 +63,8 @@ def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[lis
         [
             entry["run"],
             entry["method"],
-            _epsilon(entry),
-            f"{entry['delta']:g}",
+            rounded_up(float(entry["epsilon"])),
+            in_full(float(entry["delta"])),
             *(_figure(entry, name) for name in metrics),
         ]
         for entry in sorted(entries, key=lambda entry: float(entry["epsilon"]))
@@ -96,11 +96,6 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     ]
     twins = [entry["metrics"][metric + OF_TWIN]["value"] for entry in entries if metric + OF_TWIN in entry["metrics"]]
     figures.utility_plot(points, twin=max(twins, default=None), y_label=metric, shares=is_share(metric), path=path)
-
-
-def _epsilon(entry: dict[str, Any]) -> str:
-    epsilon = float(entry["epsilon"])
-    return "infinity" if math.isinf(epsilon) else f"{epsilon:.3f}"
 
 
 def _figure(entry: dict[str, Any], name: str) -> str:

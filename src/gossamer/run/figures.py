@@ -16,6 +16,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from PIL import Image
 
+from gossamer.privacy.guarantee import rounded_up
+
 _GRID_WIDTH = 640
 """A sample grid is enlarged by a whole factor to about this many pixels."""
 
@@ -96,7 +98,7 @@ def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -
 
 def epsilon_curve(steps: Sequence[int], epsilon: Sequence[float]) -> str:
     """Epsilon spent against steps, as an inline SVG. steps and epsilon: rising, as many of each, at least one."""
-    end = f", up to {epsilon[-1]:.2f} at step {steps[-1]:,}" if len(steps) else ""
+    end = f", up to {rounded_up(epsilon[-1], 2)} at step {steps[-1]:,}" if len(steps) else ""
     return curve(steps, epsilon, x_label="steps", title=f"Epsilon spent against steps{end}")
 
 

@@ -24,6 +24,7 @@ from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import Odometer
 from gossamer.privacy.certificate import LEDGER, Certificate
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, presets
@@ -252,7 +253,7 @@ def _driven(
                 begun = phase
             if public and state.step == 0 and state.warm == warm_steps:
                 write_atomically(folder.private / WARM, model_bytes(state.released))
-            note = f"epsilon spent {spent_so_far():.3f}" if state.step else ""
+            note = f"epsilon spent {rounded_up(spent_so_far())}" if state.step else ""
             screen.advance(state.step or state.warm, note)
             if ledger.prepaid == 0 and (stop or clock.due()):
                 clock.written(checkpoint.save(folder.private, state.state_dict(), rng.state(), ledger))

@@ -9,7 +9,7 @@ import base64
 import json
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from markupsafe import Markup
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import CERTIFICATE
+from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import figures, words
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES
 from gossamer.run.words import PERCENT
@@ -211,7 +212,7 @@ def _accountant(entry: dict[str, Any]) -> dict[str, str]:
     return {
         "name": str(entry["accountant"]),
         "words": _ACCOUNTANTS.get(entry["accountant"], ""),
-        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else "infinity",
+        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else rounded_up(epsilon),
         "delta": _plain(float(entry["delta"])),
     }
 
@@ -271,13 +272,13 @@ def _value(value: Any) -> str:
 
 
 def _up(number: float, digits: int) -> str:
-    """Rounded up to so many decimals (a ten-millionth of the last one is forgiven: that is arithmetic, not privacy)."""
-    exact = Decimal(f"{number:.{digits + 7}f}")
-    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):,}"
+    """Rounded up to so many decimals, with commas between thousands."""
+    return f"{Decimal(rounded_up(number, digits)):,}"
 
 
 def _plain(delta: float) -> str:
-    return f"{delta:.9f}".rstrip("0").rstrip(".") if delta >= 1e-7 or delta == 0 else f"{delta:g}"
+    """Delta with all its digits, without an exponent where that is readable."""
+    return f"{Decimal(repr(delta)):f}" if delta >= 1e-7 else in_full(delta)
 
 
 def _factor(epsilon: float) -> str:

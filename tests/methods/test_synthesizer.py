@@ -1,0 +1,88 @@
+"""What is left when the records are gone: samples carry the labels that they were made for, and a seed decides what it says."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.card import DataCard
+from gossamer.errors import RequestError
+from gossamer.methods.synthesizer import CHUNK, Synthesizer
+
+CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
+Z = 4.892
+
+
+class Telltale(nn.Module):
+    """A generator whose images say for which label they were made (first pixel) and show their latent (the others)."""
+
+    def __init__(self, classes: int = 4) -> None:
+        super().__init__()
+        self.classes = classes
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        pixels = torch.special.ndtr(latents[:, :3])
+        return torch.cat([labels[:, None] * 20 / 255, pixels], 1).view(-1, 1, 2, 2)
+
+
+def synthesizer(classes: int = 4) -> Synthesizer:
+    config: Any = SimpleNamespace(latent_size=3)
+    certificate: Any = None
+    return Synthesizer(Telltale(classes), config, CARD, certificate)
+
+
+def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> None:
+    n = 2 * CHUNK + 300
+    drawn = synthesizer().sample(n, seed=1)
+    assert len(drawn) == n
+    assert (drawn.images[:, 0, 0, 0] == 20 * drawn.labels).all()
+    asked = np.random.default_rng(0).integers(4, size=n)
+    given = synthesizer().sample(n, labels=asked, seed=1)
+    assert (given.labels == asked).all()
+    assert (given.images[:, 0, 0, 0] == 20 * asked).all()
+
+
+def test_labels_follow_the_declared_prior() -> None:
+    """20,000 samples; error rate 4e-6."""
+    labels = synthesizer().sample(20_000, seed=2).labels
+    for label, share in enumerate((0.1, 0.2, 0.3, 0.4)):
+        assert abs((labels == label).mean() - share) < Z * (share * (1 - share) / 20_000) ** 0.5
+
+
+def test_no_two_chunks_are_alike() -> None:
+    drawn = synthesizer().sample(3 * CHUNK, seed=3).images
+    assert len(np.unique(drawn.reshape(3, -1), axis=0)) == 3
+
+
+def test_a_seed_fixes_the_samples_and_without_one_they_are_fresh() -> None:
+    one, same, other = (synthesizer().sample(500, seed=seed).images for seed in (0, 0, 1))
+    assert (one == same).all()
+    assert (one != other).any()
+    fresh = [synthesizer().sample(500).images for _ in range(3)]
+    assert all((one != each).any() for each in fresh)
+    assert (fresh[0] != fresh[1]).any()
+    assert (fresh[1] != fresh[2]).any()
+
+
+def test_the_seed_leaves_the_global_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    synthesizer().sample(10, seed=4)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_generator_without_labels_calls_everything_0() -> None:
+    drawn = synthesizer(classes=1).sample(50, seed=0)
+    assert not drawn.labels.any()
+    assert not drawn.images[:, 0, 0, 0].any()
+
+
+@pytest.mark.parametrize(
+    ("n", "labels"), [(-1, None), (3, np.array([0, 1])), (2, np.array([0, 4])), (2, np.array([-1, 0]))]
+)
+def test_what_cannot_be_drawn_is_refused(n: int, labels: np.ndarray | None) -> None:
+    with pytest.raises(RequestError, match="must be"):
+        synthesizer().sample(n, labels=labels)
+    assert synthesizer().sample(0).images.shape == (0, 1, 2, 2)
