@@ -524,7 +524,10 @@ def test_with_a_draw_for_each_row_the_published_noise_holds() -> None:
     settings = presets.settings("gs-wgan", "paper-mnist-row-by-row")
     request = resolve("gs-wgan", card, {}, delta=1e-5, defaults=settings)
     assert request.plan[0][1] == 640_000
-    assert {bound.accountant: round(bound.guarantee.epsilon, 2) for bound in request.bounds} == {"RDP": 9.24, "PLD": 5.51}
+    assert {bound.accountant: round(bound.guarantee.epsilon, 2) for bound in request.bounds} == {
+        "RDP": 9.24,
+        "PLD": 5.51,
+    }
     assert request.promise.epsilon == pytest.approx(5.508, abs=1e-3)
     assert request.config.answers * request.config.batch_size == 32
 

@@ -91,7 +91,9 @@ def keystream_of(monkeypatch: pytest.MonkeyPatch, word: int, turn: int) -> None:
         (-(2**63), 0.0),
     ],
 )
-@pytest.mark.parametrize(("turn", "angle"), [(0, 0.0), (2**30, 0.5), (-(2**30), -0.5), (2**31 - 1, 1.0), (-(2**31), -1.0)])
+@pytest.mark.parametrize(
+    ("turn", "angle"), [(0, 0.0), (2**30, 0.5), (-(2**30), -0.5), (2**31 - 1, 1.0), (-(2**31), -1.0)]
+)
 def test_no_word_makes_a_radius_or_a_coordinate_of_zero(
     monkeypatch: pytest.MonkeyPatch, word: int, radius: float, turn: int, angle: float
 ) -> None:
@@ -157,7 +159,9 @@ def test_what_is_released_is_a_multiple_of_a_grid_that_std_alone_decides(dtype: 
 def test_rounding_is_to_the_nearest_multiple(dtype: torch.dtype) -> None:
     """Either side alike: a rounding that always goes down would shift every release by half a grid."""
     spacing = grid(3.0)
-    values = torch.cat([torch.linspace(-40, 40, 40_001, dtype=dtype), torch.tensor([0.5, 1.5, -0.5]).to(dtype) * spacing])
+    values = torch.cat(
+        [torch.linspace(-40, 40, 40_001, dtype=dtype), torch.tensor([0.5, 1.5, -0.5]).to(dtype) * spacing]
+    )
     values = torch.cat([values, -values])
     rounded = round_to_grid_(values.clone(), 3.0)
     assert torch.equal(rounded, spacing * torch.from_numpy(np.rint(values.double().numpy() / spacing)).to(dtype))
@@ -241,7 +245,9 @@ def test_low_bits_do_not_tell_two_sums_apart(capability: str) -> None:
     script = "import torch, test_noise as t; print(*map(t.right_guesses, (torch.float32, torch.float64)))"
     environment = {**os.environ, **({"ATEN_CPU_CAPABILITY": capability} if capability else {})}
     command = [sys.executable, "-c", script]
-    ran = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, check=True
+    )
     counts = [int(word) for word in ran.stdout.split()]
     assert len(counts) == 2 and max(counts) <= allowed
 
