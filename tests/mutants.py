@@ -178,6 +178,7 @@ MISTAKES = (
     Mistake("after the warm start its moments go on", "methods/dpgan.py", "        self.opt_D, self.opt_G = _optimisers(self.phi, self.G, *rates)\n", "", DPGAN),
     Mistake("the warm start adds up records and fakes without halving", "methods/dpgan.py", "gradient(loss / 2, state.D)", "gradient(loss, state.D)", DPGAN),
     Mistake("an average that never moves is accepted", "run/budget.py", "if getattr(config, \"average_decay\", 0.0) >= 1:", "if False:", DPGAN),
+    Mistake("an accuracy that never moves is accepted", "methods/dpgan.py", "if config.accuracy_decay >= 1:", "if False:", DPGAN),
     Mistake("a checkpoint ahead of the ledger is accepted", "run/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/test_resume.py"),
     Mistake("a checkpoint's optimisers begin anew", "methods/kept.py", "            part.load_state_dict(saved[name])", "            if not name.startswith(\"opt\"):\n                part.load_state_dict(saved[name])", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
     Mistake("a resume forgets how far it is from the next generator step", "methods/dpgan.py", "\"warm\", \"since\", \"grace\"", "\"warm\", \"grace\"", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
