@@ -75,13 +75,13 @@ def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 def not_covered(settings: dict[str, Any]) -> list[str]:
     """What the guarantee is not about; those who are not protected come first."""
     public = settings["public"]
-    whose = {
-        "none": [],
-        "records": [
-            f"the public records, {public.get('name')}, and whether anyone in them is also among the private ones"
-        ],
-        "share": [f"{_given_up(settings)}: the generator may reveal anything about them"],
-    }[public["kind"]]
+    match public["kind"]:
+        case "records":
+            whose = [f"the public records, {public['name']}, and whether anyone in them is also among the private ones"]
+        case "share":
+            whose = [f"{_given_up(settings)}: the generator may reveal anything about them"]
+        case _:
+            whose = []
     return [*whose, *_NOT_COVERED]
 
 
