@@ -110,6 +110,18 @@ def test_one_list_serves_both_splits(tmp_path: Path) -> None:
         (lambda rows: [rows[0], ("1/b.png", "NaN"), *rows[2:]], "line 3: the id of the unit is a word that"),
         (lambda rows: [rows[0], ("1/b.png", "x,y"), *rows[2:]], "line 3: the line does not fit the first one"),
     ],
+    ids=[
+        "none",
+        "twice",
+        "twice, once bare",
+        "of nothing",
+        "from above",
+        "empty",
+        "negative",
+        "-1.0",
+        "a word",
+        "too long",
+    ],
 )
 def test_a_list_that_does_not_fit_is_refused_by_line(tmp_path: Path, change: Any, says: str) -> None:
     rows = list(zip(NAMES, OWNERS, strict=True))
@@ -205,12 +217,21 @@ def test_ids_beside_the_pictures_follow_the_split(tmp_path: Path) -> None:
 
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
-    ids = npz(tmp_path / "ids.npz", who=np.arange(6), short=np.arange(5), f=np.ones(6), bad=np.array([b"\xff"] * 6))
+    beyond = np.full(6, 0x110000, np.uint32).view("<U1")  # no such character
+    arrays = {
+        "who": np.arange(6),
+        "short": np.arange(5),
+        "f": np.ones(6),
+        "bad": np.array([b"\xff"] * 6),
+        "beyond": beyond,
+    }
+    ids = npz(tmp_path / "ids.npz", **arrays)
     for key, says in (
         ("short", r"6 records need one unit each.*same split"),
         ("f", "whole numbers or text, not float64"),
         ("client", "no key client; the keys are: who, short, f"),
         ("bad", "index 0 .*not text in UTF-8"),
+        ("beyond", "hold what is no text"),
     ):
         with pytest.raises(DataError, match=says):
             read(data, split="train", units=f"{ids}:{key}")

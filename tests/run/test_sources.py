@@ -106,6 +106,9 @@ def test_what_a_run_says_of_those_who_gave_theirs_up(data: Path, tmp_path: Path)
     assert said.assumptions[0] == "declared size: 750 protected records"
     assert any(repr(SALT) in line and "each record alone" in line for line in said.assumptions)
     assert said.plan[0]["event"]["sampling_rate"] == 16 / 750
+    assert f"does not hold for everyone:</strong> {given}" in (tmp_path / "run" / "report.html").read_text().replace(
+        "&#39;", "'"
+    )
     for counted in (len(found.public), len(found.private)):
         assert f" {counted} " not in (tmp_path / "run" / "certificate.json").read_text()
     assert verify(tmp_path / "run").ok

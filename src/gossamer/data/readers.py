@@ -147,8 +147,7 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         )
     if listing is None:
         file, key = _array_of(spec, name)
-        own_file = Path(file) == Path(name)
-        if own_file and f"{split}_{key}" in npz.keys(Path(file)):
+        if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
             key = f"{split}_{key}"
         return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
     if how == "folder":

@@ -108,7 +108,13 @@ def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) 
     def place(index: int) -> str:
         return f"{where}, index {index} (counted from 0)"
 
-    return numbered([_text(each, index, place) for index, each in enumerate(values.tolist())], missing, place)
+    try:
+        stored = values.tolist()
+    except ValueError:
+        raise DataError(
+            f"{where}: the ids of units hold what is no text: the file is damaged, write it again"
+        ) from None
+    return numbered([_text(each, index, place) for index, each in enumerate(stored)], missing, place)
 
 
 def _text(value: str | bytes | int, index: int, place: Callable[[int], str]) -> str:
