@@ -49,6 +49,9 @@ SECRET_DRAW = "tests/privacy/test_secret_draw.py"
 TERMWISE = "tests/privacy/test_termwise.py"
 ACCOUNTING = "tests/privacy/test_accounting.py"
 DPGAN = "tests/methods/test_dpgan.py"
+SOURCES = "tests/run/test_sources.py"
+IDENTITY = "tests/data/test_identity.py"
+UNITS = "tests/data/test_units.py"
 
 MISTAKES = (
     Mistake("no clipping", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
@@ -187,6 +190,25 @@ MISTAKES = (
     Mistake("a release copies the internal figures", "run/verify.py", "    for name in RELEASED:", "    for name in (*RELEASED, *(n for n in (\"metrics.json\",) if folder.file(n).exists())):", "tests/run/test_cli.py"),
     Mistake("the released settings name the private data", "run/fit.py", "        \"seed\": seed,\n", "        \"seed\": seed,\n        \"data\": sources.data,\n", "tests/run/test_cli.py"),
     Mistake("rows are not clipped", "privacy/rounding.py", "BELOW * max_norm / norm, 1.0)", "1.0, 1.0)", ROWS),
+    Mistake("a public share is a permutation of positions", "run/sources.py", "    public = given_up(records, share=share, salt=salt)\n", "    public = np.random.default_rng(0).permutation(records.population) < share * records.population\n", f"{SOURCES} {CONFORMANCE}::test_removing_a_protected_record_changes_no_public_record_and_no_public_draw"),
+    Mistake("a side depends on the position", "data/identity.py", "_number(records.images[position].tobytes(), key", "_number(bytes([position % 256]) + records.images[position].tobytes(), key", f"{IDENTITY} {SOURCES}"),
+    Mistake("a side depends on the label", "data/identity.py", "_number(records.images[position].tobytes(), key", "_number(bytes([int(records.labels[position])]) + records.images[position].tobytes(), key", IDENTITY),
+    Mistake("a side depends on the rank of an id", "data/identity.py", "_number(name.encode(errors=\"surrogatepass\"), key, b\"unit\")", "_number(str(names.index(name)).encode(), key, b\"unit\")", f"{IDENTITY} {SOURCES}"),
+    Mistake("sides are decided record by record, not unit by unit", "run/sources.py", "    public = given_up(records, share=share, salt=salt)\n", "    records = Records(records.images, records.labels)\n    public = given_up(records, share=share, salt=salt)\n", SOURCES),
+    Mistake("the key of the public share comes from the records", "run/sources.py", "_split(records, self.share, SALT)", "_split(records, self.share, mark[:64])", SOURCES),
+    Mistake("the settings hold the measured public share", "run/sources.py", "{\"kind\": \"share\", \"share\": self.share,", "{\"kind\": \"share\", \"share\": len(public) / len(records),", SOURCES),
+    Mistake("the rate comes from the protected records that were counted", "run/fit.py", "        card = protected_part(card, public_share)\n", "        card = dataclasses.replace(card, declared_size=len(Sources.of(data, public=None, labels_key=labels_key, units=units, share=public_share).read(card).private))\n", SOURCES),
+    Mistake("nobody protected is an error", "run/sources.py", "    if not public.any():", "    if not public.any() or public.all():", SOURCES),
+    Mistake("the first paragraph does not name the unprotected", "privacy/promise.py", "        given_up = f\" NOT protected: {_given_up(settings)}.\"\n", "", SOURCES),
+    Mistake("the private records pass for public ones", "run/sources.py", "        return Path(one).samefile(other)\n", "        return one == other\n", SOURCES),
+    Mistake("a public record may be a private one", "run/sources.py", "        if share_a_picture(records, public):", "        if False:", SOURCES),
+    Mistake("the refusal of a public record counts", "run/sources.py", "                \"--public: at least one of these pictures", "                f\"--public: {sum(image.tobytes() in {other.tobytes() for other in records.images} for image in public.images)}, at least one of these pictures", SOURCES),
+    Mistake("a resume takes other public records", "run/fit.py", "        if found.public_facts != config_json[\"public\"]:", "        if False:", SOURCES),
+    Mistake("units follow the order of the list", "data/units.py", "numbered([ids[name][0] for name in pictures]", "numbered([unit for unit, _ in ids.values()]", UNITS),
+    Mistake("a folder's pictures take units from an array", "data/readers.py", "    if listing is not None and how == \"position\":", "    if False:", UNITS),
+    Mistake("a missing id is a unit of its own unasked", "data/units.py", "        if not name and missing == \"refuse\":", "        if False:", f"{UNITS} {SOURCES}"),
+    Mistake("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(found) + np.arange(alone.sum())", "    numbers[alone] = len(found)", UNITS),
+    Mistake("a picture that is listed twice takes the last unit", "data/units.py", "        if whole in ids:", "        if False:", UNITS),
     Mistake("rows are not clipped", "privacy/rows.py", "_BELOW * max_norm / norm, 1.0)", "1.0, 1.0)", ROWS),
     Mistake("rows are not clipped in the secret draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"secret\" else self.max_norm)", ROWS),
     Mistake("rows are not clipped in the round_robin draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"round_robin\" else self.max_norm)", ROWS),

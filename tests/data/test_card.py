@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gossamer.data.card import DataCard, check, draft
+from gossamer.data.card import DataCard, check, check_units, draft
 from gossamer.data.records import Records
 from gossamer.errors import CardError
 
@@ -25,6 +25,7 @@ def records(n: int = 6, shape: tuple[int, ...] = (1, 28, 28), units: np.ndarray 
             declared_size=1,
             label_prior=(0.1, 0.9),
             unit="client",
+            missing_unit="own",
             title='a "quoted" \\ title, é 漢 #',
         ),
     ],
@@ -33,7 +34,7 @@ def test_round_trip(tmp_path, card):
     card.save(tmp_path / "card.toml")
     assert DataCard.load(tmp_path / "card.toml") == card
     facts = [line for line in card.dumps().splitlines() if "=" in line and not line.startswith("#")]
-    assert len(facts) == 6
+    assert len(facts) == 7
     assert card.dumps().count("# declared public: ") == len(facts), "each fact has its comment"
 
 
@@ -68,6 +69,8 @@ def test_defaults_and_prior():
         (TEXT + "label_prior = [nan, 0.5, 0.5]", "label_prior must be"),
         (TEXT + 'unit = ""', "unit must say"),
         (TEXT + "unit = 3", "unit must be a line of text"),
+        (TEXT + 'missing_unit = "alone"', 'missing_unit must be "refuse" or "own"'),
+        (TEXT + 'missing_unit = "own"', 'no meaning where unit = "record"'),
         (TEXT + 'title = "a\\nb"', "title must be a line of text"),
     ],
 )
@@ -111,10 +114,16 @@ def test_check_refuses_contradictions():
     two = DataCard(shape=(1, 28, 28), classes=2, declared_size=6)
     with pytest.raises(CardError, match=r"here: the label of record 2 .* outside the 2 classes"):
         check(records(), two, where="here")
-    with pytest.raises(CardError, match=r"each writer.*--units"):
-        check(records(), DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer"), where="here")
-    with pytest.raises(CardError, match="name the unit in the card"):
-        check(records(units=np.zeros(6, np.int64)), CARD, where="here")
+
+
+def test_a_card_and_units_must_agree_before_anything_is_read():
+    writers = DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer")
+    check_units(CARD, None, where="here")
+    check_units(writers, "people.csv", where="here")
+    with pytest.raises(CardError, match=r"here: the card protects each writer.*--units"):
+        check_units(writers, None, where="here")
+    with pytest.raises(CardError, match=r"here: .*name the unit in the card"):
+        check_units(CARD, "people.csv", where="here")
 
 
 def test_check_never_prints_a_label():

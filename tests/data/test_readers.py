@@ -236,31 +236,6 @@ def test_digits_are_centred():
         assert np.abs(off).max() < 0.51
 
 
-# Units
-
-
-def test_units(tmp_path):
-    data = save(tmp_path / "a.npz", images=IMAGES, labels=LABELS)
-    ids = save(
-        tmp_path / "ids.npz", writer=np.array([70, -1, 30, 70, -1, 30], np.int16), short=np.arange(5), f=np.ones(6)
-    )
-    records = read(data, split="train", units=f"{ids}:writer")
-    assert records.units.dtype == np.int64
-    assert records.units.tolist() == [1, 2, 0, 1, 3, 0], "a negative number stands alone"
-    assert records.population == 4
-    with pytest.raises(DataError, match=r"6 records need one unit each.*same split"):
-        read(data, split="train", units=f"{ids}:short")
-    with pytest.raises(DataError, match="whole numbers, not float64"):
-        read(data, split="train", units=f"{ids}:f")
-    with pytest.raises(DataError, match="no key client; the keys are: writer, short, f"):
-        read(data, split="train", units=f"{ids}:client")
-    for spec in ("ids.npz", ":writer", "ids.npz:"):
-        with pytest.raises(DataError, match=r"FILE\.npz:KEY"):
-            read(data, split="train", units=spec)
-    with pytest.raises(DataError, match="no such file"):
-        read(data, split="train", units="none.npz:writer")
-
-
 # Bad input
 
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gossamer.data.card import DataCard
+from gossamer.data.identity import SALT, given_up
 from gossamer.data.records import Records
 from gossamer.events import Event
 from gossamer.methods import METHODS
@@ -24,6 +25,7 @@ from gossamer.privacy.rows import SanitizedRows
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
 from gossamer.run import checkpoint
 from gossamer.run.budget import reason_without_guarantee
+from gossamer.run.sources import _split
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
 SMALL: dict[str, dict[str, Any]] = {
@@ -195,6 +197,50 @@ def test_non_interference(method: str, warm: bool, monkeypatch: pytest.MonkeyPat
     assert artefacts[0] == artefacts[1]
     assert runs[0].events == runs[1].events
     assert len(runs[0].events) > 5
+
+
+@pytest.mark.parametrize("share", [None, 0.25])
+def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw(
+    method: str, share: float | None
+) -> None:
+    """Conditions 1, 11 and 14. Noise and coins are secret and fresh here: what is public must agree all the same.
+
+    The public part is the same set for every record that is removed; the run is repeated without the first, which moves every
+    other record by one position.
+    """
+    records = stripes(180)
+    public, private = _split(records, share, SALT) if share else (None, records)
+    kept = np.arange(180)[~given_up(records, share=share, salt=SALT)] if share else np.arange(180)
+    for gone in kept:
+        rest = records[np.delete(np.arange(180), gone)]
+        again, neighbour = _split(rest, share, SALT) if share else (None, rest)
+        assert len(neighbour) == len(private) - 1
+        assert again is None or again.images.tobytes() == public.images.tobytes()
+        assert again is None or again.labels.tobytes() == public.labels.tobytes()
+
+    if share and not METHODS[method].FACTS.takes_public:
+        public = None
+    few = {"steps": 6} if "steps" in SMALL[method] else {"epochs": 2}
+    streams, starts = [], []
+    for held in (private, private[1:]):
+        run = Run(method, held, {**SMALL[method], **few}, rng=Rng(3), public=public)
+        starts.append([model_bytes(state.released) for state in run.states() if state.step == 0])
+        streams.append({name: state.tolist() for name, state in run.rng.state()["public"].items()})
+    assert starts[0] == starts[1]
+    assert streams[0] == streams[1]
+    assert streams[0], "the initialisation at least"
+    if public is not None:
+        assert len(starts[0]) > 1
+        assert starts[0][0] != starts[0][-1], "the warm start learns"
+
+
+def test_nobody_left_is_no_reason_to_stop(method: str) -> None:
+    """An error would tell that the last protected record is gone."""
+    if reason_without_guarantee(method):
+        pytest.skip("its parts need records, and it promises nothing")
+    run = Run(method, stripes(180)[:0], SMALL[method], rng=Rng())
+    run.end()
+    assert run.ledger.used == [count for _, count in run.plan]
 
 
 def test_the_mechanism_is_what_the_data_go_through(method: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gossamer.data.records import Records
+from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 
 UNIFORM: Literal["uniform"] = "uniform"
@@ -23,6 +24,7 @@ _MEANING = {
     "declared_size": "number of records, or of units where the unit is not the record; rates are computed from it",
     "label_prior": '"uniform", or the share of each class, known from elsewhere and not counted in these records',
     "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
+    "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
 }
 _REQUIRED = ("shape", "classes", "declared_size")
 
@@ -37,6 +39,7 @@ class DataCard:
         declared_size: number of units (records, unless `unit` says otherwise); sampling rates come from it.
         label_prior: "uniform", or one probability per class, with sum 1.
         unit: whose contribution is protected.
+        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
         title: what the data set is called.
 
     Raises:
@@ -48,6 +51,7 @@ class DataCard:
     declared_size: int
     label_prior: Literal["uniform"] | tuple[float, ...] = UNIFORM
     unit: str = "record"
+    missing_unit: Missing = "refuse"
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -66,6 +70,10 @@ class DataCard:
                 raise CardError(f"{key} must be a line of text in quotes")
         if not self.unit.strip():
             raise CardError('unit must say whose contribution is protected: "record", "writer", "client"')
+        if self.missing_unit not in ("refuse", "own"):
+            raise CardError('missing_unit must be "refuse" or "own": what a record without a unit is')
+        if self.missing_unit == "own" and self.unit == "record":
+            raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -154,8 +162,7 @@ def check(records: Records, card: DataCard, *, where: str) -> None:
         where: the file or folder, for the message.
 
     Raises:
-        CardError: another shape, a label outside the declared classes (named by index, not by value), or units that
-            are missing or not declared.
+        CardError: another shape, or a label outside the declared classes (named by index, not by value).
     """
     if records.shape != card.shape:
         raise CardError(
@@ -168,12 +175,25 @@ def check(records: Records, card: DataCard, *, where: str) -> None:
             f"{where}: the label of record {int(outside.argmax())} (counted from 0) is outside the {card.classes} "
             f"classes that the card declares, which are 0 to {card.classes - 1}: correct the label, or the card"
         )
-    if records.units is None and card.unit != "record":
+
+
+def check_units(card: DataCard, units: str | None, *, where: str) -> None:
+    """Refuse a card and a --units that contradict each other. Reads no record.
+
+    Args:
+        card: the declared facts.
+        units: what --units says, or None.
+        where: the file or folder, for the message.
+
+    Raises:
+        CardError: units that are missing or not declared.
+    """
+    if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one: give "
-            '--units FILE.npz:KEY, or set unit = "record" in the card'
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one: give --units, or "
+            'set unit = "record" in the card'
         )
-    if records.units is not None and card.unit == "record":
+    if units is not None and card.unit == "record":
         raise CardError(
             f'{where}: the records come with units, and the card says unit = "record": name the unit in the card '
             "(writer, client ...), or leave --units out"

@@ -1,6 +1,7 @@
-"""A folder of class folders of PNG or JPEG files."""
+"""A folder of class folders of PNG or JPEG files, with a folder per unit below each class where that is asked for."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,31 @@ _SUFFIXES = (".png", ".jpg", ".jpeg")
 _SPLITS = ("train", "test")
 
 
-def read_folder(
-    folder: Path, split: str, *, must_split: bool, shape: tuple[int, ...] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 [N, C, H, W] and labels int64 [N].
+@dataclass(frozen=True)
+class Listing:
+    """The pictures of one split, class by class; within a class in the order of their names.
+
+    Args:
+        folder: the folder that was listed.
+        paths: the pictures. [N]
+        labels: int64 [N].
+        units: the name of the folder between class and picture, "" where there is none. [N]
+        others: the pictures of the other split.
+    """
+
+    folder: Path
+    paths: list[Path]
+    labels: np.ndarray
+    units: list[str]
+    others: list[Path]
+
+    def names(self, paths: Sequence[Path]) -> list[str]:
+        """Paths below the folder, with slashes."""
+        return [path.relative_to(self.folder).as_posix() for path in paths]
+
+
+def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: bool = False) -> Listing:
+    """The pictures of one split, none of them opened.
 
     The names of the class folders, sorted, give the labels from 0 (names that are numbers are sorted as numbers; an
     empty class folder still counts). Where the folder holds nothing but `train` and `test`, the classes are those of
@@ -26,10 +48,10 @@ def read_folder(
         folder: the folder.
         split: which split to read, where there are splits.
         must_split: whether to refuse a folder without splits.
-        shape: each picture is resized to it as it is read. None: all must have one size.
+        unit_folders: whether a class folder may hold folders of units, with the pictures in them.
 
     Raises:
-        DataError: no class folders, a file that is not a picture, or pictures that differ in size or colour.
+        DataError: no class folders, no pictures, or a file that is none by its name.
     """
     splits = _split_folders(folder)
     if must_split and split not in splits:
@@ -42,10 +64,17 @@ def read_folder(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class "
             "into a folder of their own, optionally below train and test"
         )
-    files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name)]
+    files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name, unit_folders)]
     if not files:
         raise DataError(f"{chosen}: the class folders hold no {', '.join(_SUFFIXES)} files")
-    return _load([path for path, _ in files], shape), np.array([label for _, label in files], np.int64)
+    rest = [root for root in roots if root != chosen]
+    return Listing(
+        folder,
+        paths=[path for path, _ in files],
+        labels=np.array([label for _, label in files], np.int64),
+        units=[path.parent.name if path.parent.parent != chosen else "" for path, _ in files],
+        others=[path for root in rest for name in names for path in _pictures(root / name, unit_folders)],
+    )
 
 
 def _split_folders(folder: Path) -> dict[str, Path]:
@@ -64,19 +93,34 @@ def _by_number(roots: Sequence[Path]) -> type[int] | None:
     return int if all(name.isascii() and name.isdigit() for name in names) else None
 
 
-def _pictures(folder: Path) -> list[Path]:
+def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
     """The files of one class, sorted. Hidden files are the file system's own and are passed over."""
     if not folder.is_dir():
         return []
-    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    for path in files:
-        if path.suffix.lower() not in _SUFFIXES or not path.is_file():
-            raise DataError(f"{path}: a class folder holds {', '.join(_SUFFIXES)} files and nothing else: move it away")
-    return files
+    found = []
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
+        if path.is_dir() and unit_folders:
+            found += _pictures(path, False)
+        elif path.suffix.lower() in _SUFFIXES and path.is_file():
+            found.append(path)
+        else:
+            units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
+            raise DataError(
+                f"{path}: a class folder holds {', '.join(_SUFFIXES)} files and nothing else{units}: move it away"
+            )
+    return found
 
 
-def _load(paths: Sequence[Path], shape: tuple[int, ...] | None) -> np.ndarray:
-    """Read and, with a shape, resize each picture. [N, C, H, W]"""
+def load(paths: Sequence[Path], shape: tuple[int, ...] | None) -> np.ndarray:
+    """Read the pictures: uint8 [N, C, H, W].
+
+    Args:
+        paths: at least one.
+        shape: each picture is resized to it as it is read. None: all must have one size.
+
+    Raises:
+        DataError: a file that is no picture, or pictures that differ in size or colour.
+    """
     first = _pixels(paths[0], shape)
     images = np.empty((len(paths), *first.shape), np.uint8)
     for path, image in zip(paths, images, strict=True):

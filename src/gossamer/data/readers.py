@@ -1,5 +1,6 @@
 """DATA, as the command line takes it, to records."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,11 +11,25 @@ from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
 from gossamer.data.images import as_images, as_labels, resize
 from gossamer.data.records import Records
+from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
 
 Split = Literal["train", "test"]
 
+EMBEDDED = ("digits", "glyphs")
+
 _FORMS = "an .npz file, a folder with MNIST's idx files, a folder of class folders of pictures, `digits` or `glyphs`"
+_FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
+_FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz that is read"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Images and labels as they are stored, and, for a folder of pictures, where each lies."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    listing: folders.Listing | None = None
 
 
 def read(
@@ -23,6 +38,8 @@ def read(
     split: Split,
     labels_key: str | None = None,
     units: str | None = None,
+    missing_unit: Missing = "refuse",
+    unit_folders: bool = False,
     shape: tuple[int, ...] | None = None,
 ) -> Records:
     """Read records.
@@ -32,28 +49,36 @@ def read(
         split: the split to read where the source has several. A source without splits is read whole, unless its name
             ends in a split.
         labels_key: for an .npz file, the key of the labels in place of `labels` or `train_labels`.
-        units: `FILE.npz:KEY`, whole numbers [N] aligned with the records: equal numbers are one unit, and a record with
-            a negative number is a unit of its own. None: every record is its own unit.
+        units: whose each record is; ids are text or whole numbers, and equal ids are one unit. For class folders
+            `FILE.csv` with the columns name and unit, or `folder`: source/class/unit/picture. For everything else
+            `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position. None: every record is its own unit.
+        missing_unit: what a record without an id is, an error or a unit of its own.
+        unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
         shape: the card's channels, height and width, to which images are resized. None: as they are.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value.
     """
-    name, chosen = _split_of(source)
+    name, chosen = split_of(source)
+    must_split = chosen is not None
+    deeper = unit_folders or units == FOLDERS
     try:
-        images, labels = _arrays(
-            name, chosen or split, must_split=chosen is not None, labels_key=labels_key, shape=shape
+        stored = _arrays(
+            name, chosen or split, must_split=must_split, labels_key=labels_key, unit_folders=deeper, shape=shape
         )
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
-    pixels = as_images(images, where=source)
-    numbers = as_labels(labels, count=len(pixels), where=source)
+    pixels = as_images(stored.images, where=source)
+    numbers = as_labels(stored.labels, count=len(pixels), where=source)
     if shape is not None:
         pixels = resize(pixels, shape, where=source)
-    return Records(pixels, numbers, None if units is None else _read_units(units, len(pixels)))
+    if units is None:
+        return Records(pixels, numbers)
+    found = _units(units, name, chosen or split, stored, len(pixels), missing_unit)
+    return Records(pixels, numbers, found.numbers, found.names)
 
 
-def _split_of(source: str) -> tuple[str, Split | None]:
+def split_of(source: str) -> tuple[str, Split | None]:
     """The source without its split, and the split."""
     name, colon, end = source.rpartition(":")
     if colon and end == "train":
@@ -64,19 +89,26 @@ def _split_of(source: str) -> tuple[str, Split | None]:
 
 
 def _arrays(
-    name: str, split: Split, *, must_split: bool, labels_key: str | None, shape: tuple[int, ...] | None
-) -> tuple[np.ndarray, np.ndarray]:
+    name: str,
+    split: Split,
+    *,
+    must_split: bool,
+    labels_key: str | None,
+    unit_folders: bool,
+    shape: tuple[int, ...] | None,
+) -> _Stored:
     """Images and labels as they are stored."""
     path = Path(name)
     if labels_key is not None and path.suffix != ".npz":
         raise DataError(f"{name}: --labels-key names an array in an .npz file, and this is none: leave it out")
-    if name in ("digits", "glyphs"):
+    if name in EMBEDDED:
         embedded = digits(split) if name == "digits" else glyphs(split)
-        return embedded.images, embedded.labels
+        return _Stored(embedded.images, embedded.labels)
     if path.is_dir():
         if idx.is_idx_folder(path):
-            return idx.read_folder(path, split)
-        return folders.read_folder(path, split, must_split=must_split, shape=shape)
+            return _Stored(*idx.read_folder(path, split))
+        listing = folders.list_folder(path, split, must_split=must_split, unit_folders=unit_folders)
+        return _Stored(folders.load(listing.paths, shape), listing.labels, listing)
     if not path.exists():
         raise DataError(f"{name}: there is no such file or folder; DATA is {_FORMS}")
     if path.suffix == ".npz":
@@ -86,7 +118,7 @@ def _arrays(
     raise DataError(f"{name}: this kind of file is not read; DATA is {_FORMS}")
 
 
-def _npz_arrays(path: Path, split: Split, *, must_split: bool, labels_key: str | None) -> tuple[np.ndarray, np.ndarray]:
+def _npz_arrays(path: Path, split: Split, *, must_split: bool, labels_key: str | None) -> _Stored:
     """The split's arrays, else the whole file's."""
     there = npz.keys(path)
     if f"{split}_images" in there:
@@ -99,29 +131,37 @@ def _npz_arrays(path: Path, split: Split, *, must_split: bool, labels_key: str |
     found = [key for key in wanted if key in there]
     if not found:
         raise npz.missing(path, *dict.fromkeys(wanted))
-    return npz.member(path, f"{prefix}images"), npz.member(path, found[0])
+    return _Stored(npz.member(path, f"{prefix}images"), npz.member(path, found[0]))
 
 
-def _read_units(spec: str, count: int) -> np.ndarray:
-    """Unit numbers from 0, int64 [N]: first the numbered units in rising order, then the records that stand alone."""
+def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, missing: Missing) -> Units:
+    """The units of the records that were read. Pictures are matched by name or folder, arrays by position."""
+    listing, how = stored.listing, matched(spec)
+    if listing is None and how != "position":
+        raise DataError(
+            f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
+        )
+    if listing is not None and how == "position":
+        raise DataError(
+            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
+        )
+    if listing is None:
+        file, key = _array_of(spec, name)
+        if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
+            key = f"{split}_{key}"
+        return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
+    if how == "folder":
+        return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
+    return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
+
+
+def _array_of(spec: str, name: str) -> tuple[str, str]:
+    """File and key of an array of ids; without a file, it is the one that is read."""
     file, colon, key = spec.rpartition(":")
-    if not colon or not file or not key:
-        raise DataError(f"{spec}: --units takes FILE.npz:KEY")
+    if not file and colon and Path(name).suffix == ".npz":
+        file = name
+    if not file or not key:
+        raise DataError(f"{spec}: --units takes {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}")
     if not Path(file).exists():
-        raise DataError(f"{file}: there is no such file; --units takes FILE.npz:KEY")
-    numbers = npz.member(Path(file), key)
-    if numbers.dtype.kind not in "ui":
-        raise DataError(
-            f"{spec}: units must be whole numbers, not {numbers.dtype}: "
-            "np.unique(names, return_inverse=True)[1] turns names into numbers"
-        )
-    if numbers.shape != (count,):
-        raise DataError(
-            f"{spec}: {count} records need one unit each, and the shape here is {list(numbers.shape)}: "
-            "check that both come from the same split"
-        )
-    alone = numbers < 0
-    renumbered = np.empty(count, np.int64)
-    known, renumbered[~alone] = np.unique(numbers[~alone], return_inverse=True)
-    renumbered[alone] = len(known) + np.arange(alone.sum())
-    return renumbered
+        raise DataError(f"{file}: there is no such file; --units takes {_FOR_ARRAYS}")
+    return file, key

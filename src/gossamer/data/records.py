@@ -15,11 +15,14 @@ class Records:
         images: uint8 [N, C, H, W], in memory or memory-mapped.
         labels: int64 [N], from 0 to classes - 1.
         units: int64 [N], from 0; equal numbers belong to one unit. None: every record is its own unit.
+        names: text [population], the id of each unit, "" for a record without one that is a unit of its own. None: no
+            unit has one.
     """
 
     images: np.ndarray
     labels: np.ndarray
     units: np.ndarray | None = None
+    names: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.images)
@@ -44,11 +47,13 @@ class Records:
         rank = np.full(self.population, -1, dtype=np.int64)
         rank[chosen] = np.arange(len(chosen))
         drawn = np.flatnonzero(rank[self.units] >= 0)
-        return Records(self.images[drawn], self.labels[drawn], rank[self.units[drawn]])
+        names = None if self.names is None else self.names[chosen]
+        return Records(self.images[drawn], self.labels[drawn], rank[self.units[drawn]], names)
 
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
         """Some of the records, by position."""
-        return Records(self.images[which], self.labels[which], None if self.units is None else self.units[which])
+        units = None if self.units is None else self.units[which]
+        return Records(self.images[which], self.labels[which], units, self.names)
 
     def tensors(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""

@@ -15,6 +15,20 @@ MODEL = "model.safetensors"
 NO_PUBLIC: dict[str, Any] = {"kind": "none"}
 """The public records of a run that has none, as the settings name them."""
 
+NO_UNITS: dict[str, Any] = {"matched": "none"}
+"""What the settings say of units where each record is one."""
+
+_MATCHED = {
+    "none": "",
+    "name": "by the name of the picture",
+    "folder": "by the folder in which the picture lies",
+    "position": "by position in the file",
+}
+
+_TOGETHER = "they are drawn together by one coin, and their gradients are added up before they are clipped"
+_ENFORCED = {"gs-wgan": "they all go to one critic, by one coin, and no other critic sees any of them"}
+"""How a unit of many records moves a release no further than one of a single record, where it is not by `_TOGETHER`."""
+
 _NOT_COVERED = (
     "metrics.json and attacks.json: they are computed on real records; publishing them, or choosing or stopping a run by "
     "them, is outside the guarantee",
@@ -35,56 +49,94 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
         return "No formal guarantee: epsilon is infinity, because this run was trained without noise."
     unit, part, given_up = guarantee.unit, "", ""
     if settings["public"]["kind"] == "share":
-        part, share = " of the protected part", settings["public"]["share"]
-        given_up = f" The {unit}s that were given up as public, about {share:.3g} of all, are NOT protected."
+        part = " of the protected part"
+        given_up = f" NOT protected: {_given_up(settings)}."
     return (
         f"Differentially private: {guarantee}. Whether any one {unit}{part} was in the data changes the chance of any "
-        f"outcome by at most a factor e^epsilon, up to delta. Bound by the {best['accountant']} accountant for the whole "
-        f"reserved plan.{given_up}"
+        f"outcome by at most a factor e^epsilon, up to delta.{given_up} Bound by the {best['accountant']} accountant for the "
+        "whole reserved plan."
     )
 
 
 def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """What the guarantee is about."""
+    """What the guarantee is about, and how many records a unit may have."""
     if math.isinf(float(best["epsilon"])):
         return [f"nothing: {MODEL} and its samples may reveal any record"]
+    unit, whose = best["unit"], ""
     if settings["public"]["kind"] == "share":
-        return [f"{MODEL}, and any number of samples drawn from it, for the {best['unit']}s of the protected part"]
-    return [f"{MODEL}, and any number of samples drawn from it"]
+        whose = f", for the {unit}s of the protected part"
+    about = [f"{MODEL}, and any number of samples drawn from it{whose}"]
+    if unit == "record":
+        return about
+    how = _ENFORCED.get(settings["method"], _TOGETHER).format(unit=unit)
+    return [*about, f"each {unit} with all records of that {unit}, however many: {how}"]
 
 
 def not_covered(settings: dict[str, Any]) -> list[str]:
     """What the guarantee is not about; those who are not protected come first."""
-    unit = settings["card"]["unit"]
-    whose = {
-        "none": [],
-        "records": [f"the public records, {settings['public'].get('name')}"],
-        "share": [f"the {unit}s that were given up as public: the generator may reveal anything about them"],
-    }[settings["public"]["kind"]]
+    public = settings["public"]
+    match public["kind"]:
+        case "records":
+            whose = [f"the public records, {public['name']}, and whether anyone in them is also among the private ones"]
+        case "share":
+            whose = [f"{_given_up(settings)}: the generator may reveal anything about them"]
+        case _:
+            whose = []
     return [*whose, *_NOT_COVERED]
 
 
 def public_data(settings: dict[str, Any]) -> str:
     """The public records of the run, in one phrase."""
-    public, unit = settings["public"], settings["card"]["unit"]
+    public = settings["public"]
     match public["kind"]:
         case "records":
             return f"{public['name']} ({public['count']:,} records, not protected)"
         case "share":
-            return f"about {public['share']:.3g} of the {unit}s, split off the data before the run, not protected"
+            return f"{_given_up(settings)}; not protected"
         case _:
             return "none"
 
 
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     """What a run takes for granted; with a guarantee, also what its proof does."""
-    card = settings["card"]
+    card, public = settings["card"], settings["public"]
     unit, prior = card["unit"], card["label_prior"]
     prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
+    protected = "protected " if public["kind"] == "share" else ""
     facts = [
-        f"declared size: {card['declared_size']:,} {unit}s",
+        f"declared size: {card['declared_size']:,} {protected}{unit}s",
         f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes, label prior {prior}",
         f"one {unit} is one entry of the data: nobody is in it under two names",
     ]
+    if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
+        facts.append(f"the {unit} of each record is the one that the curator names, matched {how}")
+    if card.get("missing_unit") == "own":
+        facts.append(f"a record without an id is a {unit} of its own")
+    if public["kind"] == "records":
+        facts.append(
+            f"no public record is among the private ones (checked: no picture, pixel by pixel, stands in both), and the public "
+            f"ones were chosen without looking at those; the promise is for {unit}s none of whose records is public"
+        )
+    if public["kind"] == "share":
+        facts.append(
+            f"who was given up follows from each {unit} alone: from the hash of {_hashed(settings)} under the public key "
+            f"{public['salt']!r}, and from nobody else; the number is expected, not counted"
+        )
     entropy = "the machine's operating system gives true entropy; the proofs assume arithmetic on real numbers"
     return [*facts, entropy] if proved else facts
+
+
+def _given_up(settings: dict[str, Any]) -> str:
+    """Those who were given up as public, by their expected number: the declared size is that of the others."""
+    share, stays = settings["public"]["share"], settings["card"]["declared_size"]
+    expected = round(stays * share / (1 - share))
+    about = f"about {share:.3g} of all ({expected:,} expected)"
+    return f"the {settings['card']['unit']}s given up as public, {about}, picked by a hash of {_hashed(settings)}"
+
+
+def _hashed(settings: dict[str, Any]) -> str:
+    unit = settings["card"]["unit"]
+    if unit == "record":
+        return "each record's own pixels"
+    without = " (of the pixels, where there is none)" if settings["card"].get("missing_unit") == "own" else ""
+    return f"each {unit}'s own id{without}"

@@ -244,8 +244,8 @@ def _sets(
 ) -> tuple[Records, Records, str]:
     """Members and non-members, checked; and in words what was found about them."""
     shape, classes = synthesizer.card.shape, synthesizer.card.classes
-    inside = read(members, split="train", labels_key=labels_key, shape=shape)
-    outside = read(nonmembers, split="test", labels_key=labels_key, shape=shape)
+    inside = read(members, split="train", labels_key=labels_key, unit_folders=True, shape=shape)
+    outside = read(nonmembers, split="test", labels_key=labels_key, unit_folders=True, shape=shape)
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")

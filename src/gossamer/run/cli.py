@@ -34,7 +34,7 @@ from gossamer.run.fit import fit, resume, versions
 from gossamer.run.options import NearestName, per_method
 from gossamer.run.report import in_words, write_report
 from gossamer.run.sinks import Terminal
-from gossamer.run.sources import public_part
+from gossamer.run.sources import protected_part
 from gossamer.run.verify import release, verify
 
 as_json = click.option(
@@ -43,12 +43,19 @@ as_json = click.option(
 force = click.option("--force", is_flag=True, help="Replace a finished run or an existing file.")
 labels_key = click.option("--labels-key", metavar="KEY", help="Key of the labels in an .npz file.")
 units = click.option(
-    "--units", metavar="FILE.npz:KEY", help="Unit (writer, patient) of each record; sampled and clipped together."
+    "--units",
+    metavar="WHOSE",
+    help="Whose (writer, patient) each record is; a unit's records are drawn and clipped together. Class folders: FILE.csv "
+    "(columns name,unit; name is the path below DATA), or 'folder' (DATA/CLASS/UNIT/picture). Arrays: FILE.npz:KEY, matched by "
+    "position, or :KEY in DATA itself. Ids are text or whole numbers.",
 )
 epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains the non-private twin.")
 delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")
 public_share = click.option(
-    "--public-share", type=float, metavar="SHARE", help="Give up this share of the data as public, instead of --public."
+    "--public-share",
+    type=float,
+    metavar="SHARE",
+    help="Give up this share of the data as public, instead of --public: a hash of each unit picks, always the same ones.",
 )
 preset = click.option(
     "--preset", metavar="NAME", help="Named settings; `gossamer presets` lists them. Flags go before them."
@@ -84,7 +91,8 @@ def card(data: str, out: Path | None, labels_key: str | None, units: str | None,
 
     Every line of a card becomes public knowledge: edit the draft, and keep only what may be known.
     """
-    text = draft(read(data, split="train", labels_key=labels_key, units=units), unit="person" if units else "record")
+    records = read(data, split="train", labels_key=labels_key, units=units, missing_unit="own")
+    text = draft(records, unit="person" if units else "record")
     if out is None:
         click.echo(text, nl=False)
         return
@@ -107,7 +115,7 @@ def _plan(
     defaults = presets.settings(method, preset) if preset else None
     facts = DataCard.load(card)
     if public_share is not None:
-        facts, _ = public_part(facts, public_share)
+        facts = protected_part(facts, public_share)
     request = resolve(method, facts, settings, defaults=defaults, **budget)
     if as_json:
         click.echo(json.dumps(_request_json(request)))
@@ -165,7 +173,12 @@ cli.add_command(
             epsilon,
             delta,
             click.option("--out", type=click.Path(path_type=Path), required=True, help="RUN folder, new or empty."),
-            click.option("--public", metavar="DATA", help="Public records for a warm start; they are not protected."),
+            click.option(
+                "--public",
+                metavar="DATA",
+                help="Public records for a warm start; they are not protected. To choose who is given up, put them here "
+                "and take them out of --data: nobody may be in both.",
+            ),
             public_share,
             labels_key,
             units,

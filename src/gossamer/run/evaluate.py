@@ -89,8 +89,8 @@ def evaluate(
     synthesizer = Synthesizer.load(synth) if is_run else None
     samples = read(str(synth), split="train") if synthesizer is None else synthesizer.sample(count, seed=seed)
     shape = samples.shape if synthesizer is None else synthesizer.card.shape
-    real = read(train, split="train", labels_key=labels_key, shape=shape)
-    tests = read(test, split="test", labels_key=labels_key, shape=shape)
+    real = read(train, split="train", labels_key=labels_key, unit_folders=True, shape=shape)
+    tests = read(test, split="test", labels_key=labels_key, unit_folders=True, shape=shape)
     if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
         raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
     warm = None

@@ -34,7 +34,7 @@ from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.memory import keep_pages
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, Terminal, tensorboard, to_all
-from gossamer.run.sources import Found, Sources, public_part
+from gossamer.run.sources import Found, Sources, protected_part
 
 GRID_PER_CLASS = 10
 GRID_ALONE = 100
@@ -79,7 +79,7 @@ def fit(
         public: public records for a warm start; they are not protected.
         public_share: give up this share of `data` as public instead; the certificate says that it is not protected.
         labels_key: key of the labels in an .npz.
-        units: FILE.npz:KEY, the unit (writer, patient) of each record.
+        units: whose (writer, patient) each record is: FILE.csv, "folder", FILE.npz:KEY or :KEY, see `data.readers.read`.
         preset: a named set of settings, see `gossamer presets`.
         seed: fixes initialisation and the public draws; never noise or sampling.
         device: "cpu" or "cuda".
@@ -98,13 +98,12 @@ def fit(
         Interrupted: after Ctrl-C; `resume` goes on.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
-    split = 0
     if public_share is not None:
         if public is not None:
             raise RequestError(
                 "give either --public or --public-share: public records of their own, or a part of --data."
             )
-        card, split = public_part(card, public_share)
+        card = protected_part(card, public_share)
     request = resolve(
         method,
         card,
@@ -114,17 +113,19 @@ def fit(
         defaults=presets.settings(method, preset) if preset else None,
     )
     facts = METHODS[method].FACTS
-    if not facts.takes_public and (public is not None or split):
+    if not facts.takes_public and (public is not None or public_share is not None):
         raise RequestError(f"{method} has no use for public records: leave --public and --public-share out.")
-    if facts.needs_public(request.config) and public is None and not split:
+    if facts.needs_public(request.config) and public is None and public_share is None:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.relation, unit=card.unit)
     ledger.reserve(request.plan)
-    sources = Sources.of(data, public=public, labels_key=labels_key, units=units, split=split, split_seed=seed)
+    sources = Sources.of(data, public=public, labels_key=labels_key, units=units, share=public_share)
     found = sources.read(card)
+    if terminal is not None and found.unit_facts["matched"] == "position":
+        terminal.say("Records and their units are matched by position: the first record has the first unit, and so on.")
     folder.create(
         _config_json(request, seed, device, found, with_tensorboard=with_tensorboard),
         {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint},
@@ -160,12 +161,14 @@ def resume(
         card = DataCard.from_dict(config_json["card"])
         method = config_json["method"]
         config = METHODS[method].Config(**config_json["config"])
-        sources = Sources(**source_json["sources"])
+        sources = Sources.from_json(source_json["sources"])
         found = sources.read(card)
         if found.fingerprint != source_json["fingerprint"]:
             raise DataError(
                 f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
             )
+        if found.public_facts != config_json["public"]:
+            raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
         return _train(
             folder, config, card, method, ledger, found, rng=rng or Rng(config_json["seed"]),
             device=config_json["device"], sink=sink, terminal=terminal, with_tensorboard=config_json["tensorboard"],
@@ -349,6 +352,7 @@ def _config_json(request: Request, seed: int, device: str, found: Found, *, with
         "seed": seed,
         "device": device,
         "public": found.public_facts,
+        "units": found.unit_facts,
         "tensorboard": with_tensorboard,
         "versions": versions(),
     }

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.card import DataCard, check
-from gossamer.data.readers import read
+from gossamer.data.card import DataCard, check, check_units
+from gossamer.data.identity import SALT, given_up, share_a_picture
+from gossamer.data.readers import EMBEDDED, read, split_of
 from gossamer.data.records import Records
-from gossamer.errors import DataError, RequestError
+from gossamer.data.units import FOLDERS, matched
+from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.privacy.promise import NO_PUBLIC
-
-EMBEDDED = ("digits", "glyphs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,32 +25,50 @@ class Sources:
         data: DATA as on the command line.
         public: public records, or None.
         labels_key: the key of the labels in an .npz, or None.
-        units: FILE.npz:KEY with the unit of each record, or None.
-        split: units of `data` that are given up as public, in place of `public`; 0: none.
-        split_seed: fixes which ones.
+        units: whose each record is, as --units says it, or None.
+        share: the share of `data` that is given up as public, in place of `public`; None: none of it.
     """
 
     data: str
     public: str | None = None
     labels_key: str | None = None
     units: str | None = None
-    split: int = 0
-    split_seed: int = 0
+    share: float | None = None
 
     def read(self, card: DataCard) -> "Found":
-        """The private and the public records, checked against the card, and the fingerprint of all that `data` holds."""
-        records = read(self.data, split="train", labels_key=self.labels_key, units=self.units, shape=card.shape)
+        """The private and the public records, checked against the card, and the fingerprint of all that `data` holds.
+
+        Raises:
+            RequestError: if the records cannot be read, contradict the card, or stand on both sides.
+        """
+        check_units(card, self.units, where=self.data)
+        if self.public is not None and _one_source(self.data, self.public):
+            raise RequestError(
+                "--public names the private records themselves, and public records have no protection. Give records of "
+                "other people, or give up a part of --data with --public-share."
+            )
+        records = read(
+            self.data, split="train", labels_key=self.labels_key, units=self.units, missing_unit=card.missing_unit,
+            shape=card.shape,
+        )  # fmt: skip
         check(records, card, where=self.data)
-        mark = fingerprint(records)
-        if self.split:
-            public, private = _split(records, self.split, self.split_seed, self.data)
-            share = self.split / (self.split + card.declared_size)
-            return Found(private, public, {"kind": "share", "share": share}, mark)
+        mark, facts = fingerprint(records), {"matched": matched(self.units)}
+        if self.share is not None:
+            public, private = _split(records, self.share, SALT)
+            return Found(private, public, {"kind": "share", "share": self.share, "salt": SALT}, facts, mark)
         if self.public is None:
-            return Found(records, None, NO_PUBLIC, mark)
-        public = read(self.public, split="train", shape=card.shape)
+            return Found(records, None, NO_PUBLIC, facts, mark)
+        public = read(self.public, split="train", unit_folders=self.units == FOLDERS, shape=card.shape)
         check(public, card, where=self.public)
-        return Found(records, public, {"kind": "records", "name": Path(self.public).name, "count": len(public)}, mark)
+        if share_a_picture(records, public):
+            raise DataError(
+                "--public: at least one of these pictures also stands among the private records, and whoever stands on both "
+                "sides has no protection. Give other public records, or leave whoever is public already out of --data. How "
+                "many there are and which is not said: it would tell about private records."
+            )
+        name, count = Path(self.public).name, len(public)
+        stated = {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
+        return Found(records, public, stated, facts, mark)
 
     @classmethod
     def of(
@@ -60,18 +78,31 @@ class Sources:
         public: str | Path | None,
         labels_key: str | None,
         units: str | Path | None,
-        split: int = 0,
-        split_seed: int = 0,
+        share: float | None = None,
     ) -> "Sources":
         """Sources that still name the same files from another working folder."""
+        in_place = units is None or str(units) == FOLDERS or str(units).startswith(":")
         return cls(
             data=_absolute(data),
             public=None if public is None else _absolute(public),
             labels_key=labels_key,
-            units=None if units is None else str(Path(units).absolute()),
-            split=split,
-            split_seed=split_seed,
+            units=None if units is None else str(units) if in_place else str(Path(units).absolute()),
+            share=share,
         )
+
+    @classmethod
+    def from_json(cls, stated: dict[str, Any]) -> "Sources":
+        """The sources that a run folder keeps.
+
+        Raises:
+            RunFolderError: if the run began under a version that picked public records by their positions.
+        """
+        if not set(stated) <= {field.name for field in dataclasses.fields(cls)}:
+            raise RunFolderError(
+                "this run began under a version of Gossamer that chose its public records in another way, and cannot go on. "
+                "Start a new run."
+            )
+        return cls(**stated)
 
 
 @dataclass(frozen=True)
@@ -82,40 +113,57 @@ class Found:
         private: the records to protect.
         public: public records, or None.
         public_facts: what the settings say of them; the words of the certificate follow from it.
+        unit_facts: what the settings say of units.
         fingerprint: SHA-256 of all records of `data`.
     """
 
     private: Records
     public: Records | None
     public_facts: dict[str, Any]
+    unit_facts: dict[str, Any]
     fingerprint: str
 
 
-def public_part(card: DataCard, share: float) -> tuple[DataCard, int]:
-    """The card of what stays private, and the number of units given up, if `share` of the declared size is public.
+def protected_part(card: DataCard, share: float) -> DataCard:
+    """The card of what stays private if `share` of the data is given up as public.
 
-    The declared size of a run counts the private part only, and the number comes from the declared size, not from the records.
+    The declared size of a run counts the private part only: (1 - share) of what is declared, never what was counted. How many
+    really fall on either side is random, and nobody is told.
 
     Raises:
-        RequestError: if the share is not between 0 and 1, or gives up no unit or all.
+        RequestError: if the share is not between 0 and 1, or gives up no declared unit or all.
     """
-    given_up = round(share * card.declared_size) if 0 < share < 1 else 0
-    if not 0 < given_up < card.declared_size:
+    stays = round((1 - share) * card.declared_size) if 0 < share < 1 else 0
+    if not 0 < stays < card.declared_size:
         raise RequestError(
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 gives up 2 %."
         )
-    return dataclasses.replace(card, declared_size=card.declared_size - given_up), given_up
+    return dataclasses.replace(card, declared_size=stays)
 
 
-def _split(records: Records, given_up: int, seed: int, where: str) -> tuple[Records, Records]:
-    """The public part and the private part, whole units on either side."""
-    if given_up >= records.population:
-        raise DataError(
-            f"{where}: --public-share gives up {given_up:,} units, and there are not that many in the data."
-        )
-    public = np.zeros(records.population, dtype=bool)
-    public[np.random.default_rng([seed, 0x5E97]).permutation(records.population)[:given_up]] = True
+def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:
+    """The public part and the private part, whole units on either side. An empty private part is one like any other.
+
+    Raises:
+        RequestError: if nobody is in the public part. That follows from the public part alone.
+    """
+    public = given_up(records, share=share, salt=salt)
+    if not public.any():
+        raise RequestError(f"--public-share {share:g}: nobody fell to the public part. Give up a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
+
+
+def _one_source(data: str, public: str) -> bool:
+    """Whether two sources are one, however they are spelled: by another path, through a link, with the split said or not."""
+    (one, split), (other, other_split) = split_of(data), split_of(public)
+    if (split or "train") != (other_split or "train"):
+        return False
+    if one in EMBEDDED or other in EMBEDDED:
+        return one == other
+    try:
+        return Path(one).samefile(other)
+    except OSError:  # one of them is not there: the reader says so
+        return False
 
 
 def fingerprint(records: Records) -> str:
@@ -127,12 +175,14 @@ def fingerprint(records: Records) -> str:
         digest.update(np.ascontiguousarray(piece.labels).tobytes())
     if records.units is not None:
         digest.update(np.ascontiguousarray(records.units).tobytes())
+    if records.names is not None:
+        digest.update("\n".join(records.names.tolist()).encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 
 def _absolute(source: str | Path) -> str:
     """A source that still names the same file from another working folder. Names of embedded data stay as they are."""
-    path, _, split = str(source).rpartition(":") if str(source).endswith((":train", ":test")) else (str(source), "", "")
+    path, split = split_of(str(source))
     if path in EMBEDDED:
         return str(source)
     return f"{Path(path).resolve()}:{split}" if split else str(Path(path).resolve())

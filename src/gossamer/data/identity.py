@@ -1,0 +1,62 @@
+"""Who is who: on which side of a public share a unit lies, and whether two sets of records hold the same picture.
+
+A side depends on that unit alone, so that adding or removing a unit leaves every other one where it was. A rule that looked at
+the position of a unit, at their number or at a permutation of all of them would not.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from gossamer.data.records import Records
+
+SALT = "gossamer public share 1"
+"""The public key of the hash, the same for all runs: whoever is given up is given up in every run on the data, and a larger
+share contains a smaller one. A key of each run's own would give up other people each time."""
+
+
+def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:
+    """Which units a public share takes: those whose hash, read as a 64-bit number, lies below share x 2^64.
+
+    A unit with an id is hashed by its id, as text, and no record of it matters. A record without one is hashed by its
+    pixels as read and resized; its label is left out, so that copies of a picture lie on one side whatever they are called.
+
+    Args:
+        records: any number.
+        share: between 0 and 1.
+        salt: the public key of the hash, at most 64 bytes.
+
+    Returns:
+        bool [population]
+
+    Raises:
+        ValueError: if there are units and nobody said what they are called: a unit's number depends on the others.
+    """
+    below, key = int(share * 2.0**64), salt.encode()  # the product is exact: a power of two only moves the exponent
+    names = [""] * len(records) if records.units is None else None if records.names is None else records.names.tolist()
+    if names is None:
+        raise ValueError("units without names have no identity: give Records their names")
+    public = np.array(
+        [name != "" and _number(name.encode(errors="surrogatepass"), key, b"unit") < below for name in names], bool
+    )
+    owners = np.arange(len(records)) if records.units is None else records.units
+    for position, owner in enumerate(owners.tolist()):
+        if names[owner] == "":
+            public[owner] = _number(records.images[position].tobytes(), key, b"record") < below
+    return public
+
+
+def share_a_picture(some: Records, others: Records) -> bool:
+    """Whether any picture stands in both sets, pixel by pixel; labels are left out. Nothing else is told."""
+    return not set(_digests(some)).isdisjoint(_digests(others))
+
+
+def _number(identity: bytes, key: bytes, kind: bytes) -> int:
+    """A keyed hash in 0 ... 2^64 - 1. Ids and pixels have hash functions of their own."""
+    return int.from_bytes(hashlib.blake2b(identity, digest_size=8, key=key, person=kind).digest(), "big")
+
+
+def _digests(records: Records) -> Iterator[bytes]:
+    """BLAKE2b of the pixels of each record, 16 bytes."""
+    return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in records.images)

@@ -1,0 +1,181 @@
+"""Whose record is it: the unit (writer, patient) of each record, matched by name wherever records have names.
+
+The order in which a folder is read is nobody's promise, so pictures in folders are matched by their names, or by a folder of
+their unit. Arrays have no names: there the position in the file is the identity of a record.
+"""
+
+import csv
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import numpy as np
+
+from gossamer.errors import DataError
+
+FOLDERS = "folder"
+"""What --units says where each class folder holds a folder per unit."""
+
+Missing = Literal["refuse", "own"]
+"""What a record without an id is: a mistake, or a unit of its own (the card says so)."""
+
+Matched = Literal["none", "name", "folder", "position"]
+"""How records and ids find each other."""
+
+_NO_NUMBER = re.compile(r"-\d+(\.0*)?$")
+_WORDS = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
+
+
+@dataclass(frozen=True)
+class Units:
+    """Unit numbers, and what each unit is called.
+
+    Args:
+        numbers: int64 [N], from 0: first the named units, then the records that stand alone.
+        names: text [population]; "" for a record that stands alone.
+    """
+
+    numbers: np.ndarray
+    names: np.ndarray
+
+
+def matched(spec: str | None) -> Matched:
+    """How the ids of `--units SPEC` are matched with the records."""
+    if spec is None:
+        return "none"
+    if spec == FOLDERS:
+        return "folder"
+    return "name" if Path(spec).suffix.lower() == ".csv" else "position"
+
+
+def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
+    """Units from one id per record.
+
+    Args:
+        ids: [N] as they are stored. Space around an id does not count, nor how an accent is composed.
+        missing: what an empty id or a negative number is.
+        place: where an id stands, for a message.
+
+    Raises:
+        DataError: a missing id that is refused, or a word that may stand for one; names the place of the first.
+    """
+    known = []
+    for index, each in enumerate(ids):
+        name = unicodedata.normalize("NFC", each).strip()
+        if name.casefold() in _WORDS:
+            raise DataError(
+                f"{place(index)}: the id of the unit is a word that often stands for a missing one (nan, none, null, NA): "
+                "leave a missing id empty, and call a unit that is there something else"
+            )
+        if _NO_NUMBER.match(name):
+            name = ""
+        if not name and missing == "refuse":
+            raise DataError(
+                f"{place(index)}: this record has no unit, and a unit without all its records is not protected: give the id, "
+                'or say missing_unit = "own" in the card where such a record is a unit of its own'
+            )
+        known.append(name)
+    names = np.array(known, dtype=np.str_)
+    alone = names == ""
+    found, several = np.unique(names[~alone], return_inverse=True)
+    numbers = np.empty(len(names), np.int64)
+    numbers[~alone] = several
+    numbers[alone] = len(found) + np.arange(alone.sum())
+    return Units(numbers, np.concatenate([found, np.full(int(alone.sum()), "", dtype=found.dtype)]))
+
+
+def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) -> Units:
+    """Units from an array [N], aligned with the records: whole numbers, or text.
+
+    Raises:
+        DataError: another type or length, or as `numbered`.
+    """
+    if values.dtype.kind not in "uiUS":
+        raise DataError(
+            f"{where}: the ids of units must be whole numbers or text, not {values.dtype}: store them as such, with a "
+            "negative number or empty text where an id is missing"
+        )
+    if values.shape != (count,):
+        raise DataError(
+            f"{where}: {count} records need one unit each, and the shape here is {list(values.shape)}: "
+            "check that both come from the same split"
+        )
+
+    def place(index: int) -> str:
+        return f"{where}, index {index} (counted from 0)"
+
+    try:
+        stored = values.tolist()
+    except ValueError:
+        raise DataError(
+            f"{where}: the ids of units hold what is no text: the file is damaged, write it again"
+        ) from None
+    return numbered([_text(each, index, place) for index, each in enumerate(stored)], missing, place)
+
+
+def _text(value: str | bytes | int, index: int, place: Callable[[int], str]) -> str:
+    try:
+        return value.decode() if isinstance(value, bytes) else str(value)
+    except UnicodeDecodeError:
+        raise DataError(f"{place(index)}: the id of the unit is not text in UTF-8") from None
+
+
+def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing: Missing) -> Units:
+    """Units from a CSV with the columns `name` and `unit`; other columns are passed over.
+
+    A name is a picture's path below DATA, or its bare file name where no other picture has it. Every picture of DATA is named
+    exactly once, and nothing else is named: a list that fits the folder in part was made for another one.
+
+    Args:
+        path: the CSV.
+        pictures: the pictures that are read, as paths below DATA. [N]
+        others: pictures of DATA's other split: the list may name them.
+        missing: what an empty unit is.
+
+    Raises:
+        DataError: names the file and the line, or the picture that the list lacks.
+    """
+    there = {*pictures, *others}
+    sharing = Counter(PurePosixPath(name).name for name in there)
+    bare = {PurePosixPath(name).name: name for name in there}
+    ids: dict[str, tuple[str, int]] = {}
+    for line, name, unit in _rows(path):
+        if "/" not in name and sharing[name] > 1:
+            raise DataError(f"{path}, line {line}: several pictures have this file name: give their paths below DATA")
+        whole = bare.get(name, "") if "/" not in name else str(PurePosixPath(name))
+        if whole not in there:
+            raise DataError(
+                f"{path}, line {line}: DATA has no such picture: a name is the path below DATA (class/picture.png), or the "
+                "bare file name where only one picture has it; correct the line, or take it out"
+            )
+        if whole in ids:
+            raise DataError(f"{path}, line {line}: line {ids[whole][1]} names this picture too: keep one of them")
+        ids[whole] = (unit, line)
+    for name in pictures:
+        if name not in ids:
+            raise DataError(f"{path}: no line names the picture {name}: every picture needs its unit")
+    return numbered([ids[name][0] for name in pictures], missing, lambda at: f"{path}, line {ids[pictures[at]][1]}")
+
+
+def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, name and unit of each row."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file, skipinitialspace=True, strict=True)
+            if not {"name", "unit"} <= set(rows.fieldnames or ()):
+                raise DataError(f"{path}: the first line must name the columns: name,unit")
+            for row in rows:
+                name, unit = row["name"], row["unit"]
+                if not name or unit is None or None in row:
+                    raise DataError(f"{path}, line {rows.line_num}: the line does not fit the first one: name,unit")
+                yield rows.line_num, name.strip(), unit
+    except OSError as error:
+        raise DataError(f"{path}: the list of units cannot be read ({error.strerror or error})") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: the list of units is not text in UTF-8: save it as CSV, UTF-8") from None
+    except csv.Error:
+        raise DataError(f"{path}: the list of units is not a sound CSV: save it anew, as CSV with commas") from None

@@ -1,0 +1,244 @@
+"""Whose record is it: by name for pictures, by position for arrays, and never by chance."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gossamer.data.readers import read
+from gossamer.data.records import Records
+from gossamer.errors import DataError
+
+PICTURES = np.random.default_rng(0).integers(0, 256, (6, 4, 4), dtype=np.uint8)
+LABELS = [0, 1, 2, 2, 1, 0]
+NAMES = ["0/a.png", "1/b.png", "2/c.png", "2/d.png", "1/e.png", "0/f.png"]
+OWNERS = ["ann", "bob", "ann", "cy", "bob", "ann"]
+
+
+def folder(root: Path, names: list[str] = NAMES) -> Path:
+    for name, picture in zip(names, PICTURES, strict=False):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(root / name)
+    return root
+
+
+def listed(path: Path, rows: list[tuple[str, str]], head: str = "name,unit") -> str:
+    path.write_text("\n".join([head, *(f"{name},{unit}" for name, unit in rows)]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def owners(records: Records) -> dict[bytes, str]:
+    """Who each picture belongs to."""
+    assert records.units is not None and records.names is not None
+    return {
+        image.tobytes(): str(records.names[unit]) for image, unit in zip(records.images, records.units, strict=True)
+    }
+
+
+TRUE = {picture.tobytes(): owner for picture, owner in zip(PICTURES, OWNERS, strict=True)}
+
+
+def npz(path: Path, **arrays: Any) -> str:
+    np.savez(path, **arrays)
+    return str(path)
+
+
+# Class folders
+
+
+@pytest.mark.parametrize("rows", ["paths", "bare names", "shuffled", "in windows", "with more columns"])
+def test_a_list_is_matched_by_name_in_whatever_order(tmp_path: Path, rows: str) -> None:
+    data, given = folder(tmp_path / "data"), list(zip(NAMES, OWNERS, strict=True))
+    head = "name,unit"
+    if rows == "bare names":
+        given = [(Path(name).name, owner) for name, owner in given]
+    if rows == "shuffled":
+        given = [("./" + given[index][0], given[index][1]) for index in (3, 5, 0, 2, 4, 1)]
+    if rows == "with more columns":
+        given, head = [(f"1999,{name}", owner) for name, owner in given], "year,name,unit"
+    spec = listed(tmp_path / "people.csv", given, head)
+    if rows == "in windows":
+        Path(spec).write_bytes(b"\xef\xbb\xbf" + Path(spec).read_bytes().replace(b"\n", b"\r\n"))
+    assert owners(read(str(data), split="train", units=spec)) == TRUE
+
+
+def test_a_folder_read_in_another_order_has_the_same_units(tmp_path: Path) -> None:
+    """The ids of the order in which someone else lists the folder gave wrong people their records."""
+    spec = listed(tmp_path / "people.csv", list(zip(NAMES, OWNERS, strict=True)))
+    renamed = [name.replace("0/", "z/") for name in NAMES]
+    other = listed(tmp_path / "renamed.csv", list(zip(renamed, OWNERS, strict=True)))
+    first = read(str(folder(tmp_path / "a")), split="train", units=spec)
+    second = read(str(folder(tmp_path / "b", renamed)), split="train", units=other)
+    assert first.images.tobytes() != second.images.tobytes()
+    assert owners(first) == owners(second) == TRUE
+
+
+def test_arrays_have_no_place_in_folders_nor_names_in_arrays(tmp_path: Path) -> None:
+    data, ids = folder(tmp_path / "data"), npz(tmp_path / "ids.npz", writer=np.arange(6))
+    with pytest.raises(DataError, match=r"pictures in folders have no order.*FILE\.csv"):
+        read(str(data), split="train", units=f"{ids}:writer")
+    arrays = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
+    spec = listed(tmp_path / "people.csv", list(zip(NAMES, OWNERS, strict=True)))
+    for wrong in (spec, "folder"):
+        with pytest.raises(DataError, match=r"is for class folders of pictures.*FILE\.npz:KEY"):
+            read(arrays, split="train", units=wrong)
+
+
+def test_one_list_serves_both_splits(tmp_path: Path) -> None:
+    names = [("train/" if index < 4 else "test/") + name for index, name in enumerate(NAMES)]
+    data = folder(tmp_path / "data", names)
+    spec = listed(tmp_path / "people.csv", list(zip(names, OWNERS, strict=True)))
+    found = {}
+    for split in ("train", "test"):
+        found |= owners(read(f"{data}:{split}", split="train", units=spec))
+    assert found == TRUE
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: rows[1:], "no line names the picture 0/a.png"),
+        (lambda rows: [*rows, rows[2]], "line 8: line 4 names this picture too"),
+        (lambda rows: [*rows, ("c.png", "ann")], "line 8: line 4 names this picture too"),
+        (lambda rows: [*rows, ("2/x.png", "ann")], "line 8: DATA has no such picture"),
+        (lambda rows: [*rows, ("../2/c.png", "ann")], "line 8: DATA has no such picture"),
+        (lambda rows: [rows[0], ("1/b.png", ""), *rows[2:]], "line 3: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", " -1 "), *rows[2:]], "line 3: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", "-1.0"), *rows[2:]], "line 3: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", "NaN"), *rows[2:]], "line 3: the id of the unit is a word that"),
+        (lambda rows: [rows[0], ("1/b.png", "x,y"), *rows[2:]], "line 3: the line does not fit the first one"),
+    ],
+    ids=[
+        "none",
+        "twice",
+        "twice, once bare",
+        "of nothing",
+        "from above",
+        "empty",
+        "negative",
+        "-1.0",
+        "a word",
+        "too long",
+    ],
+)
+def test_a_list_that_does_not_fit_is_refused_by_line(tmp_path: Path, change: Any, says: str) -> None:
+    rows = list(zip(NAMES, OWNERS, strict=True))
+    spec = listed(tmp_path / "people.csv", change(rows))
+    with pytest.raises(DataError, match=says) as caught:
+        read(str(folder(tmp_path / "data")), split="train", units=spec)
+    assert str(tmp_path / "people.csv") in str(caught.value)
+    assert not any(owner in str(caught.value) for owner in ("ann", "bob"))
+
+
+def test_a_bare_name_that_two_pictures_have_is_refused(tmp_path: Path) -> None:
+    names = ["0/a.png", "1/a.png"]
+    data = folder(tmp_path / "data", names)
+    with pytest.raises(DataError, match="line 2: several pictures have this file name"):
+        read(str(data), split="train", units=listed(tmp_path / "people.csv", [("a.png", "ann"), ("1/a.png", "bob")]))
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "must name the columns: name,unit"),
+        (b"picture,unit\n", "must name the columns"),
+        (b"name,unit\n\xff,a\n", "not text in UTF-8"),
+        (b'name,unit\n"0/a.png,ann\n', "not a sound CSV"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_damaged_list_is_refused(tmp_path: Path, raw: bytes | None, says: str) -> None:
+    if raw is not None:
+        (tmp_path / "people.csv").write_bytes(raw)
+    with pytest.raises(DataError, match=says):
+        read(str(folder(tmp_path / "data")), split="train", units=str(tmp_path / "people.csv"))
+
+
+def test_a_folder_of_each_unit_below_its_classes(tmp_path: Path) -> None:
+    names = [f"{name[0]}/{owner}/{name[2:]}" for name, owner in zip(NAMES, OWNERS, strict=True)]
+    data = str(folder(tmp_path / "data", names))
+    records = read(data, split="train", units="folder")
+    assert owners(records) == TRUE
+    assert records.population == 3
+    assert sorted(records.labels) == sorted(LABELS)
+    with pytest.raises(DataError, match=r"0/ann: .*a folder of each unit only with --units folder"):
+        read(data, split="train")
+    looked = read(data, split="train", unit_folders=True)
+    assert looked.units is None
+    np.testing.assert_array_equal(looked.images, records.images)
+    folder(Path(data), ["0/lost.png"])
+    with pytest.raises(DataError, match=r"0/lost\.png: this record has no unit"):
+        read(data, split="train", units="folder")
+    assert read(data, split="train", units="folder", missing_unit="own").population == 4
+    (Path(data) / "0" / "ann" / "deeper").mkdir()
+    with pytest.raises(DataError, match="deeper: a class folder holds"):
+        read(data, split="train", units="folder")
+
+
+# Arrays
+
+
+@pytest.mark.parametrize(
+    "ids", [[70, -1, 30, 70, -1, 30], ["x", "", "a", " x ", "-1", "a"], [b"x", b"", b"a", b"x", b"-1", b"a"]]
+)
+def test_ids_are_numbers_or_text_and_a_missing_one_is_refused(tmp_path: Path, ids: list[Any]) -> None:
+    """All ids -1 once made every record a unit of its own, certified as a writer's."""
+    spec = npz(tmp_path / "ids.npz", who=np.array(ids)) + ":who"
+    data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
+    with pytest.raises(DataError, match=r"index 1 \(counted from 0\): this record has no unit.*missing_unit"):
+        read(data, split="train", units=spec)
+    records = read(data, split="train", units=spec, missing_unit="own")
+    assert records.units is not None and records.names is not None
+    assert records.units.dtype == np.int64
+    assert records.units.tolist() == [1, 2, 0, 1, 3, 0]
+    assert records.names.tolist() == [*sorted({str(ids[0]).strip("b'"), str(ids[2]).strip("b'")}), "", ""]
+    assert records.population == 4
+    alone = npz(tmp_path / "alone.npz", who=np.full(6, -1)) + ":who"
+    with pytest.raises(DataError, match="index 0"):
+        read(data, split="train", units=alone)
+
+
+def test_one_person_in_two_spellings_is_one_unit(tmp_path: Path) -> None:
+    ids = np.array(["M\u00fcller", "Mu\u0308ller", " M\u00fcller", "Muller", "muller", "Muller"])
+    data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS, who=ids)
+    assert read(data, split="train", units=":who").population == 3
+
+
+def test_ids_beside_the_pictures_follow_the_split(tmp_path: Path) -> None:
+    arrays = {"train_images": PICTURES, "train_labels": LABELS, "test_images": PICTURES[:2], "test_labels": LABELS[:2]}
+    data = npz(
+        tmp_path / "a.npz", **arrays, train_who=np.array(OWNERS), test_who=np.array(["x", "y"]), who=np.arange(6)
+    )
+    assert owners(read(data, split="train", units=":who")) == TRUE
+    assert read(data, split="test", units=f"{data}:who").names.tolist() == ["x", "y"]
+
+
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
+    beyond = np.full(6, 0x110000, np.uint32).view("<U1")  # no such character
+    arrays = {
+        "who": np.arange(6),
+        "short": np.arange(5),
+        "f": np.ones(6),
+        "bad": np.array([b"\xff"] * 6),
+        "beyond": beyond,
+    }
+    ids = npz(tmp_path / "ids.npz", **arrays)
+    for key, says in (
+        ("short", r"6 records need one unit each.*same split"),
+        ("f", "whole numbers or text, not float64"),
+        ("client", "no key client; the keys are: who, short, f"),
+        ("bad", "index 0 .*not text in UTF-8"),
+        ("beyond", "hold what is no text"),
+    ):
+        with pytest.raises(DataError, match=says):
+            read(data, split="train", units=f"{ids}:{key}")
+    for spec in ("ids.npz", "ids.npz:"):
+        with pytest.raises(DataError, match=r"FILE\.npz:KEY"):
+            read(data, split="train", units=spec)
+    with pytest.raises(DataError, match="no such file"):
+        read(data, split="train", units="none.npz:who")
+    with pytest.raises(DataError, match=r"FILE\.npz:KEY"):
+        read("digits", split="train", units=":who")
