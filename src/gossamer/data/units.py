@@ -110,7 +110,7 @@ def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) 
 
     try:
         stored = values.tolist()
-    except ValueError:
+    except (ValueError, SystemError):  # Python raises either for a number that is no character
         raise DataError(
             f"{where}: the ids of units hold what is no text: the file is damaged, write it again"
         ) from None
