@@ -300,8 +300,8 @@ def test_garbage_in_any_entry_is_a_problem_and_never_a_crash(tmp_path: Path) -> 
     del body["seal"]
     for name in body:
         for value in GARBAGE:
-            text = sealed({**body, name: value})
-            (tmp_path / CERTIFICATE).write_bytes(text.encode("utf-8", "surrogatepass"))
+            text = sealed({**body, name: "half a letter" if value == "\ud800" else value})
+            (tmp_path / CERTIFICATE).write_text(text.replace("half a letter", "\\ud800"), encoding="utf-8")
             problems = verify(tmp_path)
             assert problems or (name, value) == ("versions", {}) or (name, value) == ("reasons", []), (name, value)
             assert "\x1b" not in " ".join(problems)

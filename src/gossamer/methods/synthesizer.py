@@ -101,17 +101,15 @@ class Synthesizer:
                     f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one."
                 )
         certificate = Certificate.load(folder)
-        if certificate.method not in METHODS:
-            raise RunFolderError(f"{folder / CERTIFICATE}: this version knows no method {certificate.method!r}.")
-        module = METHODS[certificate.method]
         try:
+            module = METHODS[certificate.method]
             card = DataCard.from_dict(certificate.card)
             config = module.Config(**certificate.config)
             net = module.generator(config, card)
-        except (GossamerError, TypeError, ValueError, AttributeError) as error:
+        except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
             raise RunFolderError(
-                f"{folder / CERTIFICATE} does not hold settings that this version of {certificate.method} knows; its "
-                "'versions' name the one that wrote it."
+                f"{folder / CERTIFICATE} does not hold a method and settings that this version knows; its 'versions' name "
+                "the one that wrote it."
             ) from error
         return cls(net, config, card, certificate).with_weights(folder / MODEL)
 

@@ -276,7 +276,7 @@ class PrivacyLedger:
                 try:
                     ledger = cls._from_head(body["open"]) if ledger is None else ledger
                     ledger._apply(body, first=index == 1)
-                except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+                except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
                     raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
                 ledger.lines, ledger.last_hash = index, last_hash
         if ledger is None or not ledger._events:
@@ -292,7 +292,8 @@ class PrivacyLedger:
                 "the ledger has format 1, which does not pin the settings of its run, so that this version can neither verify "
                 "the run nor go on with it. Use the version that wrote it (config.json names it), or train anew."
             )
-        if head["format"] != _FORMAT or not isinstance(head["unit"], str) or not isinstance(head["settings"], str):
+        texts = isinstance(head["unit"], str) and isinstance(head["settings"], str)
+        if head["format"] != _FORMAT or not texts or not isinstance(head["delta"], float):
             raise ValueError("unknown format")
         ledger = cls(
             budget=float(head["budget"]),
