@@ -133,9 +133,7 @@ def entries(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
     """Every entry of a JSON value with the way to it, the containers too."""
     if path:
         yield path, value
-    for key, inner in (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    ):
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from entries(inner, (*path, key))
 
 
@@ -331,7 +329,10 @@ def test_garbage_in_the_opening_is_a_problem_and_never_a_crash(tmp_path: Path, e
     for value in GARBAGE:
         forge(tmp_path, [{"open": {**opening["open"], entry: value}}, *rest])
         problems = verify(tmp_path)
-        assert problems or (entry == "budget" and value is not None), (entry, value)  # a budget is no part of the promise
+        assert problems or (entry == "budget" and value is not None), (
+            entry,
+            value,
+        )  # a budget is no part of the promise
 
 
 def test_deep_and_huge_files_are_problems(tmp_path: Path) -> None:

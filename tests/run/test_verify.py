@@ -207,7 +207,9 @@ def test_garbage_in_any_setting_is_a_problem_and_never_a_traceback(run: Path) ->
             place[path[-1]] = value
             forge(run, settings)
             problems = verify(run).problems
-            unread = path[:1] in names_only or path[0] == "config"  # a setting that no release depends on may be anything
+            unread = (
+                path[:1] in names_only or path[0] == "config"
+            )  # a setting that no release depends on may be anything
             assert problems or unread or path == ("card", "title"), (path, value)
             try:
                 Synthesizer.load(run)
@@ -372,8 +374,12 @@ def test_internal_figures_are_private_whatever_was_there(gossamer: Run, run: Pat
         np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(160) % 2)
     inside, outside = tmp_path / "inside.npz", tmp_path / "outside.npz"
     assert mode(run / "report.html") == 0o600
+    for name, nothing in (
+        ("metrics.json", []),
+        ("attacks.json", {"attacks": [], "left_out": {}, "verdict": [], "on": ""}),
+    ):
+        (run / name).write_text(json.dumps(nothing))
     for name in ("metrics.json", "attacks.json", "report.html"):
-        (run / name).write_text("[]")
         (run / name).chmod(0o644)
     measured = gossamer("evaluate", run, "--train", inside, "--test", outside, "-n", 60, "--protocol", "reduced")
     attacked = gossamer("attack", run, "--members", inside, "--nonmembers", outside, "-n", 100, "--limit", 20)

@@ -311,7 +311,11 @@ class PrivacyLedger:
             self._note_reserve(plan_from_json(body["reserve"]))
         elif "charge" in body:
             number = body["charge"]
-            if isinstance(number, bool) or not 0 <= number < len(self._events) or self._charged[number] >= self._reserved[number]:
+            if (
+                isinstance(number, bool)
+                or not 0 <= number < len(self._events)
+                or self._charged[number] >= self._reserved[number]
+            ):
                 raise ValueError("a charge beyond the plan")
             self._charged[number] += 1
         elif "declassify" in body:

@@ -182,7 +182,9 @@ def release(run: str | Path, out: str | Path, *, force: bool = False) -> Path:
             target.replace(old)
         partial.replace(target)
     except FileNotFoundError as error:
-        raise LedgerDamaged(f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone.") from None
+        raise LedgerDamaged(
+            f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
+        ) from None
     finally:
         for left in (partial, old):
             shutil.rmtree(left, ignore_errors=True)
