@@ -1,4 +1,4 @@
-"""The stand-alone script: it needs nothing of Gossamer, agrees with it on every kind of release, and sees what was tampered with."""
+"""The stand-alone script needs nothing of Gossamer, agrees with it on every kind of release, and sees what was tampered with."""
 
 import importlib.util
 import json
@@ -177,7 +177,7 @@ def test_what_was_tampered_with_is_not_confirmed(
         folder = tmp_path / str(number)
         shutil.copytree(released, folder)
         change(folder)
-        with pytest.raises(Exception) as refused:  # noqa: PT011  (whatever it is, it is not confirmed)
+        with pytest.raises(Exception) as refused:  # whatever it is, it is not confirmed
             script.check(folder)
         assert says in f"NOT confirmed: {refused.value}", (number, refused.value)
     answer = elsewhere(tmp_path / "0")

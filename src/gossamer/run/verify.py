@@ -15,10 +15,10 @@ from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolde
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS
 from gossamer.privacy import certificate
-from gossamer.privacy.certificate import CERTIFICATE, LEDGER, sha256
+from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
 from gossamer.privacy.guarantee import RELATION_NAMES
 from gossamer.privacy.ledger import PrivacyLedger, merge
-from gossamer.run.folder import ATTACKS, CONFIG, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
+from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
 from gossamer.run.report import write_report
 
 SUMS = "SHA256SUMS"
@@ -63,7 +63,8 @@ def verify(run: str | Path) -> Verdict:
             f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it."
         )
     found = certificate.check(folder.path)
-    problems, notes = list(found.problems), []
+    problems = list(found.problems)
+    notes: list[str] = []
     try:
         named, notes = _sums(folder.path)
         problems += named
