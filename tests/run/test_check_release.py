@@ -1,4 +1,4 @@
-"""The stand-alone script needs nothing of Gossamer, agrees with it on every kind of release, and sees what was tampered with."""
+"""The stand-alone script needs nothing of Gossamer, agrees with it on all kinds of releases, and sees what was changed."""
 
 import importlib.util
 import json

@@ -1,7 +1,8 @@
 """The certificate: what a release promises, in words and numbers, and how anyone checks it.
 
 `build` writes down the promise of a ledger and the settings of its run, `save` seals it, `load` reads it and holds all
-files against each other, `verify` writes it again from ledger and settings, with every accountant that knows the events, and compares.
+files against each other, `verify` writes it again from ledger and settings, with every accountant that knows the events, and
+compares.
 The chain of the ledger pins the settings. Seal and chain show accidents and edits, with the line; they are no signature:
 whoever can write the folder can write a new ledger, and a certificate to go with it.
 """
