@@ -9,7 +9,7 @@
     └── PrivacyError            the run is stopped to keep its promise; exit status 1
         ├── BudgetExceeded      a plan costs more than the budget
         ├── UnplannedRelease    a release that no plan has reserved
-        ├── LedgerDamaged       the ledger on disk was cut or changed
+        ├── LedgerDamaged       the ledger on disk, or what it vouches for, was cut or changed
         └── ConfinedError       something failed, or was tried, inside `Confined`
 
 Messages name the argument, the file and the remedy in one paragraph. They never hold a value read from a record.
@@ -56,7 +56,10 @@ class UnplannedRelease(PrivacyError):
 
 
 class LedgerDamaged(PrivacyError):
-    """The ledger on disk was cut or changed; the message names the line."""
+    """The ledger on disk was cut or changed, or a file is not the one that it or the certificate pins; the message names it.
+
+    Exit status 1, as of `verify`: the request was right, and the folder is not what it says.
+    """
 
 
 class ConfinedError(PrivacyError):

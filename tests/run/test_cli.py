@@ -58,7 +58,7 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
 
     assert gossamer("release", run, "-o", out).status == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
+        "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
     ]  # fmt: skip
     assert gossamer("verify", out).status == 0
     assert f"{100 * measured[0]['value']:.1f}\u00a0%" in (run / "report.html").read_text()

@@ -136,6 +136,7 @@ def test_states_the_promise_in_words_and_numbers(tmp_path):
         "glyphs (20,000 records, not protected)",
         "any number of samples drawn from it",
         "gossamer verify",
+        "tools/check_release.py",
         "a1" * 32,
         "Ledger, 4,002 lines",
         "gossamer 0.1.0, torch 2.13.0, dp_accounting 0.6.0.",

@@ -14,7 +14,7 @@ from torch import nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS, adversarial
 from gossamer.privacy.certificate import CERTIFICATE, Certificate
@@ -88,10 +88,11 @@ class Synthesizer:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Synthesizer":
-        """Read a run or a release folder. Needs no data.
+        """Read a run or a release folder, once its files have been held against each other. Needs no data.
 
         Raises:
-            RunFolderError: if the folder holds no finished run, or its files do not fit each other.
+            RunFolderError: if the folder holds no finished run, or one of another version.
+            LedgerDamaged: if a file was changed, cut or exchanged since the run ended; see `Certificate.load`.
         """
         folder = Path(folder)
         for name in (CERTIFICATE, MODEL):
@@ -100,12 +101,17 @@ class Synthesizer:
                     f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one."
                 )
         certificate = Certificate.load(folder)
-        if certificate.method not in METHODS:
-            raise RunFolderError(f"{folder / CERTIFICATE}: this version knows no method {certificate.method!r}.")
-        module = METHODS[certificate.method]
-        card = DataCard.from_dict(certificate.card)
-        config = module.Config(**certificate.config)
-        return cls(module.generator(config, card), config, card, certificate).with_weights(folder / MODEL)
+        try:
+            module = METHODS[certificate.method]
+            card = DataCard.from_dict(certificate.card)
+            config = module.Config(**certificate.config)
+            net = module.generator(config, card)
+        except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            raise RunFolderError(
+                f"{folder / CERTIFICATE} does not hold a method and settings that this version knows; its 'versions' name "
+                "the one that wrote it."
+            ) from error
+        return cls(net, config, card, certificate).with_weights(folder / MODEL)
 
     def with_weights(self, path: Path) -> "Synthesizer":
         """The same generator with the weights of a safetensors file, in place.

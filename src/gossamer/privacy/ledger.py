@@ -3,12 +3,14 @@
 A plan is reserved before any record is read. Each release is charged against it before the record is read and before the
 noise is drawn. On disk the ledger only grows, one JSON object a line, and every line carries the hash of all before it:
 
-    {"open": {"format": 1, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record"}, "hash": "..."}
+    {"open": {"format": 2, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record",
+              "settings": "<SHA-256 of config.json>"}, "hash": "..."}
     {"reserve": [{"event": {...}, "count": 4000}], "hash": "..."}
     {"charge": 0, "hash": "..."}
 
 A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the first of a block is
-used, so that after a crash the file may hold more charges than were used, never fewer.
+used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins the settings of the
+run, so that nothing in them can be changed without breaking the chain.
 """
 
 import fcntl
@@ -37,6 +39,8 @@ from gossamer.privacy.guarantee import (
 BLOCK = 16
 """Charges written ahead and synced together. Plain Gaussians, which nothing amplifies, are few and dear: one by one."""
 
+_FORMAT = 2
+_LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
 _HASH_LENGTH = 32
 _START = "0" * _HASH_LENGTH
 
@@ -56,6 +60,7 @@ class PrivacyLedger:
     delta: float
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE
     unit: str = "record"
+    settings: str = field(default="", init=False)
     reasons: list[str] = field(default_factory=list, init=False)
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=_START, init=False)
@@ -166,19 +171,25 @@ class PrivacyLedger:
 
     # ------------------------------------------------------------------ on disk
 
-    def create(self, path: Path) -> None:
-        """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable."""
+    def create(self, path: Path, *, settings: str = "") -> None:
+        """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable.
+
+        Args:
+            path: a file that does not exist yet.
+            settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies nothing.
+        """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
         self._file = _locked(path, "xb")
         path.chmod(0o644)
-        self.lines, self.last_hash = 0, _START
+        self.lines, self.last_hash, self.settings = 0, _START, settings
         head = {
-            "format": 1,
+            "format": _FORMAT,
             "budget": "inf" if math.isinf(self.budget) else self.budget,
             "delta": self.delta,
             "relation": RELATION_NAMES[self.relation],
             "unit": self.unit,
+            "settings": settings,
         }
         self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
         _sync_folder(path.parent)
@@ -253,46 +264,63 @@ class PrivacyLedger:
     @classmethod
     def _replay(cls, path: Path) -> tuple["PrivacyLedger", int]:
         """The ledger that the file tells of, and the length in bytes of a torn last line (0: none)."""
-        content = path.read_bytes()
-        *complete, tail = content.split(b"\n")
         ledger: PrivacyLedger | None = None
-        last_hash = _START
-        for index, raw in enumerate(complete, start=1):
-            body, last_hash = _read_line(raw, last_hash, f"{path.name}, line {index}")
-            try:
-                ledger = cls._from_head(body["open"]) if ledger is None else ledger
-                ledger._apply(body)
-            except (KeyError, TypeError, ValueError, IndexError) as error:
-                raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
-            ledger.lines, ledger.last_hash = index, last_hash
+        last_hash, index, tail = _START, 0, b""
+        with path.open("rb") as file:
+            while raw := file.readline(_LONGEST_LINE):
+                if not raw.endswith(b"\n") and len(raw) < _LONGEST_LINE:
+                    tail = raw
+                    break
+                index += 1
+                body, last_hash = _read_line(raw, last_hash, f"{path.name}, line {index}")
+                try:
+                    ledger = cls._from_head(body["open"]) if ledger is None else ledger
+                    ledger._apply(body, first=index == 1)
+                except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+                    raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
+                ledger.lines, ledger.last_hash = index, last_hash
         if ledger is None or not ledger._events:
             raise LedgerDamaged(
-                f"{path.name}, line {len(complete) + 1}: the ledger ends before its plan; the run never began. Start it anew."
+                f"{path.name}, line {index + 1}: the ledger ends before its plan; the run never began. Start it anew."
             )
         return ledger, len(tail)
 
     @classmethod
     def _from_head(cls, head: dict[str, Any]) -> "PrivacyLedger":
-        if head["format"] != 1:
+        if head["format"] == 1:
+            raise LedgerDamaged(
+                "the ledger has format 1, which does not pin the settings of its run, so that this version can neither verify "
+                "the run nor go on with it. Use the version that wrote it (config.json names it), or train anew."
+            )
+        texts = isinstance(head["unit"], str) and isinstance(head["settings"], str)
+        if head["format"] != _FORMAT or not texts or not isinstance(head["delta"], float):
             raise ValueError("unknown format")
-        return cls(
+        ledger = cls(
             budget=float(head["budget"]),
             delta=float(head["delta"]),
             relation=RELATIONS[head["relation"]],
             unit=head["unit"],
         )
+        ledger.settings = head["settings"]
+        return ledger
 
-    def _apply(self, body: dict[str, Any]) -> None:
+    def _apply(self, body: dict[str, Any], *, first: bool) -> None:
+        if len(body) != 1 or first != ("open" in body):
+            raise ValueError("a line says one thing, and only the first one opens")
         if "reserve" in body:
             self._note_reserve(plan_from_json(body["reserve"]))
         elif "charge" in body:
             number = body["charge"]
-            if not 0 <= number < len(self._events) or self._charged[number] >= self._reserved[number]:
+            if (
+                isinstance(number, bool)
+                or not 0 <= number < len(self._events)
+                or self._charged[number] >= self._reserved[number]
+            ):
                 raise ValueError("a charge beyond the plan")
             self._charged[number] += 1
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
-        elif "open" not in body:
+        elif not first:
             raise ValueError("unknown line")
 
 
@@ -310,8 +338,15 @@ def plan_to_json(plan: Plan) -> list[dict[str, Any]]:
 
 
 def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
-    """The inverse of `plan_to_json`."""
-    return [(accounting.event_from_json(entry["event"]), int(entry["count"])) for entry in data]
+    """The inverse of `plan_to_json`.
+
+    Raises:
+        ValueError: a count that is no whole number, or below zero: it would take back what was reserved.
+    """
+    counts = [entry["count"] for entry in data]
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError("a count is a whole number, zero or more")
+    return [(accounting.event_from_json(entry["event"]), count) for entry, count in zip(data, counts, strict=True)]
 
 
 def _chain(last_hash: str, body: dict[str, Any]) -> str:
@@ -322,11 +357,13 @@ def _read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], 
     try:
         body = json.loads(raw)
         stated = body.pop("hash")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
     expected = _chain(last_hash, body)
     if stated != expected:
         raise LedgerDamaged(f"{where}: the hash does not fit; this line, or one cut out before it, was changed.")
+    if raw.rstrip(b"\n") != json.dumps({**body, "hash": stated}).encode():  # a key given twice, for one
+        raise LedgerDamaged(f"{where}: this line is not in the form in which a ledger is written.")
     return body, expected
 
 

@@ -138,7 +138,7 @@ def attack(
     found = Attacked(entries, left_out, verdict, on)
     target = out or (folder.file(ATTACKS) if folder.private.is_dir() else None)
     if target is not None:
-        write_atomically(target, json.dumps(dataclasses.asdict(found), indent=2) + "\n")
+        write_atomically(target, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
     if folder.private.is_dir():
         line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "attack": [members, nonmembers]}
         with (folder.private / "internal.jsonl").open("a") as file:

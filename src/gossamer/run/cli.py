@@ -20,7 +20,7 @@ from gossamer.data.card import DataCard, draft
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.data.writers import write_samples
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import event_to_json
@@ -35,7 +35,7 @@ from gossamer.run.options import NearestName, per_method
 from gossamer.run.report import in_words, write_report
 from gossamer.run.sinks import Terminal
 from gossamer.run.sources import protected_part
-from gossamer.run.verify import release, verify
+from gossamer.run.verify import SUMS, is_release, release, verify
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
@@ -362,11 +362,13 @@ def verify_command(run: Path, as_json: bool) -> None:
     """Recompute the guarantee of a RUN or a release from its ledger, with every accountant, and check its files."""
     verdict = verify(run)
     if as_json:
-        click.echo(json.dumps({"ok": verdict.ok, "problems": verdict.problems, "guarantees": verdict.guarantees}))
+        click.echo(json.dumps(dataclasses.asdict(verdict) | {"ok": verdict.ok}))
     elif verdict.ok:
         for entry in verdict.guarantees:
             click.echo(f"{entry['accountant']}: {Guarantee.from_json(entry)}")
         click.echo(f"{run}: verified. Ledger, certificate, settings and model agree.")
+        for note in verdict.notes:
+            click.echo(f"Note: {note}")
     if not verdict.ok:
         raise GossamerError(f"{run} does not verify. {' '.join(verdict.problems)}")
 
@@ -385,8 +387,11 @@ def release_command(run: Path, out: Path, force: bool) -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 def report(run: Path) -> None:
     """Write RUN/report.html anew, one self-contained page."""
-    internal = (run / "checkpoint").is_dir()
-    click.echo(str(write_report(run, internal=internal)))
+    if is_release(run):
+        raise RunFolderError(
+            f"{run} is a release: its report was written with it, and {SUMS} names it. `gossamer report` is for a RUN."
+        )
+    click.echo(str(write_report(run, internal=True)))
 
 
 @cli.command("account")

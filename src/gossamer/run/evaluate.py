@@ -137,7 +137,7 @@ def _kept(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, 
         ] + entries
     target = out or (folder.file(METRICS) if own else None)
     if target is not None:
-        write_atomically(target, json.dumps(entries, indent=2) + "\n")
+        write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)
     if own:
         _note(folder, note)
         write_report(folder.path, internal=True)

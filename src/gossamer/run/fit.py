@@ -22,7 +22,7 @@ from gossamer.files import write_atomically
 from gossamer.methods import METHODS, State
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import Odometer
-from gossamer.privacy.certificate import LEDGER, Certificate
+from gossamer.privacy.certificate import CONFIG, LEDGER, Certificate, sha256
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
@@ -131,7 +131,7 @@ def fit(
         {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint},
     )
     with closing(ledger):
-        ledger.create(folder.file(LEDGER))
+        ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)))
         return _train(
             folder, request.config, card, method, ledger, found, rng=rng or Rng(seed), device=device,
             sink=sink, terminal=terminal, with_tensorboard=with_tensorboard,

@@ -9,10 +9,9 @@ from typing import Any
 
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
-from gossamer.privacy.certificate import CERTIFICATE, LEDGER
+from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.promise import MODEL
 
-CONFIG = "config.json"
 EVENTS = "events.jsonl"
 METRICS = "metrics.json"
 ATTACKS = "attacks.json"

@@ -59,8 +59,8 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
 
     Args:
         folder: holds certificate.json and samples.png, and perhaps events.jsonl and metrics.json.
-        internal: True shows the metrics, marked as not covered by the guarantee. False leaves them out: the copy that
-            may be handed out.
+        internal: True shows the metrics, marked as not covered by the guarantee, in a file of mode 0600. False leaves them
+            out: the copy that may be handed out, of mode 0644.
         epsilon_curve: pairs of step and epsilon spent; None takes them from the events.
 
     Returns:
@@ -94,7 +94,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             "restore it from a copy, or run `gossamer verify` to see what was changed."
         ) from error
     path = folder / REPORT
-    write_atomically(path, page)
+    write_atomically(path, page, private=internal)
     return path
 
 

@@ -74,6 +74,8 @@ def tensorboard(folder: Path) -> Sink:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  (an extra, loaded when asked for)
     except ImportError as error:
         raise RequestError("--tensorboard needs the extra: pip install 'gossamer[tensorboard]'.") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # each event carries a clock, and how long a step took depends on how many records were drawn
     writer = SummaryWriter(str(folder))
 
     def sink(event: Event, /) -> None:
