@@ -48,6 +48,7 @@ def make_certificate(**changes):
         "public_data": "glyphs (20,000 records, not protected)",
         "covered": ["model.safetensors, and any number of samples drawn from it"],
         "not_covered": ["metrics.json and attacks.json: they are computed on real records"],
+        "adds_up": "Every other run on the same records adds to this figure, whoever made it.",
         "card": {"title": "MNIST", "shape": [1, 28, 28], "classes": 10, "declared_size": 60_000, "unit": "record"},
         "config": {"noise_multiplier": 1.07, "steps": 4000, "adaptive": True, "generator_learning_rate": 2e-4},
         "model": {"file": "model.safetensors", "sha256": "a1" * 32},

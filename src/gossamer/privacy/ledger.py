@@ -5,12 +5,15 @@ noise is drawn. On disk the ledger only grows, one JSON object a line, and every
 
     {"open": {"format": 1, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record"}, "hash": "..."}
     {"reserve": [{"event": {...}, "count": 4000}], "hash": "..."}
+    {"session": "5e1f...", "hash": "..."}
     {"charge": 0, "hash": "..."}
 
-A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the first of a block is
-used, so that after a crash the file may hold more charges than were used, never fewer.
+A session is a random word that the account book knows too: by it a copied folder is told from the run that went on
+(`accounts.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
+first of a block is used, so that after a crash the file may hold more charges than were used, never fewer.
 """
 
+import bisect
 import fcntl
 import hashlib
 import json
@@ -38,7 +41,8 @@ BLOCK = 16
 """Charges written ahead and synced together. Plain Gaussians, which nothing amplifies, are few and dear: one by one."""
 
 _HASH_LENGTH = 32
-_START = "0" * _HASH_LENGTH
+START = "0" * _HASH_LENGTH
+"""The hash before the first line."""
 
 
 @dataclass
@@ -57,13 +61,15 @@ class PrivacyLedger:
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE
     unit: str = "record"
     reasons: list[str] = field(default_factory=list, init=False)
+    sessions: list[str] = field(default_factory=list, init=False)
     lines: int = field(default=0, init=False)
-    last_hash: str = field(default=_START, init=False)
+    last_hash: str = field(default=START, init=False)
     _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
     _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
     _reserved: list[int] = field(default_factory=list, init=False, repr=False)
     _charged: list[int] = field(default_factory=list, init=False, repr=False)
     _prepaid: list[int] = field(default_factory=list, init=False, repr=False)
+    _charge_lines: list[int] = field(default_factory=list, init=False, repr=False)
     _file: IO[bytes] | None = field(default=None, init=False, repr=False)
 
     # ------------------------------------------------------------------ reserve, charge, spent
@@ -166,13 +172,18 @@ class PrivacyLedger:
 
     # ------------------------------------------------------------------ on disk
 
-    def create(self, path: Path) -> None:
-        """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable."""
+    def create(self, path: Path, *, session: str = "") -> None:
+        """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable.
+
+        Args:
+            path: of the new file.
+            session: the first word that the ledger shares with the account book; none where no book is kept.
+        """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
-        self._file = _locked(path, "xb")
+        self._file = locked(path, "xb")
         path.chmod(0o644)
-        self.lines, self.last_hash = 0, _START
+        self.lines, self.last_hash = 0, START
         head = {
             "format": 1,
             "budget": "inf" if math.isinf(self.budget) else self.budget,
@@ -181,6 +192,8 @@ class PrivacyLedger:
             "unit": self.unit,
         }
         self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
+        if session:
+            self.begin_session(session)
         _sync_folder(path.parent)
 
     @classmethod
@@ -205,7 +218,7 @@ class PrivacyLedger:
             LedgerDamaged: if a line was changed or cut.
             RunFolderError: if another process is writing it.
         """
-        file = _locked(path, "r+b")
+        file = locked(path, "r+b")
         ledger, torn = cls._replay(path)
         file.truncate(len(path.read_bytes()) - torn)
         file.seek(0, os.SEEK_END)
@@ -213,9 +226,19 @@ class PrivacyLedger:
         if torn:
             for number in range(len(ledger._events)):
                 block = ledger._block(number)
+                ledger._charge_lines += range(ledger.lines + 1, ledger.lines + block + 1)
                 ledger._append([{"charge": number}] * block)
                 ledger._charged[number] += block
         return ledger
+
+    def begin_session(self, session: str) -> None:
+        """Write down the word that the account book is about to know this run by."""
+        self._append([{"session": session}])
+        self.sessions.append(session)
+
+    def charges_after(self, line: int) -> int:
+        """How many charges the file held beyond a line when it was read: paid for, and lost to a crash."""
+        return len(self._charge_lines) - bisect.bisect_right(self._charge_lines, line)
 
     def close(self) -> None:
         """Release the file and its lock."""
@@ -232,7 +255,7 @@ class PrivacyLedger:
         """Write lines and sync them: after this they survive a crash."""
         text = b""
         for body in bodies:
-            self.last_hash = _chain(self.last_hash, body)
+            self.last_hash = chain(self.last_hash, body)
             self.lines += 1
             text += json.dumps({**body, "hash": self.last_hash}).encode() + b"\n"
         if self._file is not None:
@@ -256,9 +279,9 @@ class PrivacyLedger:
         content = path.read_bytes()
         *complete, tail = content.split(b"\n")
         ledger: PrivacyLedger | None = None
-        last_hash = _START
+        last_hash = START
         for index, raw in enumerate(complete, start=1):
-            body, last_hash = _read_line(raw, last_hash, f"{path.name}, line {index}")
+            body, last_hash = read_line(raw, last_hash, f"{path.name}, line {index}")
             try:
                 ledger = cls._from_head(body["open"]) if ledger is None else ledger
                 ledger._apply(body)
@@ -290,6 +313,9 @@ class PrivacyLedger:
             if not 0 <= number < len(self._events) or self._charged[number] >= self._reserved[number]:
                 raise ValueError("a charge beyond the plan")
             self._charged[number] += 1
+            self._charge_lines.append(self.lines + 1)
+        elif "session" in body:
+            self.sessions.append(str(body["session"]))
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif "open" not in body:
@@ -314,23 +340,30 @@ def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
     return [(accounting.event_from_json(entry["event"]), int(entry["count"])) for entry in data]
 
 
-def _chain(last_hash: str, body: dict[str, Any]) -> str:
+def chain(last_hash: str, body: dict[str, Any]) -> str:
+    """The hash of a line, which covers all lines before it."""
     return hashlib.sha256((last_hash + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:_HASH_LENGTH]
 
 
-def _read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], str]:
+def read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], str]:
+    """A chained line without its hash, and the hash. Raises LedgerDamaged: the line, or one before it, was changed."""
     try:
         body = json.loads(raw)
         stated = body.pop("hash")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
-    expected = _chain(last_hash, body)
+    expected = chain(last_hash, body)
     if stated != expected:
         raise LedgerDamaged(f"{where}: the hash does not fit; this line, or one cut out before it, was changed.")
     return body, expected
 
 
-def _locked(path: Path, mode: str) -> IO[bytes]:
+def locked(path: Path, mode: str) -> IO[bytes]:
+    """Open a ledger and keep everyone else from writing it until the file is closed.
+
+    Raises:
+        RunFolderError: if another process is writing it.
+    """
     file: IO[bytes] = path.open(mode)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
