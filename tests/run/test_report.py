@@ -133,6 +133,7 @@ def test_states_the_promise_in_words_and_numbers(tmp_path):
         "PLD , privacy loss distributions 9.980 0.00001",
         "RDP , Rényi differential privacy 10.682 0.00001",
         "4,000 × a sum with Gaussian noise, noise multiplier 1.07, over a Poisson sample at rate 0.008533",
+        "Every other run on the same records adds to this figure",
         "declared size: 60,000 records",
         "glyphs (20,000 records, not protected)",
         "any number of samples drawn from it",

@@ -98,7 +98,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(
     whole = fit("dpgan", rng=Rng(0, noise_seed=1), **request(data, card, tmp_path / "whole"))
     with pytest.raises(Stopped):
         fit("dpgan", sink=crash_at(33), rng=Rng(0, noise_seed=1), **request(data, card, tmp_path / "broken"))
-    # The crash came in step 33, one into its third block; give the block back as an unused one would be: 4 lines come before the charges.
+    # The crash came in step 33, one into its third block; give the block back as an unused one would be.
     path = tmp_path / "broken" / "ledger.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     assert FIXED_SEED in "".join(lines)
