@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.errors import AccountsError, BudgetError, RunFolderError
+from gossamer.errors import AccountsError, BudgetError, RequestError, RunFolderError
 from gossamer.events import Event, Sink
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting
@@ -238,6 +238,14 @@ def test_a_book_of_its_own(place: Place, tmp_path: Path, state_home: Path) -> No
         place.fit(accounts=place.run / "book", force=True)
 
 
+def test_settings_of_which_no_network_can_be_made_are_refused_before_they_cost_anything(place: Place) -> None:
+    place.card.write_text("shape = [1, 30, 30]\nclasses = 2\ndeclared_size = 160\n")
+    with pytest.raises(RequestError):
+        place.fit()
+    assert not place.run.exists()
+    assert place.account.entries == ()
+
+
 def test_a_failed_run_stays_charged(place: Place, tmp_path: Path) -> None:
     place.crash(1)
     place.crash(1, tmp_path / "second")
@@ -362,7 +370,11 @@ def test_a_run_killed_before_its_certificate_is_certified_for_free(
 def test_a_run_that_the_book_does_not_know_is_entered_and_said(
     place: Place, state_home: Path, checkpoints: None
 ) -> None:
-    place.crash(20)
+    place.crash(5, steps=3 * BLOCK)
+    shutil.rmtree(state_home / "gossamer")
+    with pytest.raises(Stopped):
+        resume(place.run, sink=crash_at(BLOCK + 1))
+    assert len(place.account.entries) == 1, "before it trains"
     shutil.rmtree(state_home / "gossamer")
     place.resume()
     assert len(place.account.entries) == 1
@@ -470,6 +482,15 @@ def test_a_copy_that_is_given_up_costs_nothing(place: Place, tmp_path: Path, che
     place.resume()
     discard(tmp_path / "copy")
     assert [entry.status for entry in place.account.entries] == ["finished"]
+
+
+def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:
+    place.crash(20)
+    (place.run / "ledger.jsonl").write_text("what is this\n")
+    (told,) = discard(place.run)
+    assert "could not be read" in told
+    assert not place.run.exists()
+    assert [entry.status for entry in place.account.entries] == ["given up"]
 
 
 def test_giving_up_a_run_of_another_book_enters_it(place: Place, state_home: Path) -> None:

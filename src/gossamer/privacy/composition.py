@@ -11,10 +11,11 @@ replace-one, can: its records go to shards by independent coins, so adding or re
 each of his records, and a record's promise nothing about a writer. To take one record from a writer is to exchange the writer
 for another: two steps, not one.
 
-k steps of (epsilon, delta) are (k epsilon, (1 + e^epsilon + ... + e^((k-1) epsilon)) delta) (Vadhan 2017, lemma 2.2).
+k steps of (epsilon, delta) are (k epsilon, (1 + e^epsilon + ... + e^((k-1) epsilon)) delta), step by step (Vadhan 2017, lemma
+2.2).
 
-**What is assumed.** The plans of later runs do not follow from what earlier runs released. Who looks at one run to choose the
-noise of the next has the Renyi figure (a filter: Feldman and Zrnic 2021), not the privacy loss distribution's.
+**What is assumed.** The plans of later runs do not follow from what earlier runs released. Where they do, Renyi bounds of an
+order fixed beforehand still add (a filter: Feldman and Zrnic 2021); of privacy loss distributions that is not known.
 """
 
 import math

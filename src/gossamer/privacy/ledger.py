@@ -219,7 +219,11 @@ class PrivacyLedger:
             RunFolderError: if another process is writing it.
         """
         file = locked(path, "r+b")
-        ledger, torn = cls._replay(path)
+        try:
+            ledger, torn = cls._replay(path)
+        except BaseException:
+            file.close()
+            raise
         file.truncate(len(path.read_bytes()) - torn)
         file.seek(0, os.SEEK_END)
         ledger._file = file

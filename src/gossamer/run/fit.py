@@ -32,7 +32,7 @@ from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
 from gossamer.run.memory import keep_pages
 from gossamer.run.report import write_report
-from gossamer.run.sinks import JsonLines, Terminal, tensorboard, to_all
+from gossamer.run.sinks import JsonLines, Terminal, tensorboard, tensorboard_writer, to_all
 from gossamer.run.sources import Found, Sources, public_part
 
 GRID_PER_CLASS = 10
@@ -120,6 +120,9 @@ def fit(
     if facts.needs_public(request.config) and public is None and not split:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
+    _check_network(request)
+    if with_tensorboard:
+        tensorboard_writer()
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
     book = book_at(accounts, beside=folder)
@@ -399,6 +402,12 @@ def _check_device(device: str) -> None:
         raise RequestError(
             f"--device {device} is not to be had here ({str(error).splitlines()[0]}). Take cpu."
         ) from None
+
+
+def _check_network(request: Request) -> None:
+    """Refuse settings of which no generator can be made, before anything is charged for them."""
+    with torch.random.fork_rng(devices=[]):
+        METHODS[request.method].generator(request.config, request.card)
 
 
 def _number(value: float) -> float | str:

@@ -13,7 +13,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.privacy.accounting import Bound
-from gossamer.privacy.accounts import Account, Charge, Limit
+from gossamer.privacy.accounts import Account, Charge, Limit, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
@@ -146,22 +146,32 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
     with folder.held():
         _check_unfinished(folder)
         config_json, source_json = folder.config(), folder.source()
-        try:
-            ledger = PrivacyLedger.resume(folder.file(LEDGER))
-        except LedgerDamaged:
-            folder.remove()
-            return [f"{folder.path}: its ledger could not be read. What the account book holds of it stays there."]
         book = book_at(accounts or source_json.get("accounts"), beside=folder)
-        with closing(ledger), book.opened() as pages:
-            charge = _charge(folder, config_json, source_json, ledger)
-            entry = pages.holder(ledger.sessions, ledger.last_hash)
-            if entry is None and not (charge.run and any(charge.run == each.charge.run for each in pages.entries)):
-                entry = pages.enter(charge, session="")  # another machine's run: what it has spent is known here alone
-            if entry is not None:  # else: a copy of a run that the book holds
-                pages.discard(entry, today())
-            told = _lost(folder, ledger, charge)
+        with book.opened() as pages:
+            told = _give_up(folder, pages, config_json, source_json)
         folder.remove()
     return told
+
+
+def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], source_json: dict[str, Any]) -> list[str]:
+    """Note in the book that a run is given up; says what is lost."""
+    run, where = config_json.get("run", ""), str(folder.path.absolute())
+    try:
+        ledger = PrivacyLedger.resume(folder.file(LEDGER))
+    except LedgerDamaged:
+        for each in [each for each in pages.entries if (each.charge.run, each.charge.folder) == (run, where)]:
+            pages.discard(each, today())
+        return [
+            f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
+        ]
+    with closing(ledger):
+        charge = _charge(folder, config_json, source_json, ledger)
+        entry = pages.holder(ledger.sessions, ledger.last_hash)
+        if entry is None and not (run and any(run == each.charge.run for each in pages.entries)):
+            entry = pages.enter(charge, session="")  # another machine's run: what it has spent is known here alone
+        if entry is not None:  # else: a copy of a run that the book holds
+            pages.discard(entry, today())
+        return _lost(folder, ledger, charge)
 
 
 def _check_unfinished(folder: RunFolder) -> None:
