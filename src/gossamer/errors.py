@@ -5,7 +5,8 @@
     │   ├── CardError           the data card is malformed, or contradicts the data
     │   ├── DataError           the data cannot be read as records
     │   ├── BudgetError         no run can meet this epsilon, delta or noise
-    │   └── RunFolderError      the output folder is taken, or is not a run
+    │   ├── RunFolderError      the output folder is taken, or is not a run
+    │   └── AccountsError       the account book cannot be used, so that nothing may be started
     └── PrivacyError            the run is stopped to keep its promise; exit status 1
         ├── BudgetExceeded      a plan costs more than the budget
         ├── UnplannedRelease    a release that no plan has reserved
@@ -41,6 +42,10 @@ class BudgetError(RequestError):
 
 class RunFolderError(RequestError):
     """The output folder is taken, cannot be written, or is not a run."""
+
+
+class AccountsError(RequestError):
+    """The account book cannot be read or written. A run that it does not hold is not started."""
 
 
 class PrivacyError(GossamerError):

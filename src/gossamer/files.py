@@ -1,8 +1,10 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+"""Writing files so that a crash leaves the old one or the new one, never half of one; and files that one process holds."""
 
+import fcntl
 import os
 import tempfile
 from pathlib import Path
+from typing import IO
 
 
 def write_atomically(path: Path, content: bytes | str, *, private: bool = False) -> None:
@@ -25,3 +27,29 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def hold(path: Path, *, wait: bool) -> IO[bytes]:
+    """Open a private file (mode 0600, made where it is missing) for one process alone, until it is closed.
+
+    The lock is the kernel's: a process that is killed leaves the file and no lock.
+
+    Args:
+        path: in a folder that exists.
+        wait: wait while another process holds it.
+
+    Raises:
+        BlockingIOError: if another process holds it, and `wait` is false.
+        OSError: if the file cannot be opened or locked.
+    """
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                os.fchmod(file.fileno(), 0o600)
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # whoever held it deleted it meanwhile: what is locked here is no file any more

@@ -102,7 +102,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(
     path = tmp_path / "broken" / "ledger.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     assert FIXED_SEED in "".join(lines)
-    path.write_text("".join(lines[: 3 + 2 * BLOCK]))
+    path.write_text("".join(lines[: 4 + 2 * BLOCK]))
     resumed = resume(tmp_path / "broken", rng=Rng(0, noise_seed=1))
     for mine, theirs in zip(resumed.net.parameters(), whole.net.parameters(), strict=True):
         assert np.array_equal(mine.detach().numpy(), theirs.detach().numpy())

@@ -19,6 +19,7 @@ UNIFORM: Literal["uniform"] = "uniform"
 
 _MEANING = {
     "title": "what the data set is called in reports and on the certificate",
+    "data_set": 'the name under which all runs on these records are counted together; "": the place they are read from',
     "shape": "channels, height and width of an image; the readers resize to it",
     "classes": "number of labels; they run from 0 to classes - 1",
     "declared_size": "number of records, or of units where the unit is not the record; rates are computed from it",
@@ -41,6 +42,7 @@ class DataCard:
         unit: whose contribution is protected.
         missing_unit: what a record without a unit is: a mistake, or a unit of its own.
         title: what the data set is called.
+        data_set: the name of its account: all runs under one name are counted together. Empty: the place they are read from.
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.
@@ -53,6 +55,7 @@ class DataCard:
     unit: str = "record"
     missing_unit: Missing = "refuse"
     title: str = ""
+    data_set: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple) or not all(map(_is_count, self.shape)) or len(self.shape) != 3:
@@ -64,7 +67,7 @@ class DataCard:
         if not _is_count(self.declared_size):
             raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
         _check_prior(self.label_prior, self.classes)
-        for key in ("unit", "title"):
+        for key in ("unit", "title", "data_set"):
             text = getattr(self, key)
             if not isinstance(text, str) or not text.isprintable():
                 raise CardError(f"{key} must be a line of text in quotes")

@@ -49,6 +49,7 @@ class Certificate:
     public_data: str
     covered: list[str]
     not_covered: list[str]
+    adds_up: str
     card: dict[str, Any]
     config: dict[str, Any]
     model: dict[str, str]
@@ -91,6 +92,7 @@ class Certificate:
             public_data=promise.public_data(settings),
             covered=promise.covered(best, settings),
             not_covered=promise.not_covered(settings),
+            adds_up=promise.adds_up(settings),
             card=settings["card"],
             config=settings["config"],
             model={"file": MODEL, "sha256": model_sha256},

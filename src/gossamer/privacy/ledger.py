@@ -6,13 +6,16 @@ noise is drawn. On disk the ledger only grows, one JSON object a line, and every
     {"open": {"format": 2, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record",
               "settings": "<SHA-256 of config.json>"}, "hash": "..."}
     {"reserve": [{"event": {...}, "count": 4000}], "hash": "..."}
+    {"session": "5e1f...", "hash": "..."}
     {"charge": 0, "hash": "..."}
 
-A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the first of a block is
-used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins the settings of the
-run, so that nothing in them can be changed without breaking the chain.
+A session is a random word that the account book knows too: by it a copied folder is told from the run that went on
+(`accounts.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
+first of a block is used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins
+the settings of the run, so that nothing in them can be changed without breaking the chain.
 """
 
+import bisect
 import fcntl
 import hashlib
 import json
@@ -42,7 +45,8 @@ BLOCK = 16
 _FORMAT = 2
 _LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
 _HASH_LENGTH = 32
-_START = "0" * _HASH_LENGTH
+START = "0" * _HASH_LENGTH
+"""The hash before the first line."""
 
 
 @dataclass
@@ -62,13 +66,15 @@ class PrivacyLedger:
     unit: str = "record"
     settings: str = field(default="", init=False)
     reasons: list[str] = field(default_factory=list, init=False)
+    sessions: list[str] = field(default_factory=list, init=False)
     lines: int = field(default=0, init=False)
-    last_hash: str = field(default=_START, init=False)
+    last_hash: str = field(default=START, init=False)
     _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
     _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
     _reserved: list[int] = field(default_factory=list, init=False, repr=False)
     _charged: list[int] = field(default_factory=list, init=False, repr=False)
     _prepaid: list[int] = field(default_factory=list, init=False, repr=False)
+    _charge_lines: list[int] = field(default_factory=list, init=False, repr=False)
     _file: IO[bytes] | None = field(default=None, init=False, repr=False)
 
     # ------------------------------------------------------------------ reserve, charge, spent
@@ -171,18 +177,19 @@ class PrivacyLedger:
 
     # ------------------------------------------------------------------ on disk
 
-    def create(self, path: Path, *, settings: str = "") -> None:
+    def create(self, path: Path, *, settings: str = "", session: str = "") -> None:
         """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable.
 
         Args:
             path: a file that does not exist yet.
             settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies nothing.
+            session: the first word that the ledger shares with the account book; none where no book is kept.
         """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
-        self._file = _locked(path, "xb")
+        self._file = locked(path, "xb")
         path.chmod(0o644)
-        self.lines, self.last_hash, self.settings = 0, _START, settings
+        self.lines, self.last_hash, self.settings = 0, START, settings
         head = {
             "format": _FORMAT,
             "budget": "inf" if math.isinf(self.budget) else self.budget,
@@ -192,6 +199,8 @@ class PrivacyLedger:
             "settings": settings,
         }
         self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
+        if session:
+            self.begin_session(session)
         _sync_folder(path.parent)
 
     @classmethod
@@ -216,17 +225,31 @@ class PrivacyLedger:
             LedgerDamaged: if a line was changed or cut.
             RunFolderError: if another process is writing it.
         """
-        file = _locked(path, "r+b")
-        ledger, torn = cls._replay(path)
+        file = locked(path, "r+b")
+        try:
+            ledger, torn = cls._replay(path)
+        except BaseException:
+            file.close()
+            raise
         file.truncate(len(path.read_bytes()) - torn)
         file.seek(0, os.SEEK_END)
         ledger._file = file
         if torn:
             for number in range(len(ledger._events)):
                 block = ledger._block(number)
+                ledger._charge_lines += range(ledger.lines + 1, ledger.lines + block + 1)
                 ledger._append([{"charge": number}] * block)
                 ledger._charged[number] += block
         return ledger
+
+    def begin_session(self, session: str) -> None:
+        """Write down the word that the account book is about to know this run by."""
+        self._append([{"session": session}])
+        self.sessions.append(session)
+
+    def charges_after(self, line: int) -> int:
+        """How many charges the file held beyond a line when it was read: paid for, and lost to a crash."""
+        return len(self._charge_lines) - bisect.bisect_right(self._charge_lines, line)
 
     def close(self) -> None:
         """Release the file and its lock."""
@@ -243,7 +266,7 @@ class PrivacyLedger:
         """Write lines and sync them: after this they survive a crash."""
         text = b""
         for body in bodies:
-            self.last_hash = _chain(self.last_hash, body)
+            self.last_hash = chain(self.last_hash, body)
             self.lines += 1
             text += json.dumps({**body, "hash": self.last_hash}).encode() + b"\n"
         if self._file is not None:
@@ -265,14 +288,14 @@ class PrivacyLedger:
     def _replay(cls, path: Path) -> tuple["PrivacyLedger", int]:
         """The ledger that the file tells of, and the length in bytes of a torn last line (0: none)."""
         ledger: PrivacyLedger | None = None
-        last_hash, index, tail = _START, 0, b""
+        last_hash, index, tail = START, 0, b""
         with path.open("rb") as file:
             while raw := file.readline(_LONGEST_LINE):
                 if not raw.endswith(b"\n") and len(raw) < _LONGEST_LINE:
                     tail = raw
                     break
                 index += 1
-                body, last_hash = _read_line(raw, last_hash, f"{path.name}, line {index}")
+                body, last_hash = read_line(raw, last_hash, f"{path.name}, line {index}")
                 try:
                     ledger = cls._from_head(body["open"]) if ledger is None else ledger
                     ledger._apply(body, first=index == 1)
@@ -318,6 +341,9 @@ class PrivacyLedger:
             ):
                 raise ValueError("a charge beyond the plan")
             self._charged[number] += 1
+            self._charge_lines.append(self.lines + 1)
+        elif "session" in body:
+            self.sessions.append(str(body["session"]))
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif not first:
@@ -349,17 +375,19 @@ def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
     return [(accounting.event_from_json(entry["event"]), count) for entry, count in zip(data, counts, strict=True)]
 
 
-def _chain(last_hash: str, body: dict[str, Any]) -> str:
+def chain(last_hash: str, body: dict[str, Any]) -> str:
+    """The hash of a line, which covers all lines before it."""
     return hashlib.sha256((last_hash + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:_HASH_LENGTH]
 
 
-def _read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], str]:
+def read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], str]:
+    """A chained line without its hash, and the hash. Raises LedgerDamaged: the line, or one before it, was changed."""
     try:
         body = json.loads(raw)
         stated = body.pop("hash")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
-    expected = _chain(last_hash, body)
+    expected = chain(last_hash, body)
     if stated != expected:
         raise LedgerDamaged(f"{where}: the hash does not fit; this line, or one cut out before it, was changed.")
     if raw.rstrip(b"\n") != json.dumps({**body, "hash": stated}).encode():  # a key given twice, for one
@@ -367,7 +395,12 @@ def _read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], 
     return body, expected
 
 
-def _locked(path: Path, mode: str) -> IO[bytes]:
+def locked(path: Path, mode: str) -> IO[bytes]:
+    """Open a ledger and keep everyone else from writing it until the file is closed.
+
+    Raises:
+        RunFolderError: if another process is writing it.
+    """
     file: IO[bytes] = path.open(mode)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -97,6 +97,20 @@ def public_data(settings: dict[str, Any]) -> str:
             return "none"
 
 
+def adds_up(settings: dict[str, Any]) -> str:
+    """That budgets add up, and what the account book knew when the run began. The book itself is private."""
+    known = settings.get("accounts")
+    said = "Every other run on the same records adds to this figure, whoever made it."
+    if known is None:
+        return f"{said} This run was entered in no account book."
+    count = known["earlier_runs"]
+    if count == 0:
+        return f"{said} When this run began, its account book held no earlier run on this data set."
+    sum_ = Guarantee.from_json(known["together"])
+    runs = "one earlier run" if count == 1 else f"{count:,} earlier runs"
+    return f"{said} When this run began, its account book held {runs} on this data set: together with this one, {sum_}."
+
+
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     """What a run takes for granted; with a guarantee, also what its proof does."""
     card, public = settings["card"], settings["public"]

@@ -10,6 +10,7 @@ state names the file. `docs/decisions/0002-critics-in-checkpoints.md` says why.
 import io
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,25 @@ def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: Priva
     return time.monotonic() - started
 
 
-def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def load(
+    folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = lambda _count: None
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The last checkpoint (state, public streams), or None if the run was cut off before the first.
 
     Where the state held a `Confined` value, it now has the path of its file, for `Confined.unseal`.
+
+    Args:
+        folder: the private folder of the run.
+        ledger: of the run, as it was read from disk.
+        lost: told how many charges the ledger holds beyond the checkpoint, if any: paid for, and trained nothing that is left.
 
     Raises:
         LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut.
     """
     path = folder / FILE
     if not path.is_file():
+        if count := ledger.charges_after(0):
+            lost(count)
         return None
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -84,4 +94,6 @@ def load(folder: Path, ledger: PrivacyLedger) -> tuple[dict[str, Any], dict[str,
             f"cut after line {ledger.lines:,}. Restore the ledger; a run must not go on with a shorter one."
         )
     sealed = {name: folder / file for name, file in saved.get("sealed", {}).items()}
+    if count := ledger.charges_after(saved["ledger_lines"]):
+        lost(count)
     return {**saved["state"], **sealed}, saved["rng"]

@@ -31,16 +31,13 @@ from gossamer.run import compare as comparison
 from gossamer.run import evaluate as evaluation
 from gossamer.run.budget import Request, reason_without_guarantee, resolve
 from gossamer.run.fit import fit, resume, versions
-from gossamer.run.options import NearestName, per_method
+from gossamer.run.options import NearestName, accounts, as_json, force, per_method
 from gossamer.run.report import in_words, write_report
 from gossamer.run.sinks import Terminal
 from gossamer.run.sources import protected_part
+from gossamer.run.spending import budget_command, discard_command
 from gossamer.run.verify import SUMS, is_release, release, verify
 
-as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
-)
-force = click.option("--force", is_flag=True, help="Replace a finished run or an existing file.")
 labels_key = click.option("--labels-key", metavar="KEY", help="Key of the labels in an .npz file.")
 units = click.option(
     "--units",
@@ -197,6 +194,7 @@ cli.add_command(
                 is_flag=True,
                 help="Write TensorBoard files into the run (an extra).",
             ),
+            accounts,
             force,
         ],
     )
@@ -205,11 +203,16 @@ cli.add_command(
 
 @cli.command("resume")
 @click.argument("run", type=click.Path(path_type=Path))
-def resume_command(run: Path) -> None:
+@accounts
+def resume_command(run: Path, accounts: Path | None) -> None:
     """Go on with a run that was stopped or killed; a finished one is left as it is."""
     with Terminal() as terminal:
-        synthesizer = resume(run, terminal=terminal)
+        synthesizer = resume(run, accounts=accounts, terminal=terminal)
     _finished(synthesizer, run)
+
+
+cli.add_command(budget_command)
+cli.add_command(discard_command)
 
 
 @cli.command()

@@ -11,10 +11,11 @@ import click
 
 from gossamer.data.card import DataCard
 from gossamer.errors import PrivacyError, RequestError
+from gossamer.privacy.certificate import CONFIG
 from gossamer.run.attack import attack
 from gossamer.run.evaluate import evaluate, lines
 from gossamer.run.fit import fit
-from gossamer.run.folder import REPORT, RunFolder
+from gossamer.run.folder import ACCOUNTS, REPORT, RunFolder
 from gossamer.run.sinks import Terminal
 from gossamer.run.verify import verify
 
@@ -24,15 +25,16 @@ EPSILON, DELTA = 10.0, 1e-4
 
 
 def demo(out: Path, terminal: Terminal) -> None:
-    """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other.
+    """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other; its account book lies in there.
 
     Raises:
-        RequestError: if `out` holds something other than a run.
+        RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
     _clear(out)
     terminal.say(f"1/4 training on {CARD.title} under ({EPSILON:g}, {DELTA:g}), after a warm start on drawn glyphs")
     synthesizer = fit(
         "dpgan", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, terminal=terminal,
+        accounts=RunFolder(out).private / ACCOUNTS,
         steps=400, expected_batch_size=240, width=16, warm_steps=2_000, discriminator_steps=5, average_decay=0.8,
         discriminator_learning_rate=5e-4, generator_learning_rate=5e-4,
     )  # fmt: skip
@@ -58,10 +60,13 @@ def demo(out: Path, terminal: Terminal) -> None:
 
 
 def _clear(out: Path) -> None:
+    folder = RunFolder(out)
     if not out.exists():
         return
-    if not RunFolder(out).begun and any(out.iterdir()):
+    if not folder.blank and not (folder.file(CONFIG).is_file() and folder.config().get("card") == CARD.to_dict()):
         raise RequestError(
-            f"{out} holds something other than a run; the demo replaces its own folder only. Name another --out."
+            f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
         )
-    shutil.rmtree(out)
+    with folder.held():
+        folder.clear()
+        shutil.rmtree(folder.private / ACCOUNTS, ignore_errors=True)

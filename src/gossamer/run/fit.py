@@ -5,18 +5,16 @@ import datetime
 import hashlib
 import importlib.metadata
 import math
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
+from gossamer.errors import AccountsError, DataError, GossamerError, RequestError, RunFolderError
 from gossamer.events import Event, Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS, State
@@ -28,12 +26,14 @@ from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, presets
+from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, new_word
 from gossamer.run.budget import Request, reason_without_guarantee, resolve
 from gossamer.run.figures import sample_grid
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
+from gossamer.run.interrupt import stop_asked
 from gossamer.run.memory import keep_pages
 from gossamer.run.report import write_report
-from gossamer.run.sinks import JsonLines, Terminal, tensorboard, to_all
+from gossamer.run.sinks import JsonLines, Terminal, tensorboard, tensorboard_writer, to_all
 from gossamer.run.sources import Found, Sources, protected_part
 
 GRID_PER_CLASS = 10
@@ -61,6 +61,7 @@ def fit(
     seed: int = 0,
     device: str = "cpu",
     force: bool = False,
+    accounts: str | Path | None = None,
     sink: Sink = silent,
     terminal: Terminal | None = None,
     with_tensorboard: bool = False,
@@ -84,6 +85,7 @@ def fit(
         seed: fixes initialisation and the public draws; never noise or sampling.
         device: "cpu" or "cuda".
         force: replace a finished run in `out`.
+        accounts: folder of the account book; None: the user's state folder.
         sink: takes the events too.
         terminal: shows progress.
         with_tensorboard: write TensorBoard files into the run.
@@ -94,7 +96,7 @@ def fit(
         The Synthesizer, already saved in the RUN folder.
 
     Raises:
-        RequestError: if the request is wrong; nothing has been written then.
+        RequestError: if the request is wrong, or the data set's limit forbids it; nothing has been written then.
         Interrupted: after Ctrl-C; `resume` goes on.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
@@ -118,35 +120,73 @@ def fit(
     if facts.needs_public(request.config) and public is None and public_share is None:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
+    _check_network(request)
+    if with_tensorboard:
+        tensorboard_writer()
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
+    book = book_at(accounts, beside=folder)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.relation, unit=card.unit)
     ledger.reserve(request.plan)
     sources = Sources.of(data, public=public, labels_key=labels_key, units=units, share=public_share)
-    found = sources.read(card)
-    if terminal is not None and found.unit_facts["matched"] == "position":
-        terminal.say("Records and their units are matched by position: the first record has the first unit, and so on.")
-    folder.create(
-        _config_json(request, seed, device, found, with_tensorboard=with_tensorboard),
-        {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint},
-    )
-    with closing(ledger):
-        ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)))
+    rng = rng or Rng(seed)
+    run = new_word()
+    with folder.held(), closing(ledger):
+        folder.check_free(force=force)
+        found = sources.read(card)
+        if terminal is not None and found.unit_facts["matched"] == "position":
+            terminal.say(
+                "Records and their units are matched by position: the first record has the first unit, and so on."
+            )
+
+        def write(known: dict[str, Any], session: str) -> None:
+            if not folder.blank:
+                folder.clear()
+            config_json = _config_json(request, seed, device, found, with_tensorboard=with_tensorboard)
+            source = {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint}
+            kept = None if accounts is None else str(Path(accounts).absolute())
+            folder.create({**config_json, "run": run, "accounts": known}, {**source, "accounts": kept})
+            ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
+
+        charge = charge_of(
+            ledger, run=run, card=card, sources=sources, found=found, method=method, folder=folder.path,
+            infinite=rng.reproducible or bool(facts.without_guarantee),
+        )  # fmt: skip
+        try:
+            booked = begin(book, charge, write, say=terminal.say if terminal is not None else _unsaid)
+        except AccountsError:
+            if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
+                ledger.close()
+                folder.clear()
+            raise
         return _train(
-            folder, request.config, card, method, ledger, found, rng=rng or Rng(seed), device=device,
-            sink=sink, terminal=terminal, with_tensorboard=with_tensorboard,
+            folder, request.config, card, method, ledger, found, booked, rng=rng, device=device, sink=sink,
+            terminal=terminal, with_tensorboard=with_tensorboard,
         )  # fmt: skip
 
 
 def resume(
-    run: str | Path, *, sink: Sink = silent, terminal: Terminal | None = None, rng: Rng | None = None
+    run: str | Path,
+    *,
+    accounts: str | Path | None = None,
+    sink: Sink = silent,
+    terminal: Terminal | None = None,
+    rng: Rng | None = None,
 ) -> Synthesizer:
-    """Go on with a run that was stopped or killed; a finished one is loaded as it is.
+    """Go on with a run that was stopped or killed; a finished one is loaded as it is, and charges nothing.
+
+    Args:
+        run: the RUN folder.
+        accounts: folder of the account book; None: the one that the run was entered in.
+        sink: takes the events too.
+        terminal: shows progress.
+        rng: for tests, as in `fit`.
 
     Raises:
-        RunFolderError: if the folder is no run.
+        RunFolderError: if the folder is no run, another process trains in it, or its whole plan is spent and nothing trained.
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
         DataError: if the records are no longer those the run began with.
+        BudgetError: if the folder is a copy, so that its plan counts once more, and the data set's limit forbids that.
     """
     folder = RunFolder(Path(run))
     config_json = folder.config()
@@ -156,12 +196,15 @@ def resume(
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
         )
-    source_json = folder.source()
-    with closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+        if folder.finished:  # by whoever held it a moment ago
+            return Synthesizer.load(folder.path)
+        source_json = folder.source()
         card = DataCard.from_dict(config_json["card"])
         method = config_json["method"]
         config = METHODS[method].Config(**config_json["config"])
         sources = Sources.from_json(source_json["sources"])
+        rng = rng or Rng(config_json["seed"])
         found = sources.read(card)
         if found.fingerprint != source_json["fingerprint"]:
             raise DataError(
@@ -169,10 +212,34 @@ def resume(
             )
         if found.public_facts != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
-        return _train(
-            folder, config, card, method, ledger, found, rng=rng or Rng(config_json["seed"]),
-            device=config_json["device"], sink=sink, terminal=terminal, with_tensorboard=config_json["tensorboard"],
+        say = terminal.say if terminal is not None else _unsaid
+        saved = checkpoint.load(folder.private, ledger, lost=lambda count: say(
+            f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
+        ))  # fmt: skip
+        if not any(ledger.unused) and (saved is None or saved[0]["step"] == 0):
+            raise _untrained(folder)
+        charge = charge_of(
+            ledger, run=config_json.get("run", ""), card=card, sources=sources, found=found, method=method,
+            folder=folder.path, infinite=rng.reproducible or bool(METHODS[method].FACTS.without_guarantee),
         )  # fmt: skip
+        book = book_at(accounts or source_json.get("accounts"), beside=folder)
+        booked = go_on(book, charge, ledger, say=say)
+        return _train(
+            folder, config, card, method, ledger, found, booked, rng=rng, device=config_json["device"], sink=sink,
+            terminal=terminal, with_tensorboard=config_json["tensorboard"], saved=saved,
+        )  # fmt: skip
+
+
+def _untrained(folder: RunFolder) -> RunFolderError:
+    return RunFolderError(
+        f"{folder.path} has spent its whole plan, and no checkpoint holds a training step: the crash came between. The budget "
+        "of this run is gone, and an untrained generator is not certified. Give the run up with "
+        f"`gossamer discard {folder.path}` and start another; the account book will hold both plans."
+    )
+
+
+def _unsaid(_text: str) -> None:
+    """Nobody is at the terminal."""
 
 
 def _train(
@@ -182,12 +249,14 @@ def _train(
     method: str,
     ledger: PrivacyLedger,
     found: Found,
+    booked: Booked,
     *,
     rng: Rng,
     device: str,
     sink: Sink,
     terminal: Terminal | None,
     with_tensorboard: bool,
+    saved: tuple[dict[str, Any], dict[str, Any]] | None = None,
 ) -> Synthesizer:
     """Drive the method's loop from the last checkpoint to the end, then certify."""
     keep_pages()
@@ -196,7 +265,6 @@ def _train(
     if reason and terminal is not None:
         terminal.say(f"No formal guarantee: epsilon is infinity, because {reason}.")
     state, below = None, None
-    saved = checkpoint.load(folder.private, ledger)
     if saved is not None:
         state = module.State.fresh(config, card, rng, device)
         state.load_state_dict(saved[0])
@@ -226,10 +294,10 @@ def _train(
             states, folder, ledger, rng, warm_steps, spent_so_far, screen, public=found.public is not None
         ):
             state = reached
-        if state is None:
-            state = module.State.fresh(config, card, rng, device)
+        if state is None or state.step == 0:
+            raise _untrained(folder)
         emit(Event("done", state.step, {}))
-    return _finish(folder, config, card, ledger, state)
+    return _finish(folder, config, card, ledger, state, booked)
 
 
 def _driven(
@@ -247,7 +315,7 @@ def _driven(
     clock = checkpoint.Clock()
     state = None
     begun = ""
-    with _stop_asked() as stop:
+    with stop_asked() as stop:
         for state in states:
             phase = "warm start" if state.step == 0 else "training"
             if phase != begun:
@@ -276,7 +344,9 @@ def _display(ledger: PrivacyLedger) -> Callable[[], float]:
     return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
 
 
-def _finish(folder: RunFolder, config: Any, card: DataCard, ledger: PrivacyLedger, state: State) -> Synthesizer:
+def _finish(
+    folder: RunFolder, config: Any, card: DataCard, ledger: PrivacyLedger, state: State, booked: Booked
+) -> Synthesizer:
     """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
     net = state.released.cpu().eval()
     certificate = Certificate.build(
@@ -290,6 +360,7 @@ def _finish(folder: RunFolder, config: Any, card: DataCard, ledger: PrivacyLedge
     per_class = np.repeat(np.arange(synthesizer.classes), GRID_PER_CLASS if synthesizer.classes > 1 else GRID_ALONE)
     grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
     folder.file(SAMPLES).write_bytes(sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS))
+    booked.finish(ledger)
     synthesizer.save(folder.path)
     write_report(folder.path, internal=True)
     return synthesizer
@@ -303,34 +374,6 @@ class _Quiet(Terminal):
     def begin(self, what: str, total: int, done: int = 0) -> None: ...
 
     def advance(self, done: int, note: str = "") -> None: ...
-
-
-class _Stop:
-    asked = False
-
-    def __bool__(self) -> bool:
-        return self.asked
-
-
-@contextmanager
-def _stop_asked() -> Iterator[_Stop]:
-    """Turns the first Ctrl-C into a flag, read where the ledger has nothing written ahead; the second one is immediate."""
-    stop = _Stop()
-
-    def ask(_signum: int, _frame: FrameType | None) -> None:
-        if stop.asked:
-            raise KeyboardInterrupt
-        stop.asked = True
-
-    try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
-        yield stop
-        return
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def versions() -> dict[str, str]:
@@ -366,6 +409,12 @@ def _check_device(device: str) -> None:
         raise RequestError(
             f"--device {device} is not to be had here ({str(error).splitlines()[0]}). Take cpu."
         ) from None
+
+
+def _check_network(request: Request) -> None:
+    """Refuse settings of which no generator can be made, before anything is charged for them."""
+    with torch.random.fork_rng(devices=[]):
+        METHODS[request.method].generator(request.config, request.card)
 
 
 def _number(value: float) -> float | str:

@@ -3,13 +3,16 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
-from gossamer.files import write_atomically
+from gossamer.files import hold, write_atomically
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER
+from gossamer.privacy.ledger import locked
 from gossamer.privacy.promise import MODEL
 
 EVENTS = "events.jsonl"
@@ -18,6 +21,11 @@ ATTACKS = "attacks.json"
 SAMPLES = "samples.png"
 REPORT = "report.html"
 PRIVATE = "checkpoint"
+SOURCE = "source.json"
+LOCK = "lock"
+"""In the private folder: held by the one process that fits, resumes or discards the run, before its ledger exists too."""
+ACCOUNTS = "accounts"
+"""In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
 WARM = "warm.safetensors"
 """In the private folder: the generator after the public warm start, before any record was read."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
@@ -49,38 +57,103 @@ class RunFolder:
         """The folder of private state, mode 0700."""
         return self.path / PRIVATE
 
+    @property
+    def blank(self) -> bool:
+        """Holds no run: is missing or empty, or holds what a `fit` left that was killed before it wrote a ledger."""
+        if not self.path.is_dir():
+            return not self.path.exists()
+        names = {path.name for path in self.path.iterdir()}
+        inside = {path.name for path in self.private.iterdir()} if self.private.is_dir() else set()
+        ours = {PRIVATE, CONFIG} if LOCK in inside else {PRIVATE}
+        return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS}
+
     def check_free(self, *, force: bool) -> None:
         """Refuse a folder that is taken or cannot be written. Changes nothing.
 
         Raises:
-            RunFolderError: with the way out (`resume`, `--force`, another name).
+            RunFolderError: with the way out (`resume`, `discard`, `--force`, another name).
         """
         if self.path.exists() and not self.path.is_dir():
             raise RunFolderError(f"{self.path} is a file; --out names a folder that does not exist yet or is empty.")
         parent = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
         if not os.access(parent, os.W_OK | os.X_OK):
             raise RunFolderError(f"{self.path} cannot be written: no permission in {parent}. Choose another --out.")
-        if not self.path.is_dir() or not any(self.path.iterdir()):
+        if self.blank:
             return
-        if self.begun and not self.finished and not force:
-            raise RunFolderError(
-                f"{self.path} holds an unfinished run. Go on with `gossamer resume {self.path}`, or choose another --out."
-            )
         if not self.begun:
             raise RunFolderError(
                 f"{self.path} is not empty and holds no run. Choose another --out; --force replaces runs only."
             )
+        if not self.finished:
+            raise RunFolderError(
+                f"{self.path} holds an unfinished run and what it has spent. Go on with `gossamer resume {self.path}`, choose "
+                f"another --out, or give the run up by name with `gossamer discard {self.path}`; --force does not."
+            )
         if not force:
             raise RunFolderError(f"{self.path} holds a finished run. Choose another --out, or replace it with --force.")
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other fit, resume and discard out. Makes the folder where it is missing, and unmakes it if it stays empty.
+
+        Raises:
+            RunFolderError: if another process holds it.
+        """
+        made = [folder for folder in (self.private, self.path, *self.path.absolute().parents) if not folder.exists()]
+        try:
+            self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = hold(self.private / LOCK, wait=False)
+        except (BlockingIOError, FileNotFoundError):  # not found: whoever held it took it away at this moment
+            raise RunFolderError(
+                f"{self.path} is in the hands of another process (fit, resume or discard). Let it finish or stop it first; "
+                "nothing has been changed."
+            ) from None
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be locked or written ({error.strerror}).") from None
+        with file:
+            self.private.chmod(0o700)
+            try:
+                yield
+            finally:
+                if self.private.is_dir() and [path.name for path in self.private.iterdir()] == [LOCK]:
+                    (self.private / LOCK).unlink()
+                    _remove_empty(made)
+
+    def clear(self) -> None:
+        """Delete the run but for the lock and an account book, its ledger last. Whoever calls this holds the folder.
+
+        Raises:
+            RunFolderError: if another process writes the ledger.
+        """
+        if not self.begun:
+            self._delete()
+            return
+        with locked(self.file(LEDGER), "r+b"):
+            self._delete()
+
+    def remove(self) -> None:
+        """Delete the run and its folder. Whoever calls this holds the folder."""
+        self.clear()
+        (self.private / LOCK).unlink()
+        _remove_empty([self.private, self.path])
+
+    def _delete(self) -> None:
+        inside = (
+            [path for path in self.private.iterdir() if path.name not in (LOCK, ACCOUNTS)]
+            if self.private.is_dir()
+            else []
+        )
+        outside = [path for path in self.path.iterdir() if path.name not in (PRIVATE, LEDGER)]
+        for path in (*inside, *outside, self.file(LEDGER)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
     def create(self, config: dict[str, Any], source: dict[str, Any]) -> None:
-        """Make the folder (replacing a run that `check_free` let pass), with its public settings and its private sources."""
-        if self.path.is_dir():
-            shutil.rmtree(self.path)
-        self.private.mkdir(parents=True)
-        self.private.chmod(0o700)
+        """Write the public settings and the private sources of a new run. Whoever calls this holds the blank folder."""
         write_atomically(self.file(CONFIG), json.dumps(config, indent=2) + "\n")
-        write_atomically(self.private / "source.json", json.dumps(source, indent=2) + "\n", private=True)
+        write_atomically(self.private / SOURCE, json.dumps(source, indent=2) + "\n", private=True)
 
     def config(self) -> dict[str, Any]:
         """The public settings."""
@@ -88,7 +161,7 @@ class RunFolder:
 
     def source(self) -> dict[str, Any]:
         """Where the records came from: private, never released."""
-        return self._json(self.private / "source.json")
+        return self._json(self.private / SOURCE)
 
     def _json(self, path: Path) -> dict[str, Any]:
         if not path.is_file():
@@ -97,3 +170,10 @@ class RunFolder:
             return dict(json.loads(path.read_text()))
         except ValueError as error:
             raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy.") from error
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove empty folders, the innermost first; one that another process has begun to use stays."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

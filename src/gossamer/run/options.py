@@ -5,6 +5,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +14,16 @@ from gossamer.errors import did_you_mean
 from gossamer.methods import METHODS
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
+)
+force = click.option("--force", is_flag=True, help="Replace a finished run or an existing file.")
+accounts = click.option(
+    "--accounts",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the account book; default: gossamer/ in the user's state folder, or what the run was entered in.",
+)
 
 
 class NearestName(click.Group):

@@ -26,7 +26,7 @@ from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES
 from gossamer.run.words import PERCENT
 
 _REQUIRED = (
-    "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "public_data",
+    "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "adds_up", "public_data",
     "reasons", "card", "config", "model", "ledger", "versions", "created",
 )  # fmt: skip
 _ACCOUNTANTS = {"PLD": "privacy loss distributions", "RDP": "Rényi differential privacy"}

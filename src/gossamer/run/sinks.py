@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -64,8 +64,8 @@ def _kept(path: Path, below: tuple[int, int]) -> list[str]:
     return kept
 
 
-def tensorboard(folder: Path) -> Sink:
-    """A sink for TensorBoard (the extra `tensorboard`).
+def tensorboard_writer() -> Any:
+    """The class that writes TensorBoard files (the extra `tensorboard`).
 
     Raises:
         RequestError: if the extra is not installed.
@@ -74,9 +74,15 @@ def tensorboard(folder: Path) -> Sink:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  (an extra, loaded when asked for)
     except ImportError as error:
         raise RequestError("--tensorboard needs the extra: pip install 'gossamer[tensorboard]'.") from error
+    return SummaryWriter
+
+
+def tensorboard(folder: Path) -> Sink:
+    """A sink for TensorBoard. Raises RequestError as `tensorboard_writer` does."""
+    kind = tensorboard_writer()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # each event carries a clock, and how long a step took depends on how many records were drawn
-    writer = SummaryWriter(str(folder))
+    writer = kind(str(folder))
 
     def sink(event: Event, /) -> None:
         for name, value in event.values.items():

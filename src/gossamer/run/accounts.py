@@ -1,0 +1,225 @@
+"""Runs and the account book: how `fit` enters a run, how `resume` goes on with one, and how it ends.
+
+The book itself is `privacy/accounts.py`. Nothing that follows from records reaches the run folder: what a certificate says
+of earlier runs is what stands under the data set's *name*. That the book also knows copies of the records by their digest is
+for the curator's terminal and for the limit; in a released file it would tell whether one record was added.
+"""
+
+import datetime
+import hashlib
+import math
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.card import DataCard
+from gossamer.errors import AccountsError
+from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry
+from gossamer.privacy.composition import smallest
+from gossamer.privacy.guarantee import Guarantee
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.folder import ACCOUNTS, RunFolder
+from gossamer.run.sources import Found, Sources
+
+Say = Callable[[str], None]
+
+
+def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> AccountBook:
+    """The account book in a folder that was named, else in the user's state folder. The one place that reads the environment.
+
+    Args:
+        accounts: the folder; None: gossamer/ in $XDG_STATE_HOME, or in ~/.local/state.
+        beside: a run that must not hold the book, because the book has to outlive it.
+
+    Raises:
+        AccountsError: if the folder lies in the run, or no folder was named and the user has none.
+    """
+    if accounts is not None:
+        folder = Path(accounts).absolute()
+        if beside is not None and folder.resolve() != (beside.private / ACCOUNTS).resolve():
+            run = beside.path.resolve()
+            if run in (folder.resolve(), *folder.resolve().parents):
+                raise AccountsError(
+                    f"{folder} lies in the run itself, and the account book has to outlive it. Name another."
+                )
+        return AccountBook(folder)
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError:
+            raise AccountsError(
+                "there is no home folder to keep the account book in. Name a folder with --accounts, or set XDG_STATE_HOME."
+            ) from None
+    return AccountBook(state / "gossamer")
+
+
+def data_set(card: DataCard, sources: Sources) -> str:
+    """The name by which the book knows a data set: the card's, or else where the records come from."""
+    return card.data_set or sources.data.removesuffix(":train")
+
+
+def mark_of(found: Found) -> str:
+    """Digest of all records of a source: the same in whatever order they stand, however they are split, labelled or grouped."""
+    given_up = found.public if found.public_facts["kind"] == "share" else None
+    parts = [found.private] if given_up is None else [found.private, given_up]
+    each = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).digest() for part in parts for image in part.images]
+    shape = str(parts[0].shape).encode()
+    return hashlib.sha256(shape + b"".join(sorted(each))).hexdigest()
+
+
+def charge_of(
+    ledger: PrivacyLedger,
+    *,
+    run: str,
+    card: DataCard,
+    sources: Sources,
+    found: Found,
+    method: str,
+    folder: Path,
+    infinite: bool,
+) -> Charge:
+    """What a run costs, as the book enters it."""
+    return Charge(
+        run=run,
+        name=data_set(card, sources),
+        mark=mark_of(found),
+        date=today(),
+        method=method,
+        folder=str(folder.absolute()),
+        plan=tuple(ledger.plan),
+        relation=ledger.relation,
+        unit=ledger.unit,
+        delta=ledger.delta,
+        infinite=infinite or math.isinf(ledger.promise().epsilon),
+        given_up=found.public_facts.get("share", 0.0),
+    )
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A run that stands in the book, for as long as this process trains it.
+
+    Args:
+        book: the book.
+        charge: what was charged.
+        session: the word that this process wrote into the run's ledger and into the book.
+        say: tells the person at the terminal.
+    """
+
+    book: AccountBook
+    charge: Charge
+    session: str
+    say: Say
+
+    def finish(self, ledger: PrivacyLedger) -> None:
+        """Close the entry before the run is certified. If a copy of the run was resumed meanwhile, this run is charged anew.
+
+        Raises:
+            BudgetError: if it would have to be charged anew, and a limit forbids it. The run is not certified then.
+        """
+        with self.book.opened() as pages:
+            entry = pages.holder([self.session], ledger.last_hash)
+            if entry is None:
+                pages.account(self.charge.name, mark=self.charge.mark).refuse_beyond_limit(self.charge)
+                entry = pages.enter(self.charge, self.session)
+                self.say("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
+            pages.finish(entry, ledger.last_hash, infinite=bool(ledger.reasons))
+
+
+def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], str], None], *, say: Say) -> Booked:
+    """Enter a new run, before it trains.
+
+    Args:
+        book: the book.
+        charge: what the run costs.
+        write: writes the run's folder and its ledger; takes what the settings say of the account, and the session.
+        say: tells the person at the terminal.
+
+    Raises:
+        BudgetError: if a limit forbids the run; nothing has been written then.
+        AccountsError: if the book cannot be used.
+    """
+    session = new_word()
+    with book.opened() as pages:
+        account = pages.account(charge.name, mark=charge.mark)
+        account.refuse_beyond_limit(charge)
+        named = pages.under(charge.name)
+        known = {
+            "earlier_runs": len(named.entries),
+            "together": smallest(named.spent(charge.delta, charge)).to_json(),
+        }
+        _tell(account, charge, say)
+        write(known, session)
+        pages.enter(charge, session)
+    return Booked(book, charge, session, say)
+
+
+def go_on(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, say: Say) -> Booked:
+    """Go on with a run: free for the folder that the book knows, the whole plan for a copy of it or an unknown one.
+
+    Raises:
+        BudgetError: if the plan has to be charged, and a limit forbids it.
+        AccountsError: if the book cannot be used.
+    """
+    session = new_word()
+    with book.opened() as pages:
+        entry = pages.holder(ledger.sessions, ledger.last_hash)
+        if entry is None:
+            account = pages.account(charge.name, mark=charge.mark)
+            account.refuse_beyond_limit(charge)
+            say(_why_charged(charge, pages.entries))
+            _tell(account, charge, say)
+        ledger.begin_session(session)
+        if entry is None:
+            pages.enter(charge, session)
+        else:
+            pages.go_on(entry, session)
+            charge = entry.charge
+    return Booked(book, charge, session, say)
+
+
+def today() -> str:
+    """The date, as the book writes it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def new_word() -> str:
+    """A random word that no other run has."""
+    return secrets.token_hex(16)
+
+
+def _why_charged(charge: Charge, entries: list[Entry]) -> str:
+    if any(entry.charge.run == charge.run for entry in entries):
+        return (
+            "This folder is a copy of a run that went on, ended or was given up elsewhere, or was put back to an older state. "
+            "It counts as a run of its own: its whole plan is charged once more."
+        )
+    return "The account book does not know this run (another machine, or another book): its whole plan is entered now."
+
+
+def _tell(account: Account, charge: Charge, say: Say) -> None:
+    """What is charged, and what it comes to with the earlier runs."""
+    told = (
+        f"account book: {charge.name} is charged with the whole plan, {worth(charge)}; it stays charged whatever comes."
+    )
+    if count := len(account.entries):
+        sum_ = smallest(account.spent(charge.delta, charge))
+        told += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."
+    others = [name for name in account.names if name != charge.name]
+    if others:
+        told += (
+            f" The book knows the same records as {', '.join(others)} too. A certificate counts the runs under one name only: "
+            "give the records one with data_set on their cards."
+        )
+    say(told)
+
+
+def worth(charge: Charge) -> Guarantee:
+    """What one run costs by itself."""
+    return smallest(Account((), (charge.name,), ()).spent(charge.delta, charge))

@@ -1,0 +1,36 @@
+"""Ctrl-C, heard where nothing is lost."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stop:
+    """Whether the user has asked."""
+
+    asked = False
+
+    def __bool__(self) -> bool:
+        return self.asked
+
+
+@contextmanager
+def stop_asked() -> Iterator[Stop]:
+    """Turns the first Ctrl-C into a flag, read where the ledger has nothing written ahead; the second one is immediate."""
+    stop = Stop()
+
+    def ask(_signum: int, _frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield stop
+        return
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,250 @@
+"""`gossamer budget` and `gossamer discard`: what the runs on a data set have spent together, and giving one up."""
+
+import dataclasses
+import json
+import math
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gossamer.data.card import DataCard
+from gossamer.data.readers import EMBEDDED
+from gossamer.errors import LedgerDamaged, RequestError, RunFolderError, did_you_mean
+from gossamer.methods import METHODS
+from gossamer.privacy.accounting import Bound
+from gossamer.privacy.accounts import Account, Charge, Limit, Pages
+from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.composition import smallest
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run import options
+from gossamer.run.accounts import book_at, data_set, today, worth
+from gossamer.run.folder import RunFolder
+from gossamer.run.sources import Sources
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """What `gossamer budget` says of a data set.
+
+    Args:
+        account: its runs, names and limits.
+        bounds: what the runs have spent together; empty if there are none.
+    """
+
+    account: Account
+    bounds: tuple[Bound, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "data_set": list(self.account.names),
+            "runs": [
+                {
+                    "date": entry.charge.date,
+                    "method": entry.charge.method,
+                    "folder": entry.charge.folder,
+                    "status": entry.status,
+                    "public_share": entry.charge.given_up,
+                    **worth(entry.charge).to_json(),
+                }
+                for entry in self.account.entries
+            ],
+            "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in self.bounds],
+            "limits": [limit.to_json() for limit in self.account.limits],
+        }
+
+    def lines(self) -> list[str]:
+        """In words, one line for each run, then the sum and the limits."""
+        name, *others = self.account.names
+        told = [f"{name}, the same records as {', '.join(others)}" if others else name]
+        for entry in self.account.entries:
+            charge = entry.charge
+            share = f", {charge.given_up:.3g} given up as public" if charge.given_up else ""
+            told.append(f"{charge.date}  {charge.method}  {worth(charge)}{share}  {entry.status}  {charge.folder}")
+        count = len(self.account.entries)
+        if not count:
+            told.append("no run has been entered")
+        else:
+            told += [f"{bound.accountant}: {bound.guarantee}" for bound in self.bounds if len(self.bounds) > 1]
+            told.append(f"together, {count} run{'s' if count > 1 else ''}: {smallest(self.bounds)}")
+        if any(entry.charge.given_up for entry in self.account.entries):
+            told.append("The sum protects those who were given up as public in none of these runs.")
+        for limit in self.account.limits:
+            passing = ", not counting runs without a guarantee" if limit.allow_infinite else ""
+            told.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
+        return told
+
+
+def budget(
+    data: str,
+    *,
+    card: str | Path | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    allow_infinite: bool = False,
+    force: bool = False,
+    accounts: str | Path | None = None,
+) -> Spent:
+    """What the runs on a data set have spent together; with epsilon and delta, its limit is set first. Reads no record.
+
+    The sum stands at the limit's delta, or else at the largest delta of the runs.
+
+    Args:
+        data: where the records are, or the name of their data set.
+        card: their card, for its `data_set`.
+        epsilon: the limit; infinity lifts it, with force.
+        delta: of the limit.
+        allow_infinite: the limit lets runs without a guarantee pass, and does not count them.
+        force: a looser limit may replace a stricter one.
+        accounts: folder of the account book; None: the user's state folder.
+
+    Raises:
+        BudgetError: a limit that makes no sense, or is looser than the one that stands.
+        AccountsError: if the book cannot be used.
+    """
+    if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
+        raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
+    named = DataCard.load(card).data_set if card is not None else ""
+    place = Sources.of(data, public=None, labels_key=None, units=None).data.removesuffix(":train")
+    book = book_at(accounts)
+    pages = book.read()
+    known = {*pages.limits, *(entry.charge.name for entry in pages.entries)}
+    base = place.removesuffix(":test")
+    is_place = data not in known and (place in known or base in EMBEDDED or Path(base).exists())
+    name = named or (place if is_place else data)
+    if epsilon is not None and delta is not None:
+        limit = Limit(name=name, epsilon=epsilon, delta=delta, allow_infinite=allow_infinite, date=today())
+        with book.opened() as pages:
+            pages.set_limit(limit, force=force)
+    elif name not in known:
+        raise RequestError(
+            f"the account book knows no data set {name!r}.{did_you_mean(name, known)} Known: "
+            f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
+        )
+    account = pages.account(name)
+    deltas = [limit.delta for limit in account.limits] or [entry.charge.delta for entry in account.entries]
+    return Spent(account, account.spent(max(deltas)) if deltas else ())
+
+
+def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
+    """Give up an unfinished run: delete its folder. What it was charged stays in the account book.
+
+    Args:
+        run: the RUN folder itself, no link to it.
+        accounts: folder of the account book; None: the one that the run was entered in.
+
+    Returns:
+        What is lost, in sentences.
+
+    Raises:
+        RunFolderError: if the folder holds no unfinished run, or another process has it in its hands.
+        AccountsError: if the book cannot be used; nothing has been deleted then.
+    """
+    folder = RunFolder(Path(run))
+    _check_unfinished(folder)
+    with folder.held():
+        _check_unfinished(folder)
+        config_json, source_json = folder.config(), folder.source()
+        book = book_at(accounts or source_json.get("accounts"), beside=folder)
+        with book.opened() as pages:
+            told = _give_up(folder, pages, config_json, source_json)
+        folder.remove()
+    return told
+
+
+def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], source_json: dict[str, Any]) -> list[str]:
+    """Note in the book that a run is given up; says what is lost."""
+    run, where = config_json.get("run", ""), str(folder.path.absolute())
+    try:
+        ledger = PrivacyLedger.resume(folder.file(LEDGER))
+    except LedgerDamaged:
+        for each in [each for each in pages.entries if (each.charge.run, each.charge.folder) == (run, where)]:
+            pages.discard(each, today())
+        return [
+            f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
+        ]
+    with closing(ledger):
+        charge = _charge(folder, config_json, source_json, ledger)
+        entry = pages.holder(ledger.sessions, ledger.last_hash)
+        if entry is None and not (run and any(run == each.charge.run for each in pages.entries)):
+            entry = pages.enter(charge, session="")  # another machine's run: what it has spent is known here alone
+        if entry is not None:  # else: a copy of a run that the book holds
+            pages.discard(entry, today())
+        return _lost(folder, ledger, charge)
+
+
+def _check_unfinished(folder: RunFolder) -> None:
+    if folder.path.is_symlink():
+        raise RunFolderError(f"{folder.path} is a link. Name the run's folder itself.")
+    if not folder.begun:
+        raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to give up.")
+    if folder.finished:
+        raise RunFolderError(
+            f"{folder.path} holds a finished run: its promise has been made. `gossamer fit --force` replaces it."
+        )
+
+
+def _charge(
+    folder: RunFolder, config_json: dict[str, Any], source_json: dict[str, Any], ledger: PrivacyLedger
+) -> Charge:
+    """What a run that the book does not know has cost. Its records are not read, so their digest stays unknown."""
+    card, sources = DataCard.from_dict(config_json["card"]), Sources(**source_json["sources"])
+    return Charge(
+        run=config_json.get("run", ""),
+        name=data_set(card, sources),
+        mark="",
+        date=today(),
+        method=config_json["method"],
+        folder=str(folder.path.absolute()),
+        plan=tuple(ledger.plan),
+        relation=ledger.relation,
+        unit=ledger.unit,
+        delta=ledger.delta,
+        infinite=math.isinf(ledger.promise().epsilon) or bool(METHODS[config_json["method"]].FACTS.without_guarantee),
+        given_up=config_json["public"].get("share", 0.0),
+    )
+
+
+def _lost(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:
+    paid, reserved = sum(count for _, count in ledger.charged), sum(count for _, count in ledger.plan)
+    return [
+        f"{folder.path}: given up and deleted, with {paid:,} of {reserved:,} releases charged, {ledger.spent()}.",
+        f"The account book keeps its whole plan under {charge.name}: {worth(charge)}.",
+    ]
+
+
+@click.command("budget")
+@click.argument("data")
+@click.option(
+    "--card", type=click.Path(path_type=Path), help="The data's card: its data_set is the name of the account."
+)
+@click.option("--epsilon", type=float, help="Set the limit of all runs together; 'inf' lifts it (--force).")
+@click.option("--delta", type=float, help="Delta of the limit.")
+@click.option(
+    "--allow-infinite", is_flag=True, help="Let runs without a guarantee pass the limit, and do not count them."
+)
+@click.option("--force", is_flag=True, help="Let a looser limit replace a stricter one.")
+@options.accounts
+@options.as_json
+def budget_command(data: str, as_json: bool, **named: Any) -> None:
+    """What all runs on DATA have spent together, by the account book; with --epsilon and --delta, set their limit.
+
+    DATA is what `fit --data` was given, or the data_set of the card. Reads no record.
+    """
+    spent = budget(data, **named)
+    if as_json:
+        click.echo(json.dumps(spent.to_json()))
+        return
+    for line in spent.lines():
+        click.echo(line)
+
+
+@click.command("discard")
+@click.argument("run", type=click.Path(path_type=Path))
+@options.accounts
+def discard_command(run: Path, accounts: Path | None) -> None:
+    """Give up an unfinished RUN and delete it. What it was charged stays in the account book."""
+    for line in discard(run, accounts=accounts):
+        click.echo(line)

@@ -1,0 +1,651 @@
+"""Runs and the account book: what is charged and when, who may go on, who may delete, and what is said of it."""
+
+import io
+import json
+import math
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gossamer.errors import AccountsError, BudgetError, RequestError, RunFolderError
+from gossamer.events import Event, Sink
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy import accounting
+from gossamer.privacy.accounts import FILE, Account, AccountBook, Pages
+from gossamer.privacy.composition import smallest
+from gossamer.privacy.ledger import BLOCK, PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run import checkpoint, demo, figures
+from gossamer.run.accounts import book_at
+from gossamer.run.fit import Interrupted, fit, resume
+from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
+from gossamer.run.sinks import Terminal
+from gossamer.run.sources import Sources
+from gossamer.run.spending import budget, discard
+from gossamer.run.verify import verify
+
+Run = Callable[..., Any]
+DELTA = 1e-3
+SMALL: dict[str, Any] = {
+    "noise_multiplier": 4.0, "steps": 2 * BLOCK, "expected_batch_size": 8, "width": 4, "latent_size": 8,
+}  # fmt: skip
+
+PRIVGAN: dict[str, Any] = {"epochs": 1, "batch_size": 40, "width": 4, "adversary_warm_epochs": 0}
+
+
+class Stopped(Exception):
+    """Stands for a crash: raised in the middle of a step."""
+
+
+class Place:
+    """A data set with its card, and short words for what is done with it."""
+
+    def __init__(self, data: Path, card: Path, folder: Path) -> None:
+        self.data, self.card, self.folder, self.said = data, card, folder, io.StringIO()
+        self.run = folder / "run"
+
+    def fit(self, out: Path | None = None, **changed: Any) -> Synthesizer:
+        request = {"data": self.data, "card": self.card, "out": out or self.run, "delta": DELTA, **SMALL, **changed}
+        return fit(request.pop("method", "dpgan"), terminal=Terminal(self.said), **request)
+
+    def resume(self, run: Path | None = None, **named: Any) -> Synthesizer:
+        return resume(run or self.run, terminal=Terminal(self.said), **named)
+
+    def crash(self, step: int, out: Path | None = None, **changed: Any) -> None:
+        with pytest.raises(Stopped):
+            self.fit(out, sink=crash_at(step), **changed)
+
+    @property
+    def account(self) -> Account:
+        return book_at(None).read().account(str(self.data))
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.said.getvalue().split())
+
+
+@pytest.fixture
+def place(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(figures, "curve", lambda *_, **__: "")  # drawing curves takes longer than these runs
+    return Place(data, card, tmp_path)
+
+
+@pytest.fixture
+def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint wherever one may be written."""
+    monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+
+
+def crash_at(step: int) -> Sink:
+    def sink(event: Event, /) -> None:
+        if event.kind == "step" and event.step == step:
+            raise Stopped
+
+    return sink
+
+
+def held_bytes(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ------------------------------------------------------------------ what is charged, and when
+
+
+def test_the_whole_plan_is_charged_before_the_first_step(place: Place, state_home: Path) -> None:
+    place.crash(1)
+    assert (state_home / "gossamer" / FILE).is_file()
+    (entry,) = place.account.entries
+    ledger = PrivacyLedger.load(place.run / "ledger.jsonl")
+    assert [*entry.charge.plan] == ledger.plan
+    assert ledger.plan[0][1] == SMALL["steps"]
+    assert (entry.charge.delta, entry.charge.unit, entry.charge.method) == (DELTA, "record", "dpgan")
+    assert entry.session == ledger.sessions[0]
+    assert entry.status == "unfinished"
+    assert "is charged with the whole plan" in place.words
+
+
+def test_the_certificate_says_what_the_book_knew_and_verifies(place: Place, tmp_path: Path) -> None:
+    first = place.fit()
+    assert "adds to this figure" in first.certificate.adds_up
+    assert "no earlier run" in first.certificate.adds_up
+    second = place.fit(tmp_path / "second")
+    both = accounting.guarantee([(PrivacyLedger.load(place.run / "ledger.jsonl").plan[0][0], 4 * BLOCK)], delta=DELTA)
+    assert f"one earlier run on this data set: together with this one, {both}." in second.certificate.adds_up
+    assert verify(tmp_path / "second").ok
+    assert "one earlier run on this data set" in (tmp_path / "second" / "report.html").read_text()
+    config = json.loads((tmp_path / "second" / "config.json").read_text())
+    config["accounts"]["earlier_runs"] = 0
+    (tmp_path / "second" / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    assert not verify(tmp_path / "second").ok
+
+
+def test_the_released_settings_follow_from_the_name_and_never_from_the_records(place: Place, tmp_path: Path) -> None:
+    """The same records elsewhere are one account in the book. A certificate that said so would tell of any record changed."""
+    place.fit()
+    copy = tmp_path / "elsewhere.npz"
+    shutil.copy(place.data, copy)
+    second = place.fit(tmp_path / "second", data=copy)
+    assert "no earlier run" in second.certificate.adds_up
+    assert len(place.account.entries) == 2
+    assert "The book knows the same records as" in place.words
+    settings = (tmp_path / "second" / "config.json").read_text()
+    assert place.account.entries[0].charge.mark not in settings
+    assert str(tmp_path) not in settings
+
+
+def test_records_that_change_keep_their_history_and_their_limit(place: Place, tmp_path: Path) -> None:
+    place.fit()
+    arrays = dict(np.load(place.data))
+    arrays["images"][0, 0, 0] ^= 1
+    np.savez(place.data, **arrays)
+    budget(str(place.data), epsilon=smallest(place.account.spent(DELTA)).epsilon, delta=DELTA)
+    with pytest.raises(BudgetError, match="may spend"):
+        place.fit(tmp_path / "second")
+
+
+def test_the_mark_knows_records_in_any_order_split_or_not(place: Place, tmp_path: Path) -> None:
+    arrays = dict(np.load(place.data))
+    other = tmp_path / "shuffled.npz"
+    order = np.random.default_rng(1).permutation(160)
+    np.savez(other, images=arrays["images"][order], labels=1 - arrays["labels"][order])
+    place.crash(1)
+    place.crash(1, tmp_path / "second", data=other, public_share=0.25, warm_steps=2)
+    marks = {entry.charge.mark for entry in place.account.entries}
+    assert len(place.account.entries) == 2
+    assert len(marks) == 1
+    assert place.account.entries[1].charge.given_up == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_name_on_the_card_is_the_account(place: Place, gossamer: Run) -> None:
+    place.card.write_text(place.card.read_text() + 'data_set = "clinic-2026"\n')
+    place.crash(1)
+    assert len(book_at(None).read().account("clinic-2026").entries) == 1
+    assert gossamer("budget", "clinic-2026").out.startswith("clinic-2026\n")
+    assert gossamer("budget", place.data, "--card", place.card).out.startswith("clinic-2026\n")
+    assert gossamer("budget", place.data).status == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"noise_multiplier": None, "delta": None, "epsilon": math.inf},
+        {"rng": Rng(0, noise_seed=1)},
+        {"method": "privgan"},
+    ],
+)
+def test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on(place: Place, changed: dict[str, Any]) -> None:
+    if changed.get("method"):
+        with pytest.raises(Stopped):
+            fit("privgan", data=place.data, card=place.card, out=place.run, sink=crash_at(1), **PRIVGAN)
+    else:
+        place.crash(1, **changed)
+    assert math.isinf(smallest(place.account.spent(DELTA)).epsilon)
+    budget(str(place.data), epsilon=100.0, delta=DELTA)
+    with pytest.raises(BudgetError, match=r"would spend epsilon infinity"):
+        place.fit(place.folder / "second")
+    budget(str(place.data), epsilon=100.0, delta=DELTA, allow_infinite=True, force=True)
+    place.crash(1, place.folder / "second")
+
+
+def test_beyond_the_limit_nothing_is_begun(place: Place, gossamer: Run, tmp_path: Path) -> None:
+    assert gossamer("budget", place.data, "--epsilon", 0.01, "--delta", DELTA).status == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    flags = {"data": place.data, "card": place.card, "out": place.run, "delta": DELTA, **SMALL}
+    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", value)]
+    answer = gossamer("fit", "dpgan", *words)
+    assert answer.status == 2
+    assert (
+        answer.err.strip()
+        .split("\n")[-1]
+        .startswith(f"gossamer: {place.data} may spend epsilon 0.01 at delta 0.001 in all")
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert place.account.entries == ()
+
+
+def test_a_book_that_cannot_be_used_stops_a_run_before_it_begins(place: Place, state_home: Path) -> None:
+    folder = state_home / "gossamer"
+    folder.mkdir()
+    (folder / FILE).write_text("{}\n")
+    with pytest.raises(AccountsError, match="damaged"):
+        place.fit()
+    assert not place.run.exists()
+
+
+def test_a_book_that_fails_at_the_last_moment_leaves_no_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise AccountsError("no space left")
+
+    monkeypatch.setattr(Pages, "enter", full)
+    with pytest.raises(AccountsError):
+        place.fit()
+    assert not place.run.exists() or RunFolder(place.run).blank
+
+
+def test_a_book_of_its_own(place: Place, tmp_path: Path, state_home: Path) -> None:
+    place.crash(1, accounts=tmp_path / "book")
+    assert len(AccountBook(tmp_path / "book").read().entries) == 1
+    place.resume()
+    assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
+    assert list(state_home.iterdir()) == []
+    with pytest.raises(AccountsError, match="lies in the run itself"):
+        place.fit(accounts=place.run / "book", force=True)
+
+
+def test_settings_of_which_no_network_can_be_made_are_refused_before_they_cost_anything(place: Place) -> None:
+    place.card.write_text("shape = [1, 30, 30]\nclasses = 2\ndeclared_size = 160\n")
+    with pytest.raises(RequestError):
+        place.fit()
+    assert not place.run.exists()
+    assert place.account.entries == ()
+
+
+def test_a_failed_run_stays_charged(place: Place, tmp_path: Path) -> None:
+    place.crash(1)
+    place.crash(1, tmp_path / "second")
+    assert len(place.account.entries) == 2
+
+
+# ------------------------------------------------------------------ who may go on
+
+
+def test_resume_of_the_same_folder_is_free(place: Place, checkpoints: None) -> None:
+    place.crash(20)
+    place.resume()
+    (entry,) = place.account.entries
+    assert entry.status == "finished"
+    ledger = PrivacyLedger.load(place.run / "ledger.jsonl")
+    assert len(ledger.sessions) == 2
+    assert entry.session == ledger.sessions[1]
+    before = (book_at(None)._path).read_bytes()
+    place.resume()
+    assert (book_at(None)._path).read_bytes() == before, "a finished run charges nothing"
+
+
+def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
+    place: Place, tmp_path: Path, checkpoints: None
+) -> None:
+    place.crash(20)
+    shutil.copytree(place.run, tmp_path / "copy")
+    shutil.copytree(place.run, tmp_path / "third")
+    place.resume()
+    assert len(place.account.entries) == 1
+    place.resume(tmp_path / "copy")
+    assert len(place.account.entries) == 2
+    assert "copy of a run that went on" in place.words
+    spent = smallest(place.account.spent(DELTA)).epsilon
+    assert spent > 1.2 * smallest(Account(place.account.entries[:1], ("",), ()).spent(DELTA)).epsilon
+    budget(str(place.data), epsilon=spent, delta=DELTA)
+    lines = (tmp_path / "third" / "ledger.jsonl").read_bytes()
+    with pytest.raises(BudgetError, match="may spend"):
+        place.resume(tmp_path / "third")
+    assert (tmp_path / "third" / "ledger.jsonl").read_bytes() == lines
+    assert not (tmp_path / "third" / "certificate.json").exists()
+
+
+def test_a_copy_made_while_the_run_trained_does_not_go_on_for_free(
+    place: Place, tmp_path: Path, checkpoints: None
+) -> None:
+    def copy(event: Event, /) -> None:
+        if event.kind == "step" and event.step == 10:
+            shutil.copytree(place.run, tmp_path / "copy")
+
+    place.fit(sink=copy)
+    place.resume(tmp_path / "copy")
+    assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
+
+
+def test_a_copy_resumed_while_the_run_trains_makes_the_run_pay_again(
+    place: Place, tmp_path: Path, checkpoints: None
+) -> None:
+    def copy(event: Event, /) -> None:
+        if event.kind == "step" and event.step == 20:
+            shutil.copytree(place.run, tmp_path / "copy")
+            resume(tmp_path / "copy")
+
+    place.fit(sink=copy)
+    assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
+    assert "both count" in place.words
+
+
+def test_an_older_state_of_the_folder_counts_as_another_run(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    place.crash(10)
+    shutil.copytree(place.run, tmp_path / "backup")
+    with pytest.raises(Stopped):
+        resume(place.run, sink=crash_at(5))
+    shutil.rmtree(place.run)
+    shutil.copytree(tmp_path / "backup", place.run)
+    place.resume()
+    assert len(place.account.entries) == 2
+
+
+@pytest.mark.parametrize("lost", ["go_on", "begin_session"])
+def test_a_crash_between_ledger_and_book_charges_nothing_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch, checkpoints: None, lost: str
+) -> None:
+    def killed(*_: object) -> None:
+        raise Stopped
+
+    place.crash(20)
+    for _ in range(2):
+        with monkeypatch.context() as patch, pytest.raises(Stopped):
+            patch.setattr(*((Pages, "go_on", killed) if lost == "go_on" else (PrivacyLedger, "begin_session", killed)))
+            place.resume()
+    place.resume()
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+
+
+def test_a_fit_killed_before_it_was_entered_is_entered_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Pages, "enter", killed)
+        place.fit()
+    assert place.account.entries == ()
+    place.resume()
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+
+
+def test_a_run_killed_before_its_certificate_is_certified_for_free(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Synthesizer, "save", killed)
+        place.fit()
+    place.resume()
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+    assert verify(place.run).ok
+
+
+def test_a_run_that_the_book_does_not_know_is_entered_and_said(
+    place: Place, state_home: Path, checkpoints: None
+) -> None:
+    place.crash(5, steps=3 * BLOCK)
+    shutil.rmtree(state_home / "gossamer")
+    with pytest.raises(Stopped):
+        resume(place.run, sink=crash_at(BLOCK + 1))
+    assert len(place.account.entries) == 1, "before it trains"
+    shutil.rmtree(state_home / "gossamer")
+    place.resume()
+    assert len(place.account.entries) == 1
+    assert "does not know this run" in place.words
+
+
+# ------------------------------------------------------------------ who may delete
+
+
+def test_force_takes_no_unfinished_run(place: Place) -> None:
+    place.crash(20)
+    before = held_bytes(place.run)
+    with pytest.raises(RunFolderError, match="gossamer discard"):
+        place.fit(force=True)
+    assert held_bytes(place.run) == before
+
+
+@pytest.mark.parametrize("by", ["folder", "ledger"])
+def test_force_takes_no_run_that_another_process_has(place: Place, by: str) -> None:
+    """A finished run: whoever certifies or resumes it holds the folder, and held its ledger alone before there was a lock."""
+    place.fit()
+    before = held_bytes(place.run)
+    if by == "folder":
+        with RunFolder(place.run).held(), pytest.raises(RunFolderError, match="another process"):
+            place.fit(force=True)
+        (place.run / PRIVATE / LOCK).touch()
+    else:
+        ledger = PrivacyLedger.resume(place.run / "ledger.jsonl")
+        with pytest.raises(RunFolderError, match="another process"):
+            place.fit(force=True)
+        ledger.close()
+    assert held_bytes(place.run) == before
+    assert len(place.account.entries) == 1
+
+
+def test_force_replaces_a_finished_run_and_its_charge_stays(place: Place) -> None:
+    place.fit()
+    (place.run / "metrics.json").write_text("[]")
+    place.fit(force=True)
+    assert not (place.run / "metrics.json").exists()
+    assert verify(place.run).ok
+    assert len(place.account.entries) == 2
+
+
+def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second asks for the folder while the first reads its records, before there is a ledger."""
+    refused: list[str] = []
+    read = Sources.read
+
+    def reading(sources: Sources, card: Any) -> Any:
+        if not refused:
+            refused.append("asked")
+            with pytest.raises(RunFolderError, match="in the hands of another process") as caught:
+                place.fit()
+            refused.append(str(caught.value))
+        return read(sources, card)
+
+    monkeypatch.setattr(Sources, "read", reading)
+    place.fit()
+    assert len(refused) == 2
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+    assert verify(place.run).ok
+
+
+def test_what_a_killed_fit_left_before_its_ledger_is_taken_over(place: Place) -> None:
+    (place.run / PRIVATE).mkdir(parents=True)
+    (place.run / PRIVATE / LOCK).touch()
+    (place.run / PRIVATE / "source.json").write_text("{}")
+    (place.run / "config.json").write_text("{}")
+    place.fit()
+    assert verify(place.run).ok
+
+
+def test_a_folder_of_someone_else_is_no_leftover(place: Place) -> None:
+    place.run.mkdir()
+    (place.run / "config.json").write_text("mine")
+    with pytest.raises(RunFolderError, match="holds no run"):
+        place.fit()
+    assert (place.run / "config.json").read_text() == "mine"
+
+
+def test_discard_says_what_is_lost_and_keeps_the_charge(place: Place, gossamer: Run, checkpoints: None) -> None:
+    place.crash(20)
+    answer = gossamer("discard", place.run)
+    assert answer.status == 0, answer.err
+    assert f"with {2 * BLOCK} of {2 * BLOCK} releases charged, epsilon" in answer.out
+    assert "keeps its whole plan" in answer.out
+    assert not place.run.exists()
+    assert [entry.status for entry in place.account.entries] == ["given up"]
+    place.fit()
+    assert [entry.status for entry in place.account.entries] == ["given up", "finished"]
+
+
+def test_a_copy_of_a_run_that_was_given_up_is_a_run_of_its_own(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    place.crash(20)
+    shutil.copytree(place.run, tmp_path / "copy")
+    discard(place.run)
+    place.resume(tmp_path / "copy")
+    assert [entry.status for entry in place.account.entries] == ["given up", "finished"]
+
+
+def test_a_copy_that_is_given_up_costs_nothing(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    place.crash(20)
+    shutil.copytree(place.run, tmp_path / "copy")
+    place.resume()
+    discard(tmp_path / "copy")
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+
+
+def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:
+    place.crash(20)
+    (place.run / "ledger.jsonl").write_text("what is this\n")
+    (told,) = discard(place.run)
+    assert "could not be read" in told
+    assert not place.run.exists()
+    assert [entry.status for entry in place.account.entries] == ["given up"]
+
+
+def test_giving_up_a_run_of_another_book_enters_it(place: Place, state_home: Path) -> None:
+    place.crash(20)
+    shutil.rmtree(state_home / "gossamer")
+    discard(place.run)
+    (entry,) = place.account.entries
+    assert (entry.status, entry.charge.plan[0][1]) == ("given up", 2 * BLOCK)
+
+
+def test_discard_refuses_what_is_not_an_unfinished_run_of_ones_own(
+    place: Place, gossamer: Run, tmp_path: Path, checkpoints: None
+) -> None:
+    def refused(run: Path, says: str) -> None:
+        answer = gossamer("discard", run)
+        assert (answer.status, answer.out) == (2, "")
+        assert says in answer.err
+
+    refused(tmp_path / "nothing", "holds no run")
+    assert not (tmp_path / "nothing").exists()
+    place.crash(20)
+    before = held_bytes(place.run)
+    (tmp_path / "link").symlink_to(place.run)
+    refused(tmp_path / "link", "is a link")
+    with RunFolder(place.run).held():
+        refused(place.run, "another process")
+    ledger = PrivacyLedger.resume(place.run / "ledger.jsonl")
+    refused(place.run, "another process")
+    ledger.close()
+    assert held_bytes(place.run) == before
+    place.resume()
+    refused(place.run, "holds a finished run")
+    assert verify(place.run).ok
+
+
+# ------------------------------------------------------------------ what a crash has cost
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_an_untrained_network_is_not_certified(place: Place, twin: bool) -> None:
+    """All charges are written ahead in one block, the crash comes in its third step, and there is no checkpoint."""
+    changed = {"noise_multiplier": None, "delta": None, "epsilon": math.inf} if twin else {}
+    place.crash(3, steps=BLOCK, **changed)
+    assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == BLOCK
+    before = held_bytes(place.run)
+    book = book_at(None)._path.read_bytes()
+    with pytest.raises(RunFolderError, match=r"budget of this run is gone.*gossamer discard"):
+        place.resume()
+    assert held_bytes(place.run) == before
+    assert book_at(None)._path.read_bytes() == book
+    discard(place.run)
+
+
+def test_after_a_warm_start_alone_nothing_is_certified_either(place: Place, checkpoints: None) -> None:
+    place.crash(3, steps=BLOCK, public_share=0.25, warm_steps=2)
+    assert (place.run / PRIVATE / checkpoint.FILE).is_file()
+    with pytest.raises(RunFolderError, match="budget of this run is gone"):
+        place.resume()
+
+
+def test_a_checkpoint_that_lags_behind_is_finished_and_said(place: Place, checkpoints: None) -> None:
+    place.crash(BLOCK + 4)
+    assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == 2 * BLOCK
+    place.resume()
+    assert f"{BLOCK} paid releases were lost" in place.words
+    assert verify(place.run).ok
+
+
+def test_nothing_is_said_where_nothing_was_lost(place: Place, checkpoints: None) -> None:
+    def stop(event: Event, /) -> None:
+        if event.kind == "step" and event.step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        place.fit(sink=stop)
+    place.resume()
+    assert "were lost" not in place.words
+
+
+def test_a_method_that_counts_for_itself_begins_again(place: Place) -> None:
+    with pytest.raises(Stopped):
+        fit("privgan", data=place.data, card=place.card, out=place.run, sink=crash_at(1), **PRIVGAN)
+    place.resume()
+    assert verify(place.run).ok
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_budget_lists_the_runs_and_their_sum(place: Place, gossamer: Run, tmp_path: Path) -> None:
+    place.crash(1)
+    place.crash(1, tmp_path / "second", steps=BLOCK, public_share=0.25, warm_steps=2)
+    lines = gossamer("budget", place.data).out.splitlines()
+    assert lines[0] == str(place.data)
+    assert "dpgan  epsilon" in lines[1]
+    assert lines[1].endswith(f"unfinished  {place.run}")
+    assert "0.25 given up as public" in lines[2]
+    together = smallest(place.account.spent(DELTA))
+    assert f"together, 2 runs: {together}" in lines
+    assert gossamer("budget", place.data, "--epsilon", 50, "--delta", 1e-4).out.splitlines()[-1] == (
+        f"limit of {place.data}: epsilon 50 at delta 0.0001"
+    )
+    told = gossamer("budget", place.data, "--json").json
+    assert [run["status"] for run in told["runs"]] == ["unfinished", "unfinished"]
+    assert told["limits"][0]["epsilon"] == 50
+    assert {entry["accountant"] for entry in told["guarantees"]} == {"RDP", "PLD"}
+    assert all(entry["delta"] == 1e-4 for entry in told["guarantees"]), "at the limit's delta"
+    assert gossamer("budget", place.data, "--epsilon", 60, "--delta", 1e-4).status == 2
+    assert gossamer("budget", place.data, "--epsilon", "inf", "--delta", 1e-4, "--force").status == 0
+    assert gossamer("budget", place.data, "--json").json["limits"][0]["epsilon"] == "inf"
+
+
+def test_budget_refuses_what_it_cannot_mean(gossamer: Run, data: Path, card: Path, state_home: Path) -> None:
+    for words, says in (
+        ([data], "knows no data set"),
+        ([data, "--epsilon", 1], "--epsilon and --delta together"),
+        ([data, "--delta", 1e-5], "--epsilon and --delta together"),
+        ([data, "--allow-infinite"], "--epsilon and --delta together"),
+        ([data, "--epsilon", 0, "--delta", 1e-5], "must be above 0"),
+        ([data, "--epsilon", 1, "--delta", 1], "between 0 and 1"),
+    ):
+        answer = gossamer("budget", *words)
+        assert answer.status == 2
+        assert says in answer.err
+    assert list(state_home.iterdir()) == []
+    assert gossamer("budget", "clinic", "--epsilon", 1, "--delta", 1e-5).out.splitlines()[:2] == [
+        "clinic", "no run has been entered",
+    ]  # fmt: skip
+    assert "Did you mean 'clinic'" in gossamer("budget", "clinc").err
+
+
+def test_an_embedded_name_and_its_split_are_one_data_set(gossamer: Run) -> None:
+    gossamer("budget", "digits", "--epsilon", 1, "--delta", 1e-5)
+    assert gossamer("budget", "digits:train").out.startswith("digits\n")
+    assert gossamer("budget", "digits:test").status == 2
+
+
+# ------------------------------------------------------------------ the demo
+
+
+def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path
+) -> None:
+    def small(method: str, **named: Any) -> None:
+        fit(method, **{**named, "data": place.data, "public": None, "epsilon": None, **SMALL, "sink": crash_at(1)})
+
+    monkeypatch.setattr(demo, "CARD", demo.CARD.from_dict({**demo.CARD.to_dict(), "declared_size": 160}))
+    monkeypatch.setattr(demo, "fit", small)
+    for _ in range(2):  # it replaces its own run, unfinished as it is
+        with pytest.raises(Stopped):
+            demo.demo(place.run, Terminal(place.said))
+        assert len(AccountBook(place.run / PRIVATE / ACCOUNTS).read().entries) == 1
+    assert list(state_home.iterdir()) == []
+    place.crash(1, place.folder / "mine")
+    before = held_bytes(place.folder / "mine")
+    with pytest.raises(Exception, match="other than a run of the demo"):
+        demo.demo(place.folder / "mine", Terminal(place.said))
+    assert held_bytes(place.folder / "mine") == before
