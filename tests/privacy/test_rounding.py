@@ -310,23 +310,24 @@ class OneByOne(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is not Tensor.__matmul__ or args[0].dtype != torch.float32:
+        if func not in (Tensor.matmul, Tensor.__matmul__) or args[0].dtype != torch.float32:
             return func(*args, **(kwargs or {}))
         products = args[0].numpy()[:, :, :, None] * args[1].numpy()[:, None]
         return torch.from_numpy(np.cumsum(products, axis=2, dtype=np.float32)[:, :, -1])
 
 
-@pytest.mark.parametrize(("size", "count"), [(512, 40), (20_000, 4)])
-def test_the_order_of_a_sum_does_not_matter(size: int, count: int) -> None:
+@pytest.mark.parametrize("size", [512, 20_000])
+def test_the_order_of_a_sum_does_not_matter(size: int) -> None:
     """Six positions of nearly equal entries that cancel. Summed one by one the products lose 60 machine epsilons in pieces of
     512 numbers, and 2,500 without."""
-    u = torch.stack([torch.stack(both * 3, 1) for both in near(count, size)])
-    b = torch.tensor([1.0, -1.0]).repeat(3).expand(len(u), 2, 6)
-    with OneByOne():
-        found = paired(gram(u), gram(b), u.dtype, roundings(size, 6) + roundings(2, 6))
-        others = instantiated(u, b)
-    assert bool((found.sqrt() >= exact(u, b)).all())
-    assert bool((others.sqrt() >= exact(u, b)).all())
+    b = torch.tensor([1.0, -1.0]).repeat(3).expand(1, 2, 6)
+    for both in near(20, size):
+        u = torch.stack(both * 3, 1)[None]
+        with OneByOne():
+            found = paired(gram(u), gram(b), u.dtype, roundings(size, 6) + roundings(2, 6))
+            others = instantiated(u, b)
+        assert bool((found.sqrt() >= exact(u, b)).all())
+        assert bool((others.sqrt() >= exact(u, b)).all())
 
 
 def test_the_norm_makes_room_for_what_the_weight_gradient_call_rounds() -> None:
