@@ -6,6 +6,7 @@ gradients are whatever the record says (`pulled`), so that its terms can cancel 
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from gossamer.nets.wgan import Critic
 from gossamer.privacy import clipping, norms
@@ -67,7 +69,7 @@ def near(n: int, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Two positions of nearly equal entries whose output gradients cancel: the products are summed with a rounding that
     always goes one way, and what is left of the gradient is not far above the error."""
     constants = torch.rand(n, generator=torch.Generator().manual_seed(size)) + 0.1
-    for constant, apart in itertools.product(constants.tolist(), (1e-3, 3e-3, 5e-3, 1e-2)):
+    for constant, apart in itertools.product(constants.tolist(), (3e-3, 5e-3, 1e-2, 4e-2)):
         yield torch.full((size,), constant), torch.full((size,), constant * (1 + apart))
 
 
@@ -76,7 +78,7 @@ def test_two_positions_that_cancel_in_a_long_product(size: int, threads: int) ->
     """nn.Linear(size, 16) on two positions with the loss y_0 - y_1."""
     module = nn.Linear(size, 16, bias=False)
     pulls = 1e3 * torch.stack([torch.ones(16), -torch.ones(16)])
-    found = [added(module, torch.stack(both), pulls) for both in near(12, size)]
+    found = [added(module, torch.stack(both), pulls) for both in near(6, size)]
     assert max(found) <= 1.0
     assert max(found) > 0.3
 
@@ -99,7 +101,7 @@ def test_three_meetings_of_a_critic_that_cancel(size: int) -> None:
     query = PenaltyGradient(Flat(size), lambda batch: Points(*batch.parts), penalty=1e-9, form="fast")
     found = [
         query.clipped_sum(Tensors((real[None], fake[None], real[None])), ONE).double().norm().item()
-        for real, fake in near(12, size)
+        for real, fake in near(6, size)
     ]
     assert max(found) <= 1.0
     assert max(found) > 0.3
@@ -205,8 +207,7 @@ def test_no_adversary_adds_more_than_max_norm(name: str, form: str, monkeypatch:
     output = module(torch.zeros(1, *shape)).shape[1:]
     found = [
         added(module, *each, bounds, "slow" if form == "slow" else "fast") / bounds.norms[0]
-        for seed in range(2)
-        for bounds in (ONE, Bounds(norms=(1e-3,)))
+        for seed, bounds in enumerate((ONE, Bounds(norms=(1e-3,))))
         for each in adversaries(shape, output, seed)
     ]
     assert max(found) <= 1.0
@@ -301,6 +302,51 @@ def test_the_computed_norm_is_an_upper_bound(seed: int, positions: int, size: in
     for found in (paired(gram(u), gram(b), u.dtype, steps), instantiated(u, b)):
         assert found.dtype == torch.float64
         assert bool((found.sqrt() * (1 + SLACK * EPS) >= truth).all())
+
+
+class OneByOne(TorchFunctionMode):
+    """Matrix products that add one product after the other in single precision: an order that a library may choose."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func not in (Tensor.matmul, Tensor.__matmul__) or args[0].dtype != torch.float32:
+            return func(*args, **(kwargs or {}))
+        products = args[0].numpy()[:, :, :, None] * args[1].numpy()[:, None]
+        return torch.from_numpy(np.cumsum(products, axis=2, dtype=np.float32)[:, :, -1])
+
+
+@pytest.mark.parametrize("size", [512, 20_000])
+def test_the_order_of_a_sum_does_not_matter(size: int) -> None:
+    """Six positions of nearly equal entries that cancel. Summed one by one the products lose 60 machine epsilons in pieces of
+    512 numbers, and 2,500 without."""
+    b = torch.tensor([1.0, -1.0]).repeat(3).expand(1, 2, 6)
+    for both in near(20, size):
+        u = torch.stack(both * 3, 1)[None]
+        with OneByOne():
+            found = paired(gram(u), gram(b), u.dtype, roundings(size, 6) + roundings(2, 6))
+            others = instantiated(u, b)
+        assert bool((found.sqrt() >= exact(u, b)).all())
+        assert bool((others.sqrt() >= exact(u, b)).all())
+
+
+def test_the_norm_makes_room_for_what_the_weight_gradient_call_rounds() -> None:
+    """(T + 1) machine epsilons of what the terms come to: more than rounding took from the norm itself."""
+    generator = torch.Generator().manual_seed(0)
+    u, b = torch.rand(8, 3, 300, generator=generator), torch.rand(8, 2, 300, generator=generator)
+    terms = (u.double().norm(dim=1) * b.double().norm(dim=1)).sum(1)
+    for found in (paired(gram(u), gram(b), u.dtype, roundings(3, 300) + roundings(2, 300)), instantiated(u, b)):
+        assert bool((found.sqrt() >= exact(u, b) + 301 * EPS * terms).all())
+
+
+@pytest.mark.parametrize("positions", [2, 6])
+def test_terms_that_cancel_stay_below_512_max_norm(positions: int) -> None:
+    """What other records' partial sums are rounded beside."""
+    u = torch.ones(1, 700, 1).expand(1, 700, positions)
+    b = torch.tensor([1.0, -1.0]).repeat(positions // 2).expand(1, 3, positions)
+    terms = positions * (700 * 3) ** 0.5
+    for found in (paired(gram(u), gram(b), u.dtype, 0), instantiated(u, b)):
+        assert terms / found.sqrt().item() <= 513
 
 
 def test_an_ordinary_norm_is_hardly_raised() -> None:

@@ -82,7 +82,7 @@ def gram(features: Tensor) -> Tensor:
     """[m, T, T], inner products of the columns of features [m, F, T], off by at most `roundings(F, T)` roundings."""
     if features.shape[2] <= FEW:
         features = features.double()
-    first, *others = features.split(PRODUCTS, dim=1)
+    first, *others = features.chunk(-(-features.shape[1] // PRODUCTS), dim=1)
     total = first.transpose(1, 2) @ first
     for piece in others:
         total += piece.transpose(1, 2) @ piece
