@@ -293,7 +293,7 @@ MISTAKES = (
     Mistake("a draw without replacement passes for add-or-remove-one", "privacy/accountants.py", "return relation is REPLACE_ONE or (relation is ADD_OR_REMOVE_ONE and drawn == 1)", "return True", "tests/privacy/test_accounting.py"),
     Mistake("gs-wgan releases the last weights, not the average", "methods/gs_wgan.py", "return self.G if self.average is None else self.average", "return self.G", "tests/methods/test_release.py"),
     Mistake("gs-wgan's average keeps the untrained weights", "methods/gs_wgan.py", "min(1 - 1 / (self.step + 1), config.average_decay)", "config.average_decay", "tests/methods/test_release.py"),
-    Mistake("gs-wgan's generator descends on its own score", "methods/gs_wgan.py", "loss = (x[:n] * g).sum() / n", "loss = -(x[:n] * g).sum() / n", GS_WGAN),
+    Mistake("gs-wgan's generator descends on its own score", "methods/gs_wgan.py", "loss = (x[:n] * g).sum() / n", "loss = -(x[:n] * g).sum() / n", f"{GS_WGAN}::test_the_generator_descends_along_the_released_rows"),
     Mistake("the revealed draw is charged like a secret one", "privacy/rows.py", "else RevealedDrawGaussianDpEvent(critics, joint)", "else SampledWithoutReplacementDpEvent(critics, 1, GaussianDpEvent(joint))", ROWS),
     Mistake("the mixture forgets the busiest critics", "privacy/revealed.py", "int(law.isf(cut / 4))", "int(law.mean()) + 1", "tests/privacy/test_revealed.py"),
     Mistake("sealed critics can be read by everyone", "privacy/confined.py", "os.O_EXCL, 0o600)", "os.O_EXCL, 0o644)", f"{GS_WGAN}::test_a_sealed_file_is_private_complete_and_the_only_one"),
