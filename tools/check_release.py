@@ -52,9 +52,10 @@ def read_ledger(path):
         elif kind == "charge":  # one release, by the number of its event; written before its noise is drawn
             demand(value >= 0 and charged[value] < plan[value][1], f"{where}: more releases than were reserved")
             charged[value] += 1
-        else:  # something left without noise
-            demand(kind == "declassify", f"{where}: unknown")
+        elif kind == "declassify":  # something left without noise
             reasons.append(value)
+        else:  # a session ties the run to its owner's account book
+            demand(kind == "session", f"{where}: unknown")
     return opening, plan, reasons, number, last
 
 

@@ -148,6 +148,7 @@ def fit(
             folder.create({**config_json, "run": run, "accounts": known}, {**source, "accounts": kept})
             ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
+        _say_what_is_not_promised(method, terminal)
         charge = charge_of(
             ledger, run=run, card=card, sources=sources, found=found, method=method, folder=folder.path,
             infinite=rng.reproducible or bool(facts.without_guarantee),
@@ -222,6 +223,7 @@ def resume(
             ledger, run=config_json.get("run", ""), card=card, sources=sources, found=found, method=method,
             folder=folder.path, infinite=rng.reproducible or bool(METHODS[method].FACTS.without_guarantee),
         )  # fmt: skip
+        _say_what_is_not_promised(method, terminal)
         book = book_at(accounts or source_json.get("accounts"), beside=folder)
         booked = go_on(book, charge, ledger, say=say)
         return _train(
@@ -236,6 +238,13 @@ def _untrained(folder: RunFolder) -> RunFolderError:
         "of this run is gone, and an untrained generator is not certified. Give the run up with "
         f"`gossamer discard {folder.path}` and start another; the account book will hold both plans."
     )
+
+
+def _say_what_is_not_promised(method: str, terminal: Terminal | None) -> None:
+    """Before all else: why there is no guarantee, where there is none."""
+    reason = reason_without_guarantee(method)
+    if reason and terminal is not None:
+        terminal.say(f"No formal guarantee: epsilon is infinity, because {reason}.")
 
 
 def _unsaid(_text: str) -> None:
@@ -261,9 +270,6 @@ def _train(
     """Drive the method's loop from the last checkpoint to the end, then certify."""
     keep_pages()
     module = METHODS[method]
-    reason = reason_without_guarantee(method)
-    if reason and terminal is not None:
-        terminal.say(f"No formal guarantee: epsilon is infinity, because {reason}.")
     state, below = None, None
     if saved is not None:
         state = module.State.fresh(config, card, rng, device)
