@@ -4,7 +4,7 @@
     total = query.clipped_sum(records, bounds)   # every step; [D]
 
 Contract: with the coins of each record fixed, adding or removing one unit, at any position, moves the sum by at most
-`bounds.norms[j]` in L2 on the parameters of group j (up to rounding, see `norms`).
+`bounds.norms[j]` in L2 on the parameters of group j, rounding included as far as `rounding` says.
 
 The *fast form* costs little more than an ordinary step: one forward pass, one backward pass that computes no weight
 gradient (`tape`), the norms of all records' gradients (`norms`), and one weight-gradient call per layer on clipped pairs.
