@@ -149,7 +149,7 @@ def fit(
             infinite=rng.reproducible or bool(facts.without_guarantee),
         )  # fmt: skip
         try:
-            booked = begin(book, charge, write, say=terminal.say if terminal is not None else _unsaid)
+            booked = begin(book, charge, write, say=_saying(method, terminal))
         except AccountsError:
             if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
                 ledger.close()
@@ -206,7 +206,7 @@ def resume(
             raise DataError(
                 f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
             )
-        say = terminal.say if terminal is not None else _unsaid
+        say = _saying(method, terminal)
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: say(
             f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
         ))  # fmt: skip
@@ -232,8 +232,12 @@ def _untrained(folder: RunFolder) -> RunFolderError:
     )
 
 
-def _unsaid(_text: str) -> None:
-    """Nobody is at the terminal."""
+def _saying(method: str, terminal: Terminal | None) -> Callable[[str], None]:
+    """Where to tell things; that a method promises nothing is told first."""
+    say = terminal.say if terminal is not None else lambda _text: None
+    if reason := reason_without_guarantee(method):
+        say(f"No formal guarantee: epsilon is infinity, because {reason}.")
+    return say
 
 
 def _train(
@@ -255,9 +259,6 @@ def _train(
     """Drive the method's loop from the last checkpoint to the end, then certify."""
     keep_pages()
     module = METHODS[method]
-    reason = reason_without_guarantee(method)
-    if reason and terminal is not None:
-        terminal.say(f"No formal guarantee: epsilon is infinity, because {reason}.")
     state, below = None, None
     if saved is not None:
         state = module.State.fresh(config, card, rng, device)
