@@ -83,14 +83,18 @@ def test_a_mixed_sum_is_two_steps_of_removing_and_adding() -> None:
 
 
 def test_two_steps_spend_the_delta_that_the_formula_says() -> None:
-    """2 epsilon at (1 + e^epsilon) delta': checked with the very epsilon that the accountants give at delta'."""
+    """2 epsilon at (1 + e^epsilon) delta', with the epsilon that the accountants give at the delta' that was taken."""
     family = composition._Family(flatten([(GaussianDpEvent(1.0), 1)]), ADD_OR_REMOVE_ONE, 2)
-    total = composition._epsilon(family, DELTA)
-    part = brentq(
-        lambda log: 2 * accounting.guarantee(family.plan, delta=math.exp(log)).epsilon - total, -40, math.log(DELTA)
-    )
-    assert math.exp(part) * (1 + math.exp(total / 2)) <= DELTA * (1 + 1e-6)
+    part, total = composition._part(family, DELTA), composition._epsilon(family, DELTA)
+    epsilon = accounting.guarantee(family.plan, delta=part).epsilon
+    assert total == 2 * epsilon
+    assert DELTA / 20 < (1 + math.exp(epsilon)) * part <= DELTA
     assert total >= exact(0.5, DELTA), "a Gaussian that moves by two sensitivities is the truth"
+
+
+def test_four_steps_of_a_loud_plan_have_no_bound_rather_than_a_wrong_one() -> None:
+    family = composition._Family(flatten([(GaussianDpEvent(0.01), 1)]), ADD_OR_REMOVE_ONE, 4)
+    assert math.isinf(composition._epsilon(family, DELTA))
 
 
 def test_different_units_are_added_for_the_record_in_two_steps() -> None:

@@ -18,15 +18,15 @@ k steps of (epsilon, delta) are (k epsilon, (1 + e^epsilon + ... + e^((k-1) epsi
 order fixed beforehand still add (a filter: Feldman and Zrnic 2021); of privacy loss distributions that is not known.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dp_accounting import SampledWithoutReplacementDpEvent
 from scipy.special import logsumexp
 
 from gossamer.privacy import accounting
-from gossamer.privacy.accountants import FlatPlan, Pld, accountants_for, flatten
+from gossamer.privacy.accountants import Accountant, FlatPlan, Pld, accountants_for, flatten
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Guarantee, NeighboringRelation, Plan
 
@@ -35,9 +35,10 @@ RECORD = "record"
 MOST_FOR_PLD = 24
 """Different events beyond which the privacy loss distributions (0.2 s each) are left to one side; Renyi bounds remain."""
 _TURNS = 60
+_LEAST = 1e-300
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Spending:
     """What one run may release, for adding up.
 
@@ -54,7 +55,7 @@ class Spending:
     infinite: bool = False
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Family:
     """Runs that one accountant can compose, and how many of their own steps one step of the total takes."""
 
@@ -142,35 +143,41 @@ def _bounds(plan: FlatPlan, relation: NeighboringRelation, terms: Guarantee) -> 
     """By every accountant that knows the plan, but for PLD where it would take minutes."""
     if len(plan) <= MOST_FOR_PLD:
         return accounting.bounds(plan, delta=terms.delta, relation=relation, unit=terms.unit)
-    able = accountants_for(plan, relation)
-    quick = [each for each in able if not isinstance(each, Pld)] or list(able)
-    epsilons = {each.name: each.epsilon(plan, delta=terms.delta, relation=relation) for each in quick}
     return tuple(
-        Bound(name, Guarantee(epsilon=epsilon, delta=terms.delta, relation=relation, unit=terms.unit))
-        for name, epsilon in epsilons.items()
+        Bound(each.name, dataclasses.replace(terms, epsilon=each.epsilon(plan, delta=terms.delta, relation=relation)))
+        for each in _quick(plan, relation)
     )
+
+
+def _quick(plan: FlatPlan, relation: NeighboringRelation) -> Sequence[Accountant]:
+    """Those that take no time, if there are any."""
+    able = accountants_for(plan, relation)
+    return [each for each in able if not isinstance(each, Pld)] or able
 
 
 def _epsilon(family: _Family, delta: float) -> float:
     """Epsilon of a family at delta, for one step of the total."""
+    part = delta if family.steps == 1 else _part(family, delta)
+    if part == 0:
+        return math.inf
+    terms = Guarantee(epsilon=math.inf, delta=part, relation=family.relation, unit=RECORD)
+    return family.steps * smallest(_bounds(family.plan, family.relation, terms)).epsilon
 
-    def own(part: float) -> float:
-        terms = Guarantee(epsilon=math.inf, delta=part, relation=family.relation, unit=RECORD)
-        return smallest(_bounds(family.plan, family.relation, terms)).epsilon
 
-    if family.steps == 1:
-        return own(delta)
+def _part(family: _Family, delta: float) -> float:
+    """A delta for one own step that several steps carry no further than `delta`; 0 where none is found.
+
+    Found with the quick accountants: a smaller epsilon carries it less far.
+    """
+    quick = _quick(family.plan, family.relation)
     log_part = math.log(delta / family.steps)
     for _ in range(_TURNS):
-        if log_part < math.log(1e-300):
-            break
-        epsilon = own(math.exp(log_part))
-        if math.isinf(epsilon):
-            break
+        if log_part < math.log(_LEAST):
+            return 0.0
+        part = math.exp(log_part)
+        epsilon = min(each.epsilon(family.plan, delta=part, relation=family.relation) for each in quick)
         grown = float(logsumexp([step * epsilon for step in range(family.steps)]))
         if log_part + grown <= math.log(delta):
-            return family.steps * epsilon
-        log_part = (
-            math.log(delta) - grown - math.log(2)
-        )  # half of what this epsilon would allow: the next one is larger
-    return math.inf
+            return part
+        log_part = math.log(delta) - grown - math.log(2)  # half of what this epsilon allows: the next one is larger
+    return 0.0

@@ -134,10 +134,9 @@ def fit(
     with folder.held(), closing(ledger):
         folder.check_free(force=force)
         found = sources.read(card)
-        if terminal is not None and found.unit_facts["matched"] == "position":
-            terminal.say(
-                "Records and their units are matched by position: the first record has the first unit, and so on."
-            )
+        say = _saying(method, terminal)
+        if found.unit_facts["matched"] == "position":
+            say("Records and their units are matched by position: the first record has the first unit, and so on.")
 
         def write(known: dict[str, Any], session: str) -> None:
             if not folder.blank:
@@ -148,13 +147,12 @@ def fit(
             folder.create({**config_json, "run": run, "accounts": known}, {**source, "accounts": kept})
             ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
-        _say_what_is_not_promised(method, terminal)
         charge = charge_of(
             ledger, run=run, card=card, sources=sources, found=found, method=method, folder=folder.path,
             infinite=rng.reproducible or bool(facts.without_guarantee),
         )  # fmt: skip
         try:
-            booked = begin(book, charge, write, say=terminal.say if terminal is not None else _unsaid)
+            booked = begin(book, charge, write, say=say)
         except AccountsError:
             if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
                 ledger.close()
@@ -213,7 +211,7 @@ def resume(
             )
         if found.public_facts != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
-        say = terminal.say if terminal is not None else _unsaid
+        say = _saying(method, terminal)
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: say(
             f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
         ))  # fmt: skip
@@ -223,7 +221,6 @@ def resume(
             ledger, run=config_json.get("run", ""), card=card, sources=sources, found=found, method=method,
             folder=folder.path, infinite=rng.reproducible or bool(METHODS[method].FACTS.without_guarantee),
         )  # fmt: skip
-        _say_what_is_not_promised(method, terminal)
         book = book_at(accounts or source_json.get("accounts"), beside=folder)
         booked = go_on(book, charge, ledger, say=say)
         return _train(
@@ -240,15 +237,12 @@ def _untrained(folder: RunFolder) -> RunFolderError:
     )
 
 
-def _say_what_is_not_promised(method: str, terminal: Terminal | None) -> None:
-    """Before all else: why there is no guarantee, where there is none."""
-    reason = reason_without_guarantee(method)
-    if reason and terminal is not None:
-        terminal.say(f"No formal guarantee: epsilon is infinity, because {reason}.")
-
-
-def _unsaid(_text: str) -> None:
-    """Nobody is at the terminal."""
+def _saying(method: str, terminal: Terminal | None) -> Callable[[str], None]:
+    """Where to tell things; that a method promises nothing is told first."""
+    say = terminal.say if terminal is not None else lambda _text: None
+    if reason := reason_without_guarantee(method):
+        say(f"No formal guarantee: epsilon is infinity, because {reason}.")
+    return say
 
 
 def _train(
