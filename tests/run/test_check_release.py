@@ -128,7 +128,7 @@ def tamper(folder: Path, path: tuple[Any, ...], value: Any) -> None:
 def append(folder: Path, line: dict[str, Any]) -> None:
     """One more line of the ledger, under a good chain that the certificate pins."""
     lines = (folder / LEDGER).read_text().splitlines()
-    last = ledgers._chain(json.loads(lines[-1])["hash"], line)
+    last = ledgers.chain(json.loads(lines[-1])["hash"], line)
     (folder / LEDGER).write_text("\n".join([*lines, json.dumps({**line, "hash": last})]) + "\n")
     tamper(folder, ("ledger",), {"file": LEDGER, "lines": len(lines) + 1, "last_hash": last})
 

@@ -75,7 +75,7 @@ def forge(run: Path, settings: dict[str, Any], **opening: Any) -> None:
     last_hash, lines = "0" * 32, ""
     for line in (first, *rest):
         del line["hash"]
-        last_hash = ledgers._chain(last_hash, line)
+        last_hash = ledgers.chain(last_hash, line)
         lines += json.dumps({**line, "hash": last_hash}) + "\n"
     (run / "ledger.jsonl").write_text(lines)
     body = json.loads((run / "certificate.json").read_text())

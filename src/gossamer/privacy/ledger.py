@@ -243,7 +243,7 @@ class PrivacyLedger:
         """Write lines and sync them: after this they survive a crash."""
         text = b""
         for body in bodies:
-            self.last_hash = _chain(self.last_hash, body)
+            self.last_hash = chain(self.last_hash, body)
             self.lines += 1
             text += json.dumps({**body, "hash": self.last_hash}).encode() + b"\n"
         if self._file is not None:
@@ -349,7 +349,8 @@ def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
     return [(accounting.event_from_json(entry["event"]), count) for entry, count in zip(data, counts, strict=True)]
 
 
-def _chain(last_hash: str, body: dict[str, Any]) -> str:
+def chain(last_hash: str, body: dict[str, Any]) -> str:
+    """The hash of a line, which covers all lines before it."""
     return hashlib.sha256((last_hash + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:_HASH_LENGTH]
 
 
@@ -359,7 +360,7 @@ def _read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], 
         stated = body.pop("hash")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
-    expected = _chain(last_hash, body)
+    expected = chain(last_hash, body)
     if stated != expected:
         raise LedgerDamaged(f"{where}: the hash does not fit; this line, or one cut out before it, was changed.")
     if raw.rstrip(b"\n") != json.dumps({**body, "hash": stated}).encode():  # a key given twice, for one
