@@ -199,7 +199,7 @@ def test_settings_that_lead_elsewhere_than_the_ledger(run: Path, path: tuple[str
 
 def test_garbage_in_any_setting_is_a_problem_and_never_a_traceback(run: Path) -> None:
     right = json.loads((run / "config.json").read_text())
-    names_only = (("seed",), ("device",), ("tensorboard",), ("format",), ("versions",), ("run",))
+    names_only = (("seed",), ("device",), ("tensorboard",), ("format",), ("versions",), ("run",), ("accounts",))
     for path in list(entries(right)):
         for value in (None, -1, 10**400, [], "inf"):
             settings = copy.deepcopy(right)
