@@ -172,7 +172,7 @@ MISTAKES = (
     Mistake("verify follows links", "privacy/certificate.py", "            if (folder / name).is_symlink():", "            if False:", f"{CERTIFICATES}::test_a_link_is_not_a_file_of_the_folder"),
     Mistake("sample takes a damaged folder", "privacy/certificate.py", "        if files is None or problems:", "        if files is None:", f"{CERTIFICATES}::test_what_may_be_sampled_from_is_checked_first"),
     Mistake("a plan may shrink after the fact", "privacy/ledger.py", "type(count) is int and count >= 0 for", "True for", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
-    Mistake("a ledger may open twice", "privacy/ledger.py", "first != (\"open\" in body)", "False", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
+    Mistake("a ledger may open twice", "privacy/ledger.py", "        elif not first:", "        elif \"open\" not in body:", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
     Mistake("verify does not hold the settings against the opening of the ledger", "run/verify.py", "        if says[name] != opened[name]", "        if False", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("verify does not hold the settings against the plan", "run/verify.py", "    if not same:", "    if False:", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("an edited report of a release verifies", "run/verify.py", "        elif sha256(path) != digest:", "        elif False:", f"{VERIFY}::test_an_edited_report_does_not_verify"),

@@ -116,7 +116,7 @@ def forge(folder: Path, bodies: list[dict[str, Any]]) -> None:
     """Another ledger with a chain that fits, and a certificate that pins it."""
     last_hash, lines = "0" * 32, ""
     for body in bodies:
-        last_hash = ledgers._chain(last_hash, body)
+        last_hash = ledgers.chain(last_hash, body)
         lines += json.dumps({**body, "hash": last_hash}) + "\n"
     (folder / LEDGER).write_text(lines)
     rewrite(folder, ("ledger",), {"file": LEDGER, "lines": len(bodies), "last_hash": last_hash})

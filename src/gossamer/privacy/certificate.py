@@ -179,6 +179,9 @@ def check(folder: Path) -> Checked:
     expected: list[dict[str, Any]] = []
     try:
         expected = recompute(files.ledger)
+        kind = files.settings["public"]["kind"]
+        if kind not in ("none", "records", "share"):
+            problems.append(f"{CONFIG}: public records of the kind {_short(kind)} are unknown.")
         wrong = _figures(files.stated.get("guarantees"), expected)
         again = Certificate.build(
             files.ledger, files.settings, model_sha256=files.model_sha256, versions={}, created="",

@@ -328,8 +328,8 @@ class PrivacyLedger:
         return ledger
 
     def _apply(self, body: dict[str, Any], *, first: bool) -> None:
-        if len(body) != 1 or first != ("open" in body):
-            raise ValueError("a line says one thing, and only the first one opens")
+        if len(body) != 1:
+            raise ValueError("a line says one thing")
         if "reserve" in body:
             self._note_reserve(plan_from_json(body["reserve"]))
         elif "charge" in body:
@@ -347,7 +347,7 @@ class PrivacyLedger:
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif not first:
-            raise ValueError("unknown line")
+            raise ValueError("an unknown line, or a second opening")
 
 
 def merge(plan: Plan) -> list[tuple[DpEvent, int]]:
