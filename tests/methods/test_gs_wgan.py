@@ -605,7 +605,8 @@ def test_a_run_from_end_to_end_verifies(draw: Any, tmp_path: Path) -> None:
         if event.kind == "step" and event.step == 7:
             raise KeyboardInterrupt
 
-    terms: dict[str, Any] = {**TINY, "draw": draw, "warm_steps": 1, "noise_multiplier": 30.0}
+    # More than a block of charges, so that a crash before the first checkpoint leaves something to go on with.
+    terms: dict[str, Any] = {**TINY, "draw": draw, "warm_steps": 1, "noise_multiplier": 30.0, "steps": 24}
     with pytest.raises(KeyboardInterrupt):
         fit("gs-wgan", data=tmp_path / "data.npz", card=CARD, out=tmp_path / "run", delta=1e-3, sink=crash, **terms)
     synthesizer = resume(tmp_path / "run")
