@@ -63,7 +63,7 @@ MISTAKES = (
     Mistake("a pixel that no tap reads may be NaN", "privacy/norms.py", "return squares + unread(self.calls, self.shape, self.draws, lo, hi)", "return squares", "tests/privacy/test_tape_layers.py"),
     Mistake("TF32 is left on", "privacy/rounding.py", "place.fp32_precision = \"ieee\"", "pass", ROUNDING),
     Mistake("TF32 is off in norms, and on in sums", "privacy/clipping.py", "    for part in parts:\n        part.add_", "    for part in parts:\n        torch.set_float32_matmul_precision(\"medium\")\n        part.add_", ROUNDING),
-    Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "a, b = self.a.square().sum(1), self.b.square().sum((1, 2))", "a, b = torch.ones_like(self.a[:, 0]), self.b.square().sum((1, 2))", "tests/privacy/test_tape_layers.py"),
+    Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "return square_norms(self.a) * square_norms(self.b.flatten(1))", "return square_norms(self.b.flatten(1))", "tests/privacy/test_tape_layers.py"),
     Mistake("a convolution's kept gradients stay in the order of unfolding", "privacy/norms.py", "total = by_channels(total.view(len(out), -1), self.taps)", "pass", "tests/privacy/test_tape_layers.py"),
     Mistake("every phase of a strided layer reads the pixels of the first", "privacy/patches.py", "start = stride * first + phase", "start = stride * first", "tests/privacy/test_tape_layers.py"),
     Mistake("every group is clipped by the first group's factor", "privacy/clipping.py", "factors[groups[part.parameter]]", "factors[0]", MECHANISMS),
