@@ -63,7 +63,7 @@ MISTAKES = (
     Mistake("no guard against cancellation in Gram norms", "privacy/rounding.py", "return raised(squares, u, b, dtype, steps + u_gram.shape[1] + 1)", "return squares.clamp(min=0)", GRADIENTS),
     Mistake("the guard's error is a constant, however long the products are", "privacy/rounding.py", "(steps / 2 + FLOOR) * kind.eps * terms.square()", "16 * kind.eps * terms.square()", ROUNDING),
     Mistake("long products are summed in one piece", "privacy/rounding.py", "    first, *others = features.chunk(-(-features.shape[1] // PRODUCTS), dim=1)", "    first, *others = (features,)", ROUNDING),
-    Mistake("what the weight-gradient call rounds is not in the norm", "privacy/rounding.py", "return (norm + 2 * (u_squares.shape[1] + 1) * kind.eps * terms).square()", "return norm.square()", ROUNDING),
+    Mistake("what the weight-gradient call rounds is not in the norm", "privacy/rounding.py", "return (norm + 2 * (u.shape[1] + 1) * kind.eps * terms).square()", "return norm.square()", ROUNDING),
     Mistake("a record's terms may be as long as they like before they cancel", "privacy/rounding.py", "FLOOR = 32.0", "FLOOR = 0.0", ROUNDING),
     Mistake("no guard on gradients of rank one", "privacy/norms.py", "return square_norms(self.a) * square_norms(self.b)\n", "return self.a.square().sum(1) * self.b.square().sum(1)\n", ROUNDING),
     Mistake("squares that vanish are lost", "privacy/rounding.py", "return total + size * torch.finfo(rows.dtype).tiny", "return total", ROUNDING),

@@ -427,12 +427,9 @@ def test_rows_and_whole_answers_stay_within(dtype: torch.dtype) -> None:
 # Full precision.
 
 
-PLACES = (
-    torch.backends.cuda.matmul,
-    torch.backends.cudnn.conv,
-    torch.backends.mkldnn.matmul,
-    torch.backends.mkldnn.conv,
-)
+BACKENDS: Any = torch.backends
+NEW = hasattr(BACKENDS.cuda.matmul, "fp32_precision")
+PLACES = [BACKENDS.cuda.matmul, BACKENDS.cudnn.conv, BACKENDS.mkldnn.matmul, BACKENDS.mkldnn.conv] if NEW else []
 
 
 @pytest.fixture
@@ -446,6 +443,7 @@ def narrow_products() -> Iterator[None]:
         place.fp32_precision = precision
 
 
+@pytest.mark.skipif(not NEW, reason="torch keeps its precision elsewhere before 2.9")
 def test_norms_and_sums_are_in_full_precision(narrow_products: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """TF32 and bfloat16 are off while norms are taken and sums are formed, and on again afterwards; on a CPU too."""
     seen: list[list[str]] = []

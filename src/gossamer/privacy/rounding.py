@@ -108,33 +108,33 @@ def paired(u_gram: Tensor, b_gram: Tensor, dtype: torch.dtype, steps: int) -> Te
         dtype: of these inputs and gradients.
         steps: roundings in one entry of u_gram and in one of b_gram, together.
     """
-    squares = (u_gram * b_gram).sum(2).double().sum(1)
-    u, b = (products.diagonal(dim1=1, dim2=2).double() for products in (u_gram, b_gram))
+    squares = (u_gram * b_gram).sum(1).double().sum(1)
+    u, b = (products.diagonal(dim1=1, dim2=2).sqrt() for products in (u_gram, b_gram))
     return raised(squares, u, b, dtype, steps + u_gram.shape[1] + 1)
 
 
 def instantiated(u: Tensor, b: Tensor) -> Tensor:
     """[m] float64, upper bounds of squared norms from u [m, columns, T] and b [m, rows, T], by forming the gradients."""
     squares = square_norms((b @ u.transpose(1, 2)).flatten(1))
-    u_squares, b_squares = (torch.linalg.vector_norm(t, dim=1).double().square() for t in (u, b))
-    return raised(squares, u_squares, b_squares, u.dtype, 0)
+    lengths = torch.linalg.vector_norm(u, dim=1), torch.linalg.vector_norm(b, dim=1)
+    return raised(squares, *lengths, u.dtype, 0)
 
 
-def raised(squares: Tensor, u_squares: Tensor, b_squares: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
+def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
     """[m] float64: squares, raised to bound what a weight-gradient call adds.
 
     Args:
         squares: computed squared norms, [m].
-        u_squares: |u_t|^2 of the T positions that they come from, [m, T] float64.
-        b_squares: |b_t|^2, likewise.
+        u: |u_t| of the T positions that they come from, [m, T].
+        b: |b_t|, likewise.
         dtype: of the inputs and output gradients, in which the call will add them up.
         steps: roundings on the longest way to `squares`.
     """
     kind = torch.finfo(dtype)
-    terms = (u_squares * b_squares).sqrt().sum(1)
-    lost = UNDERFLOW * kind.tiny * (u_squares.sum(1) + b_squares.sum(1))
-    norm = (squares.double().clamp(min=0) + (steps / 2 + FLOOR) * kind.eps * terms.square() + lost).sqrt()
-    return (norm + 2 * (u_squares.shape[1] + 1) * kind.eps * terms).square()
+    terms = (u * b).sum(1).double()
+    lost = UNDERFLOW * kind.tiny * sum(torch.linalg.vector_norm(t, dim=1).double().square() for t in (u, b))
+    norm: Tensor = (squares.double().clamp(min=0) + (steps / 2 + FLOOR) * kind.eps * terms.square() + lost).sqrt()
+    return (norm + 2 * (u.shape[1] + 1) * kind.eps * terms).square()
 
 
 @contextmanager
