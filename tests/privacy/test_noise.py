@@ -11,6 +11,7 @@ import low_bits
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 from gossamer.privacy import noise
@@ -70,14 +71,20 @@ def test_the_two_halves_of_a_pair_are_independent() -> None:
     assert stats.kstest((x**2 + y**2) / 2, "expon").pvalue > ERROR_RATE
 
 
+def polar(rng: Rng, pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Radius and angle of the next pairs, as they are drawn."""
+    drawn = rng._polar(pairs, torch.device("cpu"))
+    return drawn.radius.clone(), drawn.angle.clone()
+
+
 def keystream_of(monkeypatch: pytest.MonkeyPatch, word: int, turn: int) -> None:
     """A keystream that gives one pair of normals again and again: a word for the radius, a word for the angle."""
 
-    def take(self: object, size: int) -> np.ndarray:
+    def write(self: object, room: memoryview, size: int) -> None:
         bits = np.full(size // 12, word, np.int64), np.full(size // 12, turn, np.int32)
-        return np.concatenate([part.view(np.uint8) for part in bits])
+        room[:size] = np.concatenate([part.view(np.uint8) for part in bits]).data
 
-    monkeypatch.setattr(noise._Keystream, "take", take)
+    monkeypatch.setattr(noise._Keystream, "write", write)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_no_word_makes_a_radius_or_a_coordinate_of_zero(
 ) -> None:
     """All-zero and all-one words included. The angle is in half turns, cosine first; half a step is 7.3e-10."""
     keystream_of(monkeypatch, word, turn)
-    found, turned, *_ = Rng()._polar(1, torch.device("cpu"))
+    found, turned = polar(Rng(), 1)
     assert found.item() == pytest.approx(radius, abs=1e-6) and 0 < found.item() < 9.35
     pair = found * torch.stack([turned.cos(), turned.sin()])
     assert (pair != 0).all() and pair.isfinite().all()
@@ -111,8 +118,12 @@ def test_no_word_makes_a_radius_or_a_coordinate_of_zero(
 
 def test_all_zero_and_all_one_bytes_make_ordinary_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     for byte in (0x00, 0xFF):
-        monkeypatch.setattr(noise._Keystream, "take", lambda self, size, byte=byte: np.full(size, byte, np.uint8))
-        radius, angle, *_ = Rng()._polar(3, torch.device("cpu"))
+
+        def write(self: object, room: memoryview, size: int, byte: int = byte) -> None:
+            room[:size] = bytes([byte]) * size
+
+        monkeypatch.setattr(noise._Keystream, "write", write)
+        radius, angle = polar(Rng(), 3)
         pairs = radius * torch.stack([angle.cos(), angle.sin()])
         assert (pairs != 0).all() and pairs.isfinite().all()
         assert normals(Rng(), 5, torch.float32).isfinite().all()
@@ -191,7 +202,7 @@ def test_the_noise_is_drawn_and_added_in_float64() -> None:
     reference, total = Rng(noise_seed=18), torch.linspace(-1, 1, 2 * noise._PAIRS)
     noised = {dtype: Rng(noise_seed=18) for dtype in (torch.float32, torch.float64)}
     for _ in range(4):
-        radius, angle, *_ = reference._polar(noise._PAIRS, torch.device("cpu"))
+        radius, angle = polar(reference, noise._PAIRS)
         pair = torch.cat([angle.cos() * radius, angle.sin() * radius])
         for numbers in (radius, angle, pair):
             assert numbers.dtype == torch.float64
@@ -205,7 +216,7 @@ def test_another_device_runs_the_same_lines() -> None:
     """A meta tensor holds no numbers: it shows that buffers and constants follow the tensor, and the keystream is used."""
     rng = Rng(noise_seed=19)
     out = rng.add_gaussian_(torch.empty(1001, device="meta"), 1.0)
-    assert out.device.type == "meta" and {device.type for device in rng._scratch} == {"meta"}
+    assert out.device.type == "meta" and {device.type for device, _ in rng._passes} == {"meta"}
     assert rng._secret["noise"].position == 12 * 501
 
 
@@ -383,6 +394,28 @@ def test_the_keystream_is_aes_in_counter_mode() -> None:
     assert bytes(stream.take(5)) + bytes(stream.take(979)) == whole[16:]
     stream.seek(37)
     assert bytes(stream.take(40)) == whole[37:77]
+
+
+def test_the_keystream_of_a_run_is_counter_mode_under_a_fresh_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GCM encrypts with counter mode from block 2 of its nonce (NIST SP 800-38D, section 7.1)."""
+    monkeypatch.setattr(noise.os, "urandom", lambda size: bytes(range(size)))
+    found = bytes(noise._Keystream(None).take(1000))
+    counter = modes.CTR(bytes(range(12)) + (2).to_bytes(4, "big"))
+    assert found == Cipher(algorithms.AES(bytes(range(16))), counter).encryptor().update(bytes(1000))
+    monkeypatch.undo()
+    streams = [noise._Keystream(None) for _ in range(2)]
+    assert bytes(streams[0].take(64)) != bytes(streams[1].take(64))
+
+
+def test_a_key_serves_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GCM's counter has 32 bits: after 2^36 bytes it would come round."""
+    keys = []
+    monkeypatch.setattr(noise.os, "urandom", lambda size: keys.append(size) or bytes([len(keys)] * size))
+    monkeypatch.setattr(noise, "_ONE_KEY", 100)
+    stream = noise._Keystream(None)
+    pieces = [bytes(stream.take(48)) for _ in range(4)]
+    assert keys == [16, 12] * 2
+    assert len(set(pieces)) == 4
 
 
 def test_a_secret_generator_is_filled_with_624_words() -> None:

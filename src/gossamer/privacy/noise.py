@@ -35,10 +35,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from torch import Tensor
 
 _BLOCK = 16  # bytes of one AES block
+_ONE_KEY = 1 << 35  # bytes under one key: half of what GCM allows
+_SPARE = _BLOCK - 1  # bytes that the cipher wants beyond what it writes
 _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
 _SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
 _MOST = 126 * math.log(2) + 2.0**-45  # above the logarithm of any 1 + k^2, rounded: no radius is zero
@@ -51,9 +53,10 @@ _SECRET = ("noise", "coins", "query", "generator")
 class _Keystream:
     """The bytes that AES-128 in counter mode gives under one key.
 
-    Without a fixed key, the key is operating-system entropy that only the cipher holds, and a forked process draws its
-    own: parent and child never share noise. All that tells the stream from true coins, AES being sound, is that no
-    block comes twice; that shows after about 2^64 blocks, and a long run of a large network uses 2^40.
+    Without a fixed key, the key is operating-system entropy that only the cipher holds, a forked process draws its own
+    (parent and child never share noise), and every 2^35 bytes have a key of their own. All that tells the stream from true
+    coins, AES being sound, is that under one key no block comes twice; that shows after about 2^64 blocks, and 2^31 are used.
+    The cipher is then GCM, whose keystream is counter mode and whose code uses the widest instructions; its tag is not wanted.
 
     Args:
         key: 16 bytes, for tests; None draws a fresh one.
@@ -62,27 +65,38 @@ class _Keystream:
     def __init__(self, key: bytes | None) -> None:
         self._fixed = key
         self._buffer = np.empty(0, dtype=np.uint8)
+        self._zeros = b""
+        self._encryptor: CipherContext
         self.seek(0)
 
     def seek(self, position: int) -> None:
         """Go to a byte of the stream of a fixed key; without one, to the start of a fresh stream."""
-        key = os.urandom(16) if self._fixed is None else self._fixed
-        block, skip = divmod(position, _BLOCK)
-        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
-        self._encryptor.update(bytes(skip))
         self._process = os.getpid()
+        if self._fixed is None:
+            self._encryptor = Cipher(algorithms.AES(os.urandom(16)), modes.GCM(os.urandom(12))).encryptor()
+            self.position = 0
+            return
+        block, skip = divmod(position, _BLOCK)
+        counter = modes.CTR(block.to_bytes(_BLOCK, "big"))
+        self._encryptor = Cipher(algorithms.AES(self._fixed), counter).encryptor()
+        self._encryptor.update(bytes(skip))
         self.position = position
 
     def take(self, size: int) -> np.ndarray:
         """The next bytes. uint8 [size], a buffer that the next call overwrites."""
-        if self._fixed is None and self._process != os.getpid():
-            self.seek(0)
-        if len(self._buffer) < size + _BLOCK - 1:  # update_into asks for room to spare
-            self._buffer = np.empty(size + _BLOCK - 1, dtype=np.uint8)
-            self._zeros = memoryview(bytes(size))
-        self._encryptor.update_into(self._zeros[:size], self._buffer.data)
-        self.position += size
+        if len(self._buffer) < size + _SPARE:
+            self._buffer = np.empty(size + _SPARE, dtype=np.uint8)
+        self.write(self._buffer.data, size)
         return self._buffer[:size]
+
+    def write(self, room: memoryview, size: int) -> None:
+        """The next bytes, into a room that holds `_SPARE` more."""
+        if self._fixed is None and (self._process != os.getpid() or self.position > _ONE_KEY - size):
+            self.seek(0)
+        if len(self._zeros) != size:
+            self._zeros = bytes(size)
+        self._encryptor.update_into(self._zeros, room)
+        self.position += size
 
     def words(self, count: int) -> np.ndarray:
         """The next 64-bit words. uint64 [count], a buffer that the next call overwrites."""
@@ -105,7 +119,7 @@ class Rng:
         self.reproducible = noise_seed is not None
         self._secret = {purpose: _Keystream(_fixed_key(noise_seed, purpose)) for purpose in _SECRET}
         self._public: dict[str, torch.Generator] = {}
-        self._scratch: dict[torch.device, _Scratch] = {}
+        self._passes: dict[tuple[torch.device, int], _Pass] = {}
 
     @torch.inference_mode()
     def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
@@ -133,8 +147,15 @@ class Rng:
             )
         if std == 0:
             return out
-        for start in range(0, len(out), 2 * _PAIRS):
-            self._add_pairs_(out[start : start + 2 * _PAIRS], std)
+        whole = len(out) - len(out) % (2 * _PAIRS)
+        for halves in out[:whole].unflatten(0, (-1, 2, _PAIRS)).unbind() if whole else ():
+            self._add_pairs_(halves, std)
+        rest = out[whole:]
+        if len(rest):
+            even = rest if len(rest) % 2 == 0 else torch.cat([rest, rest.new_zeros(1)])
+            self._add_pairs_(even.unflatten(0, (2, -1)), std)
+            if even is not rest:
+                rest.copy_(even[:-1])
         return out
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
@@ -229,45 +250,48 @@ class Rng:
         for purpose, position in state.get("secret", {}).items():
             self._secret[purpose].seek(position)
 
-    def _add_pairs_(self, piece: Tensor, std: float) -> None:
-        """Noise for at most 2 x _PAIRS elements: cosines for the first half, sines for the second."""
-        half = (len(piece) + 1) // 2
-        radius, angle, direction, wide = self._polar(half, piece.device)
-        _add_product_(piece[:half], radius, torch.cos(angle, out=direction), std, wide)
-        _add_product_(piece[half:], radius, angle.sin_(), std, wide)
-        round_to_grid_(piece, std)
+    def _add_pairs_(self, halves: Tensor, std: float) -> None:
+        """Noise for [2, pairs] numbers, in place: cosines for the first half, sines for the second."""
+        first, second = halves
+        drawn = self._polar(len(first), halves.device)
+        radius, angle, wide = drawn.radius, drawn.angle, drawn.wide
+        # In float64, then rounded to the dtype of the sum, then to the grid.
+        first.copy_(wide.copy_(first).addcmul_(radius, torch.cos(angle, out=drawn.cosine), value=std))
+        second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))
+        round_to_grid_(halves, std)
 
-    def _polar(self, pairs: int, device: torch.device) -> list[Tensor]:
-        """Radius, angle in (-pi, pi), room for two more. Each float64 [pairs], a buffer that the next call overwrites."""
-        if device not in self._scratch:
-            self._scratch[device] = _Scratch(device)
-        scratch = self._scratch[device]
-        radius, angle, *_ = buffers = scratch.buffers if pairs == _PAIRS else [each[:pairs] for each in scratch.buffers]
-        stream = self._secret["noise"].take(12 * pairs)
-        radius.copy_(torch.from_numpy(stream[: 8 * pairs].view(np.int64)))
-        torch.addcmul(scratch.one, radius, radius, out=radius).log_()
-        torch.sub(scratch.most, radius, out=radius).sqrt_()
-        angle.copy_(torch.from_numpy(stream[8 * pairs :].view(np.int32)))
-        torch.add(scratch.half_step, angle, alpha=_STEP, out=angle)
-        return buffers
+    def _polar(self, pairs: int, device: torch.device) -> "_Pass":
+        """A pass with radius, and angle in (-pi, pi), of so many pairs; the next call overwrites it."""
+        key = (device, pairs)
+        if key not in self._passes:  # keep those of whole passes, and of one rest
+            self._passes = {known: each for known, each in self._passes.items() if known[1] == _PAIRS}
+            self._passes[key] = _Pass(pairs, device)
+        drawn = self._passes[key]
+        radius, angle = drawn.radius, drawn.angle
+        self._secret["noise"].write(drawn.room, 12 * pairs)
+        radius.copy_(drawn.words)
+        torch.addcmul(drawn.one, radius, radius, out=radius).log_()
+        torch.sub(drawn.most, radius, out=radius).sqrt_()
+        angle.copy_(drawn.steps)
+        torch.add(drawn.half_step, angle, alpha=_STEP, out=angle)
+        return drawn
 
 
-class _Scratch:
-    """Buffers and constants of `_polar` on one device."""
+class _Pass:
+    """Room for so many pairs on one device: bytes of the keystream on the CPU, all else float64 where the noise goes.
 
-    def __init__(self, device: torch.device) -> None:
-        self.buffers = [*torch.empty(4, _PAIRS, dtype=torch.float64, device=device)]
+    Made once and written over and over: a fresh view in each pass would cost as much as the logarithm.
+    """
+
+    def __init__(self, pairs: int, device: torch.device) -> None:
+        stream = np.empty(12 * pairs + _SPARE, dtype=np.uint8)
+        self.room = stream.data
+        self.words = torch.from_numpy(stream[: 8 * pairs].view(np.int64))
+        self.steps = torch.from_numpy(stream[8 * pairs : 12 * pairs].view(np.int32))
+        self.radius, self.angle, self.cosine, self.wide = torch.empty(4, pairs, dtype=torch.float64, device=device)
         # Constants as tensors: an operation on two tensors costs one pass, and half the call of one with a Python number.
         constants = torch.tensor([1.0, _MOST, _STEP / 2], dtype=torch.float64, device=device)
         self.one, self.most, self.half_step = constants
-
-
-def _add_product_(part: Tensor, radius: Tensor, direction: Tensor, std: float, wide: Tensor) -> None:
-    """part + std x radius x direction, in float64, then rounded to the dtype of part. [n]; the others are [n] or longer."""
-    n = len(part)
-    if n < len(radius):
-        radius, direction, wide = radius[:n], direction[:n], wide[:n]
-    part.copy_(wide.copy_(part).addcmul_(radius, direction, value=std))
 
 
 def grid(std: float) -> float:
