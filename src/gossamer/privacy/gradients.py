@@ -129,7 +129,7 @@ class PerRecordGradient(Generic[AnyBatch]):
         module: the network; the answer runs over `module.parameters()` in their order. A parameter that does not require a
             gradient, or that the loss does not use, has the gradient zero.
         loss: one loss per record. Coins that it needs (latents, masks, interpolation weights) come from the secret coins of
-            the run and belong to a record; `accounting.md`, condition 1.
+            the run and belong to a record; `docs/guarantees.md`, condition 1.
         physical_batch_size: how many records are in memory at a time. The answer does not depend on it, except by rounding.
         form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
         draws: losses come as [draws x n], record r at r, r + n, r + 2n ...; its gradient is the sum over its draws.

@@ -148,7 +148,7 @@ class GroupedGaussianSum(PoissonSampled):
 
     Zhang, Ji, Wang 2018, Algorithm 3, lines 7 to 12. All groups see the same record, so they are one release, not k parallel
     ones: group j moves by at most c_j, its noise has standard deviation noise_multiplier x c_j / w_j, and with the squares
-    of w adding up to 1 the whole moves by at most 1 / noise_multiplier in units of its noise (`accounting.md`, dp-GAN).
+    of w adding up to 1 the whole moves by at most 1 / noise_multiplier in units of its noise (`docs/accounting.md`, dp-GAN).
 
     Args:
         bounds: c_j, and the group of each parameter tensor. They may differ from call to call, if they come from public

@@ -10,7 +10,7 @@ the direction u pushed forward through the network with its masks held fixed, at
 gradient for the weight is g outer v: one more taped pair, with v for a and g for b. Biases and inputs that do not depend
 on x (labels) have none. Critics with smooth activations, or with operations that are not linear in x, take torch.func.
 
-The fake, the interpolation weight and the labels of a record are coins or data of that record (`accounting.md`, condition
+The fake, the interpolation weight and the labels of a record are coins or data of that record (`docs/guarantees.md`, condition
 1): they come from the secret coins of the run, not from a stream that another record could shift.
 """
 

@@ -7,7 +7,7 @@ and Su 2022, corollary 3.3). The draws are part of the output, so the deltas of 
 
     delta(epsilon) = sum over n of P(n) delta_mu(n)(epsilon)
 
-This is exact for the worst case, and dear: nothing is amplified (`accounting.md`, GS-WGAN). Both accountants bound
+This is exact for the worst case, and dear: nothing is amplified (`docs/accounting.md`, GS-WGAN). Both accountants bound
 add-or-remove-one and replace-one alike, because a critic's answer may change arbitrarily under either.
 """
 

@@ -3,7 +3,7 @@
 K critics are trained on disjoint shards of the records, none of them leaves. An answer asks one critic for the gradient of the
 generator's loss at B generated images, clips each row to C and noises all of them against 2C per row. One record changes one
 critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B): a Gaussian of multiplier
-noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`accounting.md`, GS-WGAN):
+noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`docs/accounting.md`, GS-WGAN):
 
 - secret: uniform, by secret coins, here and now; it is told to nobody, and nothing else may depend on it. Sampling without
   replacement of 1 of K, replace-one (`secret_draw.py`). It needs critics whose state does not depend on earlier draws.
