@@ -190,7 +190,7 @@ def _charge(
     folder: RunFolder, config_json: dict[str, Any], source_json: dict[str, Any], ledger: PrivacyLedger
 ) -> Charge:
     """What a run that the book does not know has cost. Its records are not read, so their digest stays unknown."""
-    card, sources = DataCard.from_dict(config_json["card"]), Sources(**source_json["sources"])
+    card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(source_json["sources"])
     return Charge(
         run=config_json.get("run", ""),
         name=data_set(card, sources),
