@@ -136,7 +136,11 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"who was given up follows from each {unit} alone: from the hash of {_hashed(settings)} under the public key "
             f"{public['salt']!r}, and from nobody else; the number is expected, not counted"
         )
-    entropy = "the machine's operating system gives true entropy; the proofs assume arithmetic on real numbers"
+    entropy = (
+        "the machine's operating system gives true entropy, and AES-128 turns it into noise and coins that cannot be told from "
+        "true ones; the proofs are about real numbers: what rounding does to a record's own share and to the noise is bounded, "
+        "how a record changes the rounding of others is assumed to tell nothing"
+    )
     return [*facts, entropy] if proved else facts
 
 
