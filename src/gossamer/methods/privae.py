@@ -15,8 +15,6 @@ Departures from the paper:
       at most 2 C. `micro`: every record's gradient holds the batch-wise term, so n drawn records move by up to 2 C each, and n
       is random; the sum is therefore clipped once more, to B C, and moves by at most 2 B C whatever was drawn.
     - Labels, if `conditional`; Adam; a running average of the weights; a warm start on public records.
-
-A little over 400 lines, because the two baselines of Table 1 stand beside the method that they are measured against.
 """
 
 import copy

@@ -14,8 +14,6 @@ Departures from the paper:
       the plain GAN with which it compares. Here both have the same.
     - Labels, as inputs of all networks; the paper trains one model per class (`--labels per-class`), or none has labels.
     - Appendix 1, CIFAR-10: see `nets/privgan_cifar.py`.
-
-Over 400 lines, because the released mixture of generators and the model per class stand beside the loop that they belong to.
 """
 
 from collections.abc import Iterator

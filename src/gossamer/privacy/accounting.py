@@ -1,7 +1,7 @@
 """What a plan costs: from what a run may release to (epsilon, delta), and back.
 
 The figure that a certificate prints, and that `--epsilon` must meet, is the smallest bound of all accountants that know
-the plan (`accountants.py`). A little over 400 lines: the search for noise, steps or rate stands beside what it searches.
+the plan (`accountants.py`).
 """
 
 import functools

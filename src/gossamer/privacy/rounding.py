@@ -141,8 +141,8 @@ def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int
 def full_precision() -> Iterator[None]:
     """Products of float32 numbers in float32, on every device, while it is entered.
 
-    Ten bits (TF32 on a GPU, bfloat16 inside a matrix product of the CPU) would not bound anything (`docs/guarantees.md`, condition
-    13). The forward and backward pass may use them: the pairs that come out define the gradient.
+    Ten bits (TF32 on a GPU, bfloat16 inside a matrix product of the CPU) would not bound anything (`docs/guarantees.md`,
+    condition 13). The forward and backward pass may use them: the pairs that come out define the gradient.
     """
     backends: Any = torch.backends
     if not hasattr(backends.cuda.matmul, "fp32_precision"):  # torch before 2.9

@@ -1,8 +1,7 @@
 """The command line: `gossamer COMMAND`. Each command is a thin layer over a function of the same name.
 
 Exit status: 0 done, 1 the run failed, 2 the request was wrong. An error is one paragraph on stderr; `--debug` adds the
-traceback. `--json` prints one JSON object on stdout and nothing else there. The file is long because the flags and the help of
-every command stand here, once.
+traceback. `--json` prints one JSON object on stdout and nothing else there.
 """
 
 import dataclasses
