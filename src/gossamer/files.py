@@ -29,6 +29,15 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
         raise
 
 
+def sync_folder(folder: Path) -> None:
+    """Make a new entry of a folder survive a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def hold(path: Path, *, wait: bool) -> IO[bytes]:
     """Open a private file (mode 0600, made where it is missing) for one process alone, until it is closed.
 

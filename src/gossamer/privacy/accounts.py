@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gossamer.errors import AccountsError, BudgetError, LedgerDamaged
-from gossamer.files import hold
+from gossamer.files import hold, sync_folder
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.composition import Spending, smallest, together
 from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, NeighboringRelation, Plan
@@ -359,7 +359,7 @@ class AccountBook:
             pages._replay(file.read())
             if pages._end == 0:
                 pages._append({"open": {"format": 1}})
-                _sync_folder(self._folder)
+                sync_folder(self._folder)
             yield pages
 
     def read(self) -> Pages:
@@ -377,11 +377,3 @@ class AccountBook:
             raise AccountsError(f"the account book {self._path} cannot be read ({error.strerror}).") from None
         pages._replay(content)
         return pages
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

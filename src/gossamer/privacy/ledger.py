@@ -29,6 +29,7 @@ from typing import IO, Any
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
+from gossamer.files import sync_folder
 from gossamer.privacy import accounting
 from gossamer.privacy.guarantee import (
     ADD_OR_REMOVE_ONE,
@@ -201,7 +202,7 @@ class PrivacyLedger:
         self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
         if session:
             self.begin_session(session)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     @classmethod
     def load(cls, path: Path) -> "PrivacyLedger":
@@ -408,12 +409,3 @@ def locked(path: Path, mode: str) -> IO[bytes]:
         file.close()
         raise RunFolderError(f"{path} is being written by another process; let it finish or stop it first.") from None
     return file
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new directory entry survive a crash."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
