@@ -17,14 +17,14 @@ times of 60. So:
   post-processing: it costs no privacy, and adds less than 10^-6 of the noise's variance. float32 holds the multiples up
   to 2^22 grids, more than 2,000 standard deviations; beyond, it is no finer than half a grid, and that is the rounding.
   Every device runs the same lines: it is sent the keystream, and computes all else.
-- Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u) = sqrt(126 ln 2 - ln(1 + k^2)),
-  where k is a signed word of 64 bits and u = sqrt(1 + k^2) / 2^63. It reaches 9.34 standard deviations, and the chance of a
-  larger one would be 2^-63; its square is computed to 2^-45. The angle is the middle of one of 2^32 steps of the circle. No
-  radius is zero, and no sine or cosine of an angle.
+- Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u), where u is the middle of one of
+  2^52 steps from 0 to 1: exact in float64, and neither 0 nor 1. It reaches 8.57 standard deviations, and the chance of a larger
+  one would be 2^-53. The angle is the middle of one of 2^32 steps of the circle. No radius is zero, and no sine or cosine of
+  an angle.
 
-What is still assumed: that AES-128 in counter mode cannot be told from coins, and that noise of 2^95 values stands for a true
+What is still assumed: that AES-128 in counter mode cannot be told from coins, and that noise of 2^84 values stands for a true
 normal. Even if the errors of the 2^32 angles did not average out, the probability of a cell of the grid would be right to
-one part in 2^33 and 2^-62; one true normal in 10^20 is larger than any of ours, and a very long run draws 10^12. How the
+one part in 2^33 and 2^-53; one true normal in 10^17 is larger than any of ours, and a very long run draws 10^12. How the
 sums are rounded before they come here is another matter (`clipping.py`, `norms.py`).
 """
 
@@ -43,7 +43,9 @@ _ONE_KEY = 1 << 35  # bytes under one key: half of what GCM allows
 _SPARE = _BLOCK - 1  # bytes that the cipher wants beyond what it writes
 _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
 _SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
-_MOST = 126 * math.log(2) + 2.0**-45  # above the logarithm of any 1 + k^2, rounded: no radius is zero
+_MANTISSA = (1 << 52) - 1  # the low 52 bits of a word, which with the exponent of 1.0 make a float64 in [1, 2)
+_ONE = 0x3FF << 52
+_BELOW_ONE = 1 - 2.0**-53  # what is taken from it: the middles of 2^52 steps of (0, 1) are left, exactly
 _STEP = math.pi * 2.0**-31  # a step of the angle, 1 / 2^32 of the circle
 _COINS = 1 << 16  # coins per pass
 _TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
@@ -269,9 +271,8 @@ class Rng:
         drawn = self._passes[key]
         radius, angle = drawn.radius, drawn.angle
         self._secret["noise"].write(drawn.room, 12 * pairs)
-        radius.copy_(drawn.words)
-        torch.addcmul(drawn.one, radius, radius, out=radius).log_()
-        torch.sub(drawn.most, radius, out=radius).sqrt_()
+        drawn.words.bitwise_and_(drawn.mantissa).bitwise_or_(drawn.one)
+        torch.sub(drawn.floats.to(device), drawn.below_one, out=radius).log_().mul_(drawn.minus_two).sqrt_()
         angle.copy_(drawn.steps)
         torch.add(drawn.half_step, angle, alpha=_STEP, out=angle)
         return drawn
@@ -287,11 +288,13 @@ class _Pass:
         stream = np.empty(12 * pairs + _SPARE, dtype=np.uint8)
         self.room = stream.data
         self.words = torch.from_numpy(stream[: 8 * pairs].view(np.int64))
+        self.floats = self.words.view(torch.float64)
         self.steps = torch.from_numpy(stream[8 * pairs : 12 * pairs].view(np.int32))
         self.radius, self.angle, self.cosine, self.wide = torch.empty(4, pairs, dtype=torch.float64, device=device)
         # Constants as tensors: an operation on two tensors costs one pass, and half the call of one with a Python number.
-        constants = torch.tensor([1.0, _MOST, _STEP / 2], dtype=torch.float64, device=device)
-        self.one, self.most, self.half_step = constants
+        self.mantissa, self.one = torch.tensor([_MANTISSA, _ONE])
+        constants = torch.tensor([_BELOW_ONE, -2.0, _STEP / 2], dtype=torch.float64, device=device)
+        self.below_one, self.minus_two, self.half_step = constants
 
 
 def grid(std: float) -> float:
