@@ -1,7 +1,7 @@
 """What a run promises, in words: pure functions of its ledger and of its settings (`config.json`).
 
 Nothing else flows into the words of a certificate, so that anyone who holds both can write it again and compare
-(`certificate.rebuild`). Settings are plain JSON: the card is a dictionary here, because privacy/ does not import data/.
+(`certificate.check`). Settings are plain JSON: the card is a dictionary here, because privacy/ does not import data/.
 """
 
 import math
