@@ -146,5 +146,5 @@ def check(folder):
 if __name__ == "__main__":
     try:
         check(Path(sys.argv[1]))
-    except Exception as error:
+    except Exception as error:  # whatever it is: what cannot be read is not confirmed
         sys.exit(f"NOT confirmed: {type(error).__name__}: {error}")

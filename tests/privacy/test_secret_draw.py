@@ -8,7 +8,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithout
 from scipy.stats import norm
 
 from gossamer.privacy.accounting import bounds, calibrate_noise, guarantee
-from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Plan
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.secret_draw import distribution
 
 slow = pytest.mark.slow
@@ -18,8 +18,8 @@ def answers(K: int, noise: float, steps: int, *, rows: int = 1) -> Plan:
     return [(SampledWithoutReplacementDpEvent(K, 1, GaussianDpEvent(noise / math.sqrt(rows))), steps)]
 
 
-def pld(plan: Plan, *, delta: float = 1e-5, relation: object = REPLACE_ONE) -> float:
-    found = {bound.accountant: bound.guarantee for bound in bounds(plan, delta=delta, relation=relation)}  # type: ignore[arg-type]
+def pld(plan: Plan, *, delta: float = 1e-5, relation: NeighboringRelation = REPLACE_ONE) -> float:
+    found = {bound.accountant: bound.guarantee for bound in bounds(plan, delta=delta, relation=relation)}
     return found["PLD"].epsilon
 
 

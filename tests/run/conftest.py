@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gossamer.data.card import DataCard
 from gossamer.run.cli import main
+from gossamer.run.fit import fit
 
 SMALL = ["--steps", "20", "--expected-batch-size", "16", "--width", "4", "--latent-size", "8"]
 
@@ -20,6 +22,19 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small finished run, for tests that copy it before they change it."""
+    folder = tmp_path_factory.mktemp("made")
+    draw = np.random.default_rng(0)
+    np.savez(folder / "data.npz", images=draw.integers(0, 256, (160, 28, 28), np.uint8), labels=np.arange(160) % 2)
+    fit(
+        "dpgan", data=folder / "data.npz", card=DataCard(shape=(1, 28, 28), classes=2, declared_size=160),
+        out=folder / "run", noise_multiplier=4.0, delta=1e-3, steps=20, expected_batch_size=16, width=4, latent_size=8,
+    )  # fmt: skip
+    return folder / "run"
 
 
 @pytest.fixture

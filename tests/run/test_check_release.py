@@ -12,10 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
-from gossamer.data.card import DataCard
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import CONFIG, LEDGER, Certificate, sealed, sha256
 from gossamer.privacy.guarantee import REPLACE_ONE
@@ -23,7 +21,6 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import poisson_gaussian
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
 from gossamer.privacy.rows import plan_of
-from gossamer.run.fit import fit
 from gossamer.run.verify import release
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "check_release.py"
@@ -69,15 +66,8 @@ def script() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("released")
-    draw = np.random.default_rng(0)
-    np.savez(folder / "data.npz", images=draw.integers(0, 256, (160, 28, 28), np.uint8), labels=np.arange(160) % 2)
-    fit(
-        "dpgan", data=folder / "data.npz", card=DataCard(shape=(1, 28, 28), classes=2, declared_size=160),
-        out=folder / "run", noise_multiplier=4.0, delta=1e-3, steps=20, expected_batch_size=16, width=4, latent_size=8,
-    )  # fmt: skip
-    return release(folder / "run", folder / "out")
+def released(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release(made, tmp_path_factory.mktemp("released") / "out")
 
 
 def write(folder: Path, ledger: PrivacyLedger, reason: str = "") -> Certificate:

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.estimate import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import sealed, sha256
-from gossamer.run.fit import fit
 from gossamer.run.report import write_report
 from gossamer.run.verify import INTERNAL, SUMS, release, verify
 
@@ -27,19 +25,6 @@ Run = Callable[..., Any]
 RELEASED = [
     "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small run."""
-    folder = tmp_path_factory.mktemp("made")
-    draw = np.random.default_rng(0)
-    np.savez(folder / "data.npz", images=draw.integers(0, 256, (160, 28, 28), np.uint8), labels=np.arange(160) % 2)
-    fit(
-        "dpgan", data=folder / "data.npz", card=DataCard(shape=(1, 28, 28), classes=2, declared_size=160),
-        out=folder / "run", noise_multiplier=4.0, delta=1e-3, steps=20, expected_batch_size=16, width=4, latent_size=8,
-    )  # fmt: skip
-    return folder / "run"
 
 
 @pytest.fixture
