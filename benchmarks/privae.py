@@ -28,10 +28,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.data.toys import ARMS, EXTENT, as_points, pinwheel
-from gossamer.evaluate import latent
 from gossamer.events import silent
 from gossamer.files import write_atomically
 from gossamer.methods import privae
+from gossamer.metrics import latent
 from gossamer.nets.vae import CENTRES, Autoencoder
 from gossamer.privacy import accounting
 from gossamer.privacy.confined import Confined

@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from gossamer.attack.discriminator import white_box
-from gossamer.attack.monte_carlo import set_attack
-from gossamer.attack.total_variation import total_variation
+from gossamer.attacks.discriminator import white_box
+from gossamer.attacks.monte_carlo import set_attack
+from gossamer.attacks.total_variation import total_variation
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.records import Records
-from gossamer.evaluate import classify
 from gossamer.events import silent
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
 from gossamer.methods import privgan
+from gossamer.metrics import classify
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng

@@ -18,11 +18,11 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.toys import EXTENT, as_points, pinwheel
 from gossamer.errors import RequestError
-from gossamer.evaluate import fidelity
 from gossamer.methods import privae
 from gossamer.methods.divergences import SCALES, kl_from_prior, mmd
 from gossamer.methods.privae import Config, Objective, State, batch_wise, direction, mechanism_for, plan, sample_wise
 from gossamer.methods.synthesizer import model_bytes
+from gossamer.metrics import fidelity
 from gossamer.nets.vae import log_normal
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.gradients import PerRecordGradient

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.evaluate.features import ClassifierFeatures
+from gossamer.metrics.features import ClassifierFeatures
 from gossamer.run import measures
 from gossamer.run.words import is_share, sentences, tables
 

@@ -8,8 +8,8 @@ import pytest
 
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.evaluate.fidelity import Moments, frechet_distance
-from gossamer.evaluate.neighbours import neighbourhood
+from gossamer.metrics.fidelity import Moments, frechet_distance
+from gossamer.metrics.neighbours import neighbourhood
 from gossamer.run import evaluate as running
 from gossamer.run import measures
 from gossamer.run.measures import ACCURACY, TWIN, WARM_ALONE, Subject

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.attack.density import domias
-from gossamer.attack.discriminator import white_box
-from gossamer.attack.distances import calibrated, full_black_box, near_copies
-from gossamer.attack.monte_carlo import instance_attack, set_attack
-from gossamer.attack.roc import LOW_RATES
-from gossamer.attack.scores import Attack, ranked
-from gossamer.attack.total_variation import total_variation
+from gossamer.attacks.density import domias
+from gossamer.attacks.discriminator import white_box
+from gossamer.attacks.distances import calibrated, full_black_box, near_copies
+from gossamer.attacks.monte_carlo import instance_attack, set_attack
+from gossamer.attacks.roc import LOW_RATES
+from gossamer.attacks.scores import Attack, ranked
+from gossamer.attacks.total_variation import total_variation
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError

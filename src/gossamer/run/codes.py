@@ -4,7 +4,7 @@ import torch
 
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.evaluate import latent
+from gossamer.metrics import latent
 from gossamer.nets.vae import Autoencoder
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100

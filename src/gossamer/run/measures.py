@@ -14,14 +14,14 @@ import torch
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.estimate import Estimate
-from gossamer.evaluate import classical, classify, per_class, semi_supervised
-from gossamer.evaluate.discriminate import discriminate
-from gossamer.evaluate.features import ClassifierFeatures, Features, InceptionFeatures
-from gossamer.evaluate.fidelity import frechet, inception_score, mmd
-from gossamer.evaluate.intervals import proportion
-from gossamer.evaluate.neighbours import nearest, neighbourhood
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics import classical, classify, per_class, semi_supervised
+from gossamer.metrics.discriminate import discriminate
+from gossamer.metrics.features import ClassifierFeatures, Features, InceptionFeatures
+from gossamer.metrics.fidelity import frechet, inception_score, mmd
+from gossamer.metrics.intervals import proportion
+from gossamer.metrics.neighbours import nearest, neighbourhood
 from gossamer.nets.vae import Autoencoder
 from gossamer.run.codes import codes
 from gossamer.run.figures import sample_grid

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.evaluate.features import ClassifierFeatures
 from gossamer.files import write_atomically
+from gossamer.metrics.features import ClassifierFeatures
 from gossamer.run.sources import fingerprint
 
 

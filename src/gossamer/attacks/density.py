@@ -1,0 +1,54 @@
+"""DOMIAS: where the generator puts more density than the population does, it has seen records.
+
+Van Breugel, Sun, Qian, van der Schaar 2023 ("Membership inference attacks against synthetic data through overfitting
+detection"). The attacker needs reference records of the population, which single out local overfitting from plain density.
+"""
+
+import numpy as np
+from sklearn.neighbors import KernelDensity
+
+from gossamer.attacks.arrays import Array, Features, Scores, features_of
+from gossamer.attacks.components import principal_components
+from gossamer.attacks.scores import Attack, area
+
+
+def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array, *, components: int = 10) -> Attack:
+    """Score each record by log p_G(x) - log p_R(x), and judge by the area under the curve.
+
+    Both densities are Gaussian kernel estimates on the first principal components of the reference, scaled to variance
+    1; the bandwidth is Scott's for each number of records. Interval over the records, with the model, its samples and
+    the reference as they are; see `roc.roc`.
+
+    Args:
+        synthetic: the samples, uint8 [S, C, H, W] or features [S, D].
+        members: [M, ...].
+        nonmembers: [N, ...].
+        reference: [R, ...], real records that are neither members nor non-members.
+        components: number of principal components; kernel estimates see little in more than about ten.
+
+    Raises:
+        DataError: if shapes differ, a value is not finite, or the reference has too few records.
+        RequestError: if components is below 1.
+    """
+    samples, inside, outside, others = features_of(
+        synthetic=synthetic, members=members, nonmembers=nonmembers, reference=reference
+    )
+    projection = principal_components("reference", others, components, whiten=True)
+    p_G, p_R = (_density(projection.transform(rows)) for rows in (samples, others))
+    member_scores, nonmember_scores = (_log_ratio(p_G, p_R, projection.transform(rows)) for rows in (inside, outside))
+    return area(
+        "DOMIAS",
+        member_scores,
+        nonmember_scores,
+        needs="samples, the records in question, and reference records of the population",
+        note=f"{len(samples):,} synthetic and {len(others):,} reference records, {components} principal components",
+    )
+
+
+def _density(rows: Features) -> KernelDensity:
+    count, width = rows.shape
+    return KernelDensity(bandwidth=count ** (-1 / (width + 4))).fit(rows)  # Scott 1992, for variance 1
+
+
+def _log_ratio(p_G: KernelDensity, p_R: KernelDensity, rows: Features) -> Scores:
+    return np.asarray(p_G.score_samples(rows) - p_R.score_samples(rows), dtype=np.float64)

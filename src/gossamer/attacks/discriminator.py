@@ -1,0 +1,43 @@
+"""The white-box attack: a discriminator that has seen a record tends to score it higher.
+
+Hayes et al. 2019 (LOGAN) for one discriminator; Mukherjee et al. 2021, Algorithms 2 and 3, for one and for several.
+"""
+
+from numpy.typing import ArrayLike
+
+from gossamer.attacks.arrays import same_discriminators, scores_of_all
+from gossamer.attacks.roc import roc
+from gossamer.attacks.scores import Attack, Combine, combine, top_members
+from gossamer.intervals import proportion
+
+
+def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Combine = "max") -> Attack:
+    """Accuse the M highest scores, for M members, and count how many of the accused are members.
+
+    The attacker knows the number of members and nothing else. Ties at the last place are shared out: the figure is the
+    expected one when they are accused in random order. The Wilson 95 % interval is over the records, with the
+    discriminators as they are; n is M. It takes the threshold as given, which makes it too wide, not too narrow, as long
+    as members are no denser at the threshold than above it (a concave ROC curve).
+
+    Args:
+        member_scores: [M], or [D, M] for D discriminators; on one scale, higher where a record looks real.
+        nonmember_scores: [N] or [D, N].
+        how: "max" or "mean" over the discriminators.
+
+    Raises:
+        DataError: if a set has fewer than two records, a score is not finite, or the numbers of discriminators differ.
+        RequestError: if `how` is neither "max" nor "mean".
+    """
+    table, other = scores_of_all("member_scores", member_scores), scores_of_all("nonmember_scores", nonmember_scores)
+    same_discriminators(table, other)
+    members, nonmembers = combine("member_scores", table, how), combine("nonmember_scores", other, how)
+    m, n = len(members), len(nonmembers)
+    words = f"the {m:,} highest scores of {m:,} members and {n:,} non-members"
+    return Attack(
+        name="white-box" if len(table) == 1 else f"white-box, {how} over {len(table)} discriminators",
+        measure="share of members among the accused",
+        estimate=proportion(top_members(members, nonmembers), m, words),
+        chance=m / (m + n),
+        needs="the discriminators, the records in question, and the number of members",
+        roc=roc(members, nonmembers),
+    )

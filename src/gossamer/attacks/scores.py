@@ -1,0 +1,151 @@
+"""From scores to figures: what an attack returns, the shares it is judged by, and the mean over trainings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from gossamer.attacks.arrays import Scores, same_discriminators, scores, scores_of_all
+from gossamer.attacks.roc import Roc, roc
+from gossamer.errors import RequestError
+from gossamer.estimate import Estimate
+from gossamer.intervals import mean
+
+Combine = Literal["max", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """What an attack reached, beside what it would reach by guessing.
+
+    Args:
+        name: the attack, with its variant.
+        measure: in words, what the estimate is.
+        estimate: the figure; its interval says over what in the docstring of the function that made it.
+        chance: the figure of an attacker who learns nothing from the model.
+        needs: in words, what the attacker must hold.
+        note: in words, what else a reader must know; may be empty.
+        roc: the curve over single records, where the attack scores them.
+        lowest: lower end of the measure's scale; the upper end is 1.
+    """
+
+    name: str
+    measure: str
+    estimate: Estimate
+    chance: float
+    needs: str
+    note: str = ""
+    roc: Roc | None = None
+    lowest: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.measure} {self.estimate}, chance {self.chance:.4g}"
+
+
+def area(name: str, member_scores: ArrayLike, nonmember_scores: ArrayLike, *, needs: str, note: str = "") -> Attack:
+    """The attack that accuses the highest scores first, judged by the area under its curve. Interval as in `roc`."""
+    curve = roc(member_scores, nonmember_scores)
+    return Attack(
+        name=name,
+        measure="area under the ROC curve",
+        estimate=curve.auc,
+        chance=0.5,
+        needs=needs,
+        note=note,
+        roc=curve,
+    )
+
+
+def top_members(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> float:
+    """How many of the M highest scores belong to members, for M members; expected, where ties are broken at random.
+
+    Raises:
+        DataError: if a set has fewer than two scores or one is not finite.
+    """
+    members = scores("member_scores", member_scores)
+    nonmembers = scores("nonmember_scores", nonmember_scores)
+    m = len(members)
+    last = np.sort(np.r_[members, nonmembers])[-m]  # the lowest score that is still accused
+    sure = int((members > last).sum())
+    tied, tied_nonmembers = int((members == last).sum()), int((nonmembers == last).sum())
+    places = m - sure - int((nonmembers > last).sum())
+    return sure + places * tied / (tied + tied_nonmembers)
+
+
+def combine(name: str, values: ArrayLike, how: Combine) -> Scores:
+    """Scores by D discriminators, [D, N], as one per record, [N]: the maximum (Mukherjee et al., Alg. 3) or the mean.
+
+    Raises:
+        DataError: as `arrays.scores_of_all`; name is the argument's.
+        RequestError: if `how` is neither "max" nor "mean".
+    """
+    table = scores_of_all(name, values)
+    return np.asarray(table.max(axis=0) if checked(how) == "max" else table.mean(axis=0), dtype=np.float64)
+
+
+def checked(how: str) -> str:
+    """`how` itself. Raises RequestError unless it is "max" or "mean"."""
+    if how not in ("max", "mean"):
+        raise RequestError(f"how: {how!r} is not known; choose 'max' or 'mean'.")
+    return how
+
+
+def ranked(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> tuple[Scores, Scores]:
+    """Scores of any range as ranks in (0, 1), per discriminator, ties at their middle rank.
+
+    For attacks that ask for scores in [0, 1] where the discriminator is a critic without a sigmoid. An order is all
+    that ranks keep, so they show neither more nor less than the scores to an attacker who may choose any threshold.
+
+    Args:
+        member_scores: [M] or [D, M].
+        nonmember_scores: [N] or [D, N].
+
+    Returns:
+        Float64 [D, M] and [D, N].
+
+    Raises:
+        DataError: if a score is not finite, or the numbers of discriminators differ.
+    """
+    members, nonmembers = (
+        scores_of_all("member_scores", member_scores),
+        scores_of_all("nonmember_scores", nonmember_scores),
+    )
+    same_discriminators(members, nonmembers)
+    ranks = stats.rankdata(np.concatenate([members, nonmembers], axis=1), axis=1)
+    ranks = (ranks - 0.5) / ranks.shape[1]
+    return ranks[:, : members.shape[1]], ranks[:, members.shape[1] :]
+
+
+def over_repeats(attacks: Sequence[Attack]) -> Attack:
+    """One attack on several trained models: the mean figure, its 95 % t interval over the models, and the mean chance.
+
+    This interval says how much training, and the choice of members, matter; n is the number of models. Where all models
+    gave the same figure it has no width, and the interval of a single attack says more. The curves stay with the single
+    attacks: scores of different models do not compare.
+
+    Args:
+        attacks: at least two results of one function, one per training, on freshly drawn members.
+
+    Raises:
+        RequestError: if there are fewer than two, or they are not of one attack and one measure.
+    """
+    if len(attacks) < 2:
+        raise RequestError("attacks: fewer than two; one training shows no spread, so attack several trained models.")
+    first = attacks[0]
+    for i, attack in enumerate(attacks):
+        if (attack.name, attack.measure) != (first.name, first.measure):
+            raise RequestError(f"attacks: the one at index {i} is {attack.name!r}, but the first is {first.name!r}.")
+    words = f"mean over {len(attacks)} trained models; each: {first.estimate.computed_on}"
+    values = [attack.estimate.value for attack in attacks]
+    return Attack(
+        name=first.name,
+        measure=first.measure,
+        estimate=mean(values, words, lowest=first.lowest, highest=1.0),
+        chance=float(np.mean([attack.chance for attack in attacks])),
+        needs=first.needs,
+        note=first.note,
+        lowest=first.lowest,
+    )

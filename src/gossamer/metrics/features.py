@@ -1,0 +1,316 @@
+"""Features: what the distances between sets of pictures are computed on.
+
+Two kinds. `ClassifierFeatures` come from a classifier trained on the real records themselves: they need no download,
+and they see what tells the classes apart. `InceptionFeatures` come from the network of the published FID, whose weights
+the caller brings. Distances on the two differ in scale and are never comparable, so each kind says what the Frechet
+distance on it is called.
+"""
+
+import hashlib
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+from torch.nn import functional as F
+
+from gossamer.errors import DataError, RequestError
+from gossamer.files import write_atomically
+from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
+from gossamer.nets.features import FeatureCNN
+
+Progress: TypeAlias = Callable[[int, int, float], None]
+"""Called after each epoch with the epoch from 1, the number of epochs, and the share of its pictures it got right."""
+
+_TRAIN_BATCH = 128
+_LEARNING_RATE = 2e-3
+_SETTLE_ON = 100 * _TRAIN_BATCH
+"""Pictures that give the statistics of the finished batch normalisation."""
+_PREDICT_BATCH = 500
+_INCEPTION_BATCH = 50
+_INCEPTION_WIDTH = 2048
+
+
+class Features(Protocol):
+    """Pictures to vectors."""
+
+    @property
+    def name(self) -> str:
+        """What the features are, in words, for `computed_on`."""
+        ...
+
+    @property
+    def distance_name(self) -> str:
+        """What the Frechet distance on them is called: "FID" on Inception features only."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers per picture."""
+        ...
+
+    def __call__(self, images: Images, /) -> NDArray[np.float32]:
+        """images: uint8 [n, C, H, W]. Returns float32 [n, width]."""
+        ...
+
+
+class ClassifierFeatures:
+    """The last hidden layer of the classifier of Zhang et al. 2018, trained on real records. Built by `train` or `load`.
+
+    The records trained it without noise: it is internal, like the figures computed with it. And it knows them: to it, new
+    records of the same source differ from those that trained it. Compare samples with records that did not.
+
+    Args:
+        net: the trained network.
+        trained_on: how many pictures trained it.
+    """
+
+    distance_name = "classifier-FID"
+
+    def __init__(self, net: FeatureCNN, *, trained_on: int) -> None:
+        self._net = net.eval()
+        self.trained_on = trained_on
+
+    @property
+    def name(self) -> str:
+        """What the features are, in words, for `computed_on`."""
+        return f"{self.width:,} features of the classifier of Zhang et al. trained on {self.trained_on:,} real records"
+
+    @property
+    def width(self) -> int:
+        """Numbers per picture."""
+        return self._net.width
+
+    @classmethod
+    def train(
+        cls,
+        images: Images,
+        labels: Labels,
+        *,
+        classes: int,
+        epochs: int = 5,
+        width: int = 1024,
+        seed: int,
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> "ClassifierFeatures":
+        """Train on real records, see `train_classifier`.
+
+        Args:
+            images: uint8 [n, C, H, W].
+            labels: integers [n], from 0 to classes - 1, of at least two classes.
+            classes: number of classes.
+            epochs: passes over the pictures.
+            width: number of features.
+            seed: fixes order, initial weights and dropout.
+            device: where to train and to compute.
+            progress: called after each epoch.
+
+        Raises:
+            DataError: if the arrays do not fit together, or hold one class only; names the argument and the index.
+        """
+        net = train_classifier(
+            images, labels, classes=classes, epochs=epochs, width=width, seed=seed, device=device, progress=progress
+        )
+        return cls(net, trained_on=len(images))
+
+    def __call__(self, images: Images, /) -> NDArray[np.float32]:
+        """images: uint8 [n, C, H, W]. Returns float32 [n, width].
+
+        Raises:
+            DataError: if the pictures are not of the size that the classifier was trained on.
+        """
+        found = np.empty((len(images), self.width), dtype=np.float32)
+        for batch, seen in self._batches(images):
+            found[batch] = self._net.features(seen).cpu().numpy()
+        return found
+
+    def probabilities(self, images: Images) -> NDArray[np.float64]:
+        """The probability of each class for each picture: float64 [n, classes]. Errors as for the features."""
+        found = np.empty((len(images), self._net.classes), dtype=np.float64)
+        for batch, seen in self._batches(images):
+            found[batch] = self._net(seen).double().softmax(1).cpu().numpy()
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write a safetensors file, readable by its owner only: the weights were trained on records without noise."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self._net.state_dict().items()}
+        facts = {
+            "shape": "x".join(map(str, self._net.shape)),
+            "classes": str(self._net.classes),
+            "width": str(self.width),
+            "trained_on": str(self.trained_on),
+        }
+        write_atomically(path, to_bytes(tensors, metadata=facts), private=True)
+
+    @classmethod
+    def load(cls, path: Path, *, device: str = "cpu") -> "ClassifierFeatures":
+        """Read what `save` wrote.
+
+        Raises:
+            RequestError: if the file cannot be read, or does not hold such a classifier.
+        """
+        try:
+            with safe_open(path, framework="pt", device=device) as file:
+                facts = file.metadata() or {}
+                channels, height, breadth = (int(side) for side in facts["shape"].split("x"))
+                net = FeatureCNN((channels, height, breadth), int(facts["classes"]), int(facts["width"]))
+                net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
+                return cls(net.to(device), trained_on=int(facts["trained_on"]))
+        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise RequestError(f"{path} does not hold a classifier that `save` wrote; train it again.") from error
+
+    def _batches(self, images: Images) -> Iterator[tuple[slice, Tensor]]:
+        """Pieces of the pictures as float32 in [0, 1], on the device of the net, without gradients."""
+        check_images("images", images)
+        if images.shape[1:] != self._net.shape:
+            raise DataError(
+                f"images: pictures of {size_of(images.shape)}, but the classifier was trained on "
+                f"{size_of(self._net.shape)}; resize them."
+            )
+        device = next(self._net.parameters()).device
+        with torch.inference_mode():
+            for start in range(0, len(images), _PREDICT_BATCH):
+                batch = slice(start, start + _PREDICT_BATCH)
+                yield batch, pictures(images, batch, device)
+
+
+class InceptionFeatures:
+    """The 2,048 pool features of Inception-V3 of 2015-12-05, on which the published FID is computed (Heusel et al. 2017).
+
+    Computed by torch-fidelity (the extra `fid`), which resizes as TensorFlow 1 did. Grey pictures are repeated to three
+    channels, as in GS-WGAN and in Bie et al. 2023. The weights are read from a local file and never fetched.
+
+    Args:
+        weights: torch-fidelity's weights file, a state dict (weights-inception-2015-12-05-6726825d.pth).
+        sha256: its checksum, in hexadecimal, from a source that you trust.
+        device: where to compute.
+
+    Raises:
+        RequestError: if the file is absent or its checksum differs, or torch-fidelity is not installed.
+    """
+
+    name = "2,048 pool features of Inception-V3 (2015-12-05)"
+    distance_name = "FID"
+    width = _INCEPTION_WIDTH
+
+    def __init__(self, weights: Path, sha256: str, *, device: str = "cpu") -> None:
+        if not weights.is_file():
+            raise RequestError(
+                f"{weights}: there is no such file; bring the Inception weights, they are never fetched."
+            )
+        with weights.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != sha256.lower():
+            raise RequestError(f"{weights}: its SHA-256 is {found}, not the one given; bring the right file.")
+        try:
+            fidelity = importlib.import_module("torch_fidelity")
+        except ImportError:
+            raise RequestError("Inception features need torch-fidelity: pip install 'gossamer[fid]'") from None
+        self._device = torch.device(device)
+        self._net: Any = fidelity.FeatureExtractorInceptionV3(
+            "inception-v3-compat", [str(_INCEPTION_WIDTH)], feature_extractor_weights_path=str(weights)
+        ).to(self._device)
+
+    def __call__(self, images: Images, /) -> NDArray[np.float32]:
+        """images: uint8 [n, 1 or 3, H, W]. Returns float32 [n, 2048].
+
+        Raises:
+            DataError: if the pictures are neither grey nor RGB.
+        """
+        check_images("images", images)
+        if images.shape[1] not in (1, 3):
+            raise DataError(f"images: {images.shape[1]} channels; Inception features need grey or RGB pictures.")
+        found = np.empty((len(images), _INCEPTION_WIDTH), dtype=np.float32)
+        with torch.inference_mode():
+            for start in range(0, len(images), _INCEPTION_BATCH):
+                batch = slice(start, start + _INCEPTION_BATCH)
+                # A copy, because torch refuses read-only memory maps.
+                seen = torch.from_numpy(np.array(images[batch])).to(self._device)
+                found[batch] = self._net(seen.expand(-1, 3, -1, -1).contiguous())[0].cpu().numpy()
+        return found
+
+
+def train_classifier(
+    images: Images,
+    labels: Labels,
+    *,
+    classes: int,
+    epochs: int,
+    width: int = 1024,
+    seed: int,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> FeatureCNN:
+    """Train the classifier of Zhang et al. 2018: Adam 2e-3 falling to 0 along a cosine, batch 128.
+
+    Five epochs of 60,000 records reach 99.26 % on the test records of MNIST (99.06 % in the paper) and 91.74 % on those of
+    Fashion-MNIST (seed 0). Global random state of torch is left as it was.
+
+    Args:
+        images: uint8 [n, C, H, W].
+        labels: integers [n], from 0 to classes - 1, of at least two classes.
+        classes: number of classes.
+        epochs: passes over the pictures.
+        width: number of features.
+        seed: fixes order, initial weights and dropout.
+        device: where to train.
+        progress: called after each epoch.
+
+    Raises:
+        DataError: if the arrays do not fit together, or hold one class only; names the argument and the index.
+        RequestError: if epochs is below 1.
+    """
+    if epochs < 1:
+        raise RequestError(f"epochs must be at least 1, not {epochs}.")
+    check_images("images", images)
+    if len(labels) != len(images):
+        raise DataError(f"labels: {len(labels)} labels for {len(images)} pictures; give one label per picture.")
+    check_labels("labels", labels, classes)
+    if (labels == labels[0]).all():
+        raise DataError("labels: all pictures have one class; a classifier needs at least two to tell apart.")
+    coins = np.random.default_rng(seed)
+    per_epoch = math.ceil(len(images) / _TRAIN_BATCH)
+    with own_randomness(seed, device):
+        channels, height, breadth = images.shape[1:]
+        net = FeatureCNN((channels, height, breadth), classes, width).to(device)
+        optimizer = torch.optim.Adam(net.parameters(), _LEARNING_RATE, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * per_epoch)
+        where = next(net.parameters()).device
+        for epoch in range(1, epochs + 1):
+            right = 0
+            # Parts of nearly equal size: batch normalisation cannot train on a last batch of one.
+            for part in np.array_split(coins.permutation(len(images)), per_epoch):
+                batch = np.sort(part)  # in rising order, so that a memory-mapped file is read forwards
+                targets = torch.from_numpy(labels[batch].astype(np.int64)).to(where)
+                logits = net(pictures(images, batch, where))
+                optimizer.zero_grad()
+                torch.autograd.backward(F.cross_entropy(logits, targets))
+                optimizer.step()
+                schedule.step()
+                right += int((logits.argmax(1) == targets).sum())
+            if progress is not None:
+                progress(epoch, epochs, right / len(images))
+        _settle(net, images, coins.permutation(len(images))[:_SETTLE_ON])
+    return net.eval()
+
+
+def _settle(net: FeatureCNN, images: Images, order: NDArray[Any]) -> None:
+    """Take the statistics of batch normalisation anew from the finished net, as plain averages over batches.
+
+    The running ones lag behind the weights: after a short training the net would judge by those of its first steps.
+    """
+    device = next(net.parameters()).device
+    for norm in (net.norm1, net.norm2, net.norm3):
+        norm.reset_running_stats()
+        norm.momentum = None
+    with torch.no_grad():
+        for part in np.array_split(order, math.ceil(len(order) / _TRAIN_BATCH)):
+            net.features(pictures(images, np.sort(part), device))

@@ -1,0 +1,397 @@
+"""How near samples come to real records: Frechet distance, Inception score, maximum mean discrepancy.
+
+Pure functions of arrays. Distances between pictures are taken on features (`gossamer.evaluate.features`).
+
+The figures read real records. They are internal, and no guarantee covers them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.spatial.distance import pdist
+from scipy.special import rel_entr
+
+from gossamer.errors import DataError, RequestError
+from gossamer.estimate import Estimate
+from gossamer.metrics import intervals
+from gossamer.metrics.features import Features
+from gossamer.metrics.pictures import Images, check_images, size_of
+
+Vectors: TypeAlias = NDArray[np.floating[Any]]
+
+CAUCHY_SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
+"""Takahashi et al. 2020, section 5.1."""
+
+_GROUPS = 10
+_STREAM = 5_000
+"""Pictures whose features are in memory at once."""
+_PAIRS = 4_000_000
+"""Pairs whose kernel is in memory at once: 32 MB."""
+_MEDIAN_OF = 2_000
+"""Vectors whose distances give the median; of more, these many are drawn."""
+_ROUNDING = 1e-4
+"""How far probabilities may be from a sum of 1: those of a float32 softmax are nearer."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and scatter of vectors, in float64. Add two to merge what they were computed on.
+
+    Merging is exact, and stable where the mean is large (Chan, Golub, LeVeque, The American Statistician 1983).
+
+    Args:
+        n: number of vectors.
+        mean: float64 [d].
+        scatter: float64 [d, d], the sum of (x - mean)(x - mean)'.
+    """
+
+    n: int
+    mean: NDArray[np.float64]
+    scatter: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> "Moments":
+        """The moments of one batch. vectors: [n, d]; n may be 0.
+
+        Raises:
+            DataError: if the array is not [n, d], or holds a number that is not finite; names the index.
+        """
+        if vectors.ndim != 2:
+            raise DataError(f"vectors: an array with {vectors.ndim} axes; it must be [n, d].")
+        if not len(vectors):
+            return cls(0, np.zeros(vectors.shape[1]), np.zeros((vectors.shape[1],) * 2))
+        _check_finite("vectors", vectors)
+        numbers = vectors.astype(np.float64)
+        mean = numbers.mean(axis=0)
+        centred = numbers - mean
+        return cls(len(numbers), mean, centred.T @ centred)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        """The moments of both sets together.
+
+        Raises:
+            DataError: if the vectors differ in length.
+        """
+        _check_widths(self, other)
+        n = self.n + other.n
+        if n == 0:
+            return self
+        apart = other.mean - self.mean
+        scatter = self.scatter + other.scatter + np.outer(apart, apart) * (self.n * other.n / n)
+        return Moments(n, self.mean + apart * (other.n / n), scatter)
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """The unbiased covariance, float64 [d, d], as in the published FID.
+
+        Raises:
+            DataError: if there are fewer than two vectors.
+        """
+        if self.n < 2:
+            raise DataError(f"a covariance needs at least two vectors, not {self.n}; give more.")
+        return self.scatter / (self.n - 1)
+
+
+def frechet_distance(a: Moments, b: Moments) -> float:
+    """The squared 2-Wasserstein distance of two Gaussians: |m_a - m_b|^2 + tr(A + B - 2 (AB)^(1/2)).
+
+    Dowson and Landau 1982; Heusel et al. 2017 (FID). The trace of the root is computed as the sum of the singular values
+    of A^(1/2) B^(1/2), which stays real and accurate where a covariance is singular (features that are always 0).
+
+    Args:
+        a: moments of the features of one set.
+        b: moments of the other; the order does not matter.
+
+    Raises:
+        DataError: if the vectors differ in length, or either set has fewer vectors than features: its covariance would be
+            singular for want of data, and the distance would measure that.
+    """
+    _check_widths(a, b)
+    fewest, width = min(a.n, b.n), len(a.mean)
+    if fewest < max(2, width):
+        raise DataError(
+            f"{fewest:,} vectors of {width:,} features are too few for a Frechet distance: the covariance would be "
+            f"singular for want of data; give at least {max(2, width):,}, or use narrower features."
+        )
+    return _frechet(a, b)
+
+
+def frechet(images_a: Images, images_b: Images, features: Features) -> Estimate:
+    """The Frechet distance of two sets of pictures; on Inception features it is the FID.
+
+    The distance is biased upwards, roughly by a constant over the number of pictures (Chong and Forsyth 2020): two sets
+    from one source are not at distance 0. Compare only distances on equal numbers of pictures and equal features.
+
+    The interval (95 %, t over ten groups) covers the choice of pictures in both sets, by a jackknife: the distance without
+    each tenth of both. It does not cover the bias, the training of the generator or that of the features. n is the size
+    of the smaller set. Features are streamed: only moments are kept, [d, d] for each group.
+
+    Args:
+        images_a: uint8 [n, C, H, W].
+        images_b: uint8 [m, C, H, W]; the order does not matter.
+        features: what the distance is taken on.
+
+    Raises:
+        DataError: if the pictures differ in size, or either set has fewer pictures than features.
+    """
+    for name, images in (("images_a", images_a), ("images_b", images_b)):
+        check_images(name, images)
+        if len(images) < max(features.width, 2 * _GROUPS):
+            raise DataError(
+                f"{name}: {len(images):,} pictures are too few for a Frechet distance on {features.width:,} features; give "
+                f"at least {max(features.width, 2 * _GROUPS):,}, or use narrower features."
+            )
+    if images_a.shape[1:] != images_b.shape[1:]:
+        raise DataError(
+            f"images_b: pictures of {size_of(images_b.shape)}, but images_a holds {size_of(images_a.shape)}; "
+            "resize one of them."
+        )
+    groups_a, groups_b = _grouped_moments(images_a, features), _grouped_moments(images_b, features)
+    value = frechet_distance(_merged(groups_a), _merged(groups_b))
+    without = [_frechet(_merged(groups_a, but=g), _merged(groups_b, but=g)) for g in range(_GROUPS)]
+    words = f"{features.distance_name} of {len(images_a):,} and {len(images_b):,} pictures on {features.name}"
+    return jackknife(value, without, min(len(images_a), len(images_b)), words, lowest=0.0)
+
+
+def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 10) -> Estimate:
+    """exp(E KL(Pr(y|x) || Pr(y))), the mean over consecutive splits. Salimans et al. 2016; Zhang et al. 2018, equation 4.
+
+    From 1 (all samples alike, or none recognised) to the number of classes. It never sees a real record: a model that has
+    memorised one picture per class scores full marks. Comparable only where the classifier is the same.
+
+    The interval is that of the mean over the splits (95 %, t), and n is their number; it covers the choice of samples, not
+    the training of generator or classifier. The +- of the papers is the standard deviation over the splits, which is larger.
+
+    Args:
+        probabilities: [n, classes], the classifier's answer for each sample. The samples must be in random order: splits of
+            a file sorted by class hold one class each and score 1.
+        splits: how many, at least 2 and at most n / 2.
+
+    Raises:
+        DataError: if a row is not a distribution; names the index.
+        RequestError: if splits does not fit n.
+    """
+    if probabilities.ndim != 2:
+        raise DataError(f"probabilities: an array with {probabilities.ndim} axes; it must be [n, classes].")
+    _check_finite("probabilities", probabilities)
+    numbers = probabilities.astype(np.float64)
+    wrong = np.flatnonzero((numbers < 0).any(axis=1) | (np.abs(numbers.sum(axis=1) - 1) > _ROUNDING))
+    if len(wrong):
+        raise DataError(f"probabilities: row {wrong[0]} is not a distribution ({len(wrong)} such); give the softmax.")
+    n, classes = numbers.shape
+    if not 2 <= splits <= n / 2:
+        raise RequestError(f"splits must be at least 2 and at most half of the {n:,} samples, not {splits}.")
+    scores = []
+    for i in range(splits):
+        part = numbers[i * n // splits : (i + 1) * n // splits]
+        score = math.exp(rel_entr(part, part.mean(axis=0)).sum(axis=1).mean())
+        scores.append(min(max(score, 1.0), float(classes)))  # rounding must not leave the scale
+    words = f"{n:,} samples in {splits} consecutive splits, {classes} classes"
+    return intervals.mean(scores, words, lowest=1.0, highest=float(classes))
+
+
+class Kernel(Protocol):
+    """A positive definite kernel of the difference of two vectors."""
+
+    @property
+    def name(self) -> str:
+        """In words, for `computed_on`."""
+        ...
+
+    def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """a: [n, d]; b: [m, d]. Returns [n, m]."""
+        ...
+
+
+@dataclass(frozen=True)
+class RBF:
+    """exp(-|x - y|^2 / (2 bandwidth^2)). bandwidth: in units of the vectors, above 0; see `median_bandwidth`."""
+
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        if not (self.bandwidth > 0 and math.isfinite(self.bandwidth)):
+            raise RequestError("the bandwidth of an RBF kernel must be a finite number above 0.")
+
+    @property
+    def name(self) -> str:
+        return f"RBF kernel of bandwidth {self.bandwidth:.3g}"
+
+    def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
+        middle = b.mean(axis=0)  # near the middle the square of a difference loses fewer digits
+        a, b = a - middle, b - middle
+        squared = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * (a @ b.T)
+        kernel: NDArray[np.float64] = np.exp(np.minimum(squared * (-0.5 / self.bandwidth**2), 0.0))
+        return kernel
+
+
+@dataclass(frozen=True)
+class CauchySum:
+    """The sum of c / (c + (x_i - y_i)^2) over scales c and dimensions i. Takahashi et al. 2020, section 5.1.
+
+    Scales are squared distances. As a sum over dimensions, the discrepancy compares each dimension by itself: it does not
+    see how they depend on each other.
+    """
+
+    scales: tuple[float, ...] = CAUCHY_SCALES
+
+    def __post_init__(self) -> None:
+        if not self.scales or min(self.scales) <= 0:
+            raise RequestError("a sum of Cauchy kernels needs at least one scale, all above 0.")
+
+    @property
+    def name(self) -> str:
+        return f"sum over dimensions of Cauchy kernels of scales {', '.join(f'{scale:g}' for scale in self.scales)}"
+
+    def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
+        total = np.zeros((len(a), len(b)))
+        for x, y in zip(a.T, b.T, strict=True):
+            squared = np.subtract.outer(x, y) ** 2
+            for scale in self.scales:
+                total += scale / (scale + squared)
+        return total
+
+
+def median_bandwidth(a: Vectors, b: Vectors) -> float:
+    """The median distance between two of all vectors together: the usual bandwidth (Gretton et al. 2012, section 8).
+
+    Of more than 2,000 vectors, 2,000 are drawn, always the same. a: [n, d]; b: [m, d].
+
+    Raises:
+        DataError: if the vectors do not fit together, or most of them are equal: the median is 0, and no bandwidth.
+    """
+    _check_pair(a, b)
+    both = np.concatenate([a, b]).astype(np.float64)
+    if len(both) > _MEDIAN_OF:
+        both = both[np.random.default_rng(0).permutation(len(both))[:_MEDIAN_OF]]
+    median = float(np.median(pdist(both)))
+    if median == 0:
+        raise DataError("a, b: most vectors are equal, and their median distance is 0; give a kernel with a bandwidth.")
+    return median
+
+
+def mmd(a: Vectors, b: Vectors, *, kernel: Kernel | None = None) -> Estimate:
+    """The squared maximum mean discrepancy, unbiased: 0 on average where a and b have one source, so it may be negative.
+
+    Gretton et al. 2012, lemma 6, equation 3; for unequal sizes too. Computed in blocks; time grows with (n + m)^2 d.
+
+    The interval (95 %, normal) covers the choice of vectors in both sets, by a jackknife that leaves out each vector in
+    turn, with the kernel as it is. Where both have one source it is wider than it need be. n is the size of the smaller set.
+
+    Args:
+        a: [n, d], n at least 3.
+        b: [m, d], m at least 3; the order does not matter.
+        kernel: default: `RBF(median_bandwidth(a, b))`.
+
+    Raises:
+        DataError: if the vectors do not fit together; names the argument.
+    """
+    _check_pair(a, b)
+    chosen = RBF(median_bandwidth(a, b)) if kernel is None else kernel
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    n, m = len(x), len(y)
+    itself = float(chosen(x[:1], x[:1])[0, 0])  # k(z, z), the same for every z
+    within_x, within_y = (_row_sums(z, z, chosen)[0] - itself for z in (x, y))
+    across_x, across_y = _row_sums(x, y, chosen)
+    total_x, total_y, across = within_x.sum(), within_y.sum(), across_x.sum()
+    value = total_x / (n * (n - 1)) + total_y / (m * (m - 1)) - 2 * across / (n * m)
+    variance = 0.0
+    for size, other, total, within, rows in ((n, m, total_x, within_x, across_x), (m, n, total_y, within_y, across_y)):
+        # What the estimate would be without each vector, up to a constant.
+        without = (total - 2 * within) / ((size - 1) * (size - 2)) - 2 * (across - rows) / ((size - 1) * other)
+        variance += (size - 1) * float(without.var())
+    half = float(stats.norm.ppf(0.975)) * math.sqrt(variance)
+    words = f"squared MMD of {n:,} and {m:,} vectors, {chosen.name}"
+    return Estimate(float(value), float(value - half), float(value + half), min(n, m), words)
+
+
+def jackknife(
+    value: float, without: Sequence[float], n: int, computed_on: str, *, lowest: float, highest: float = math.inf
+) -> Estimate:
+    """A value with its 95 % interval from what it is without each of g equal random groups (t with g - 1 degrees).
+
+    Args:
+        value: the estimate on everything.
+        without: the estimate without group 1, 2, ... g; at least two.
+        n: sample size, for the Estimate.
+        computed_on: in words, what the value was computed on.
+        lowest: lower end of the scale, where the interval is cut.
+        highest: upper end of the scale, likewise.
+    """
+    numbers = np.asarray(without, dtype=np.float64)
+    groups = len(numbers)
+    error = math.sqrt((groups - 1) * float(numbers.var()))
+    half = float(stats.t.ppf(0.975, groups - 1)) * error
+    return Estimate(
+        value, min(value, max(lowest, value - half)), max(value, min(highest, value + half)), n, computed_on
+    )
+
+
+def _frechet(a: Moments, b: Moments) -> float:
+    A, B = a.covariance, b.covariance
+    apart = a.mean - b.mean
+    root = np.linalg.svd(_factor(A).T @ _factor(B), compute_uv=False).sum()
+    # Rounding can leave a distance of 0 a little below it.
+    return max(0.0, float(apart @ apart + np.trace(A) + np.trace(B) - 2 * root))
+
+
+def _factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """F with F F' = covariance, [d, rank]: directions that hold only rounding are left out."""
+    values, directions = np.linalg.eigh(covariance)
+    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    factor: NDArray[np.float64] = directions[:, kept] * np.sqrt(values[kept])
+    return factor
+
+
+def _grouped_moments(images: Images, features: Features) -> list[Moments]:
+    """The moments of ten random groups of nearly equal size, always the same for n pictures."""
+    group = np.random.default_rng(0).permutation(len(images)) % _GROUPS
+    moments = [Moments.of(np.zeros((0, features.width)))] * _GROUPS
+    for start in range(0, len(images), _STREAM):
+        found = features(images[start : start + _STREAM])
+        for g in range(_GROUPS):
+            moments[g] += Moments.of(found[group[start : start + _STREAM] == g])
+    return moments
+
+
+def _merged(groups: Sequence[Moments], but: int | None = None) -> Moments:
+    kept = [moments for g, moments in enumerate(groups) if g != but]
+    return sum(kept[1:], kept[0])
+
+
+def _row_sums(
+    a: NDArray[np.float64], b: NDArray[np.float64], kernel: Kernel
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of the kernel over b for each of a, [n], and over a for each of b, [m]."""
+    block = max(1, _PAIRS // len(b))
+    rows, columns = np.empty(len(a)), np.zeros(len(b))
+    for start in range(0, len(a), block):
+        part = kernel(a[start : start + block], b)
+        rows[start : start + block] = part.sum(axis=1)
+        columns += part.sum(axis=0)
+    return rows, columns
+
+
+def _check_pair(a: Vectors, b: Vectors) -> None:
+    for name, vectors in (("a", a), ("b", b)):
+        if vectors.ndim != 2 or len(vectors) < 3:
+            raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d] with n at least 3.")
+        _check_finite(name, vectors)
+    if a.shape[1] != b.shape[1]:
+        raise DataError(f"b: vectors of length {b.shape[1]}, but a holds vectors of length {a.shape[1]}.")
+
+
+def _check_widths(a: Moments, b: Moments) -> None:
+    if len(a.mean) != len(b.mean):
+        raise DataError(f"moments of vectors of length {len(a.mean)} and {len(b.mean)}: the lengths must agree.")
+
+
+def _check_finite(name: str, vectors: Vectors) -> None:
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        raise DataError(f"{name}: row {wrong[0]} holds a number that is not finite ({len(wrong)} such rows).")
