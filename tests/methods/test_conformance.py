@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.identity import SALT, given_up
 from gossamer.data.records import Records
-from gossamer.events import Event
 from gossamer.methods import METHODS
+from gossamer.methods.method import OnPublic, Reached, State
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -24,7 +25,6 @@ from gossamer.privacy.noise import Rng
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
 from gossamer.run import checkpoint
-from gossamer.run.budget import reason_without_guarantee
 from gossamer.run.sources import _split
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
@@ -99,25 +99,30 @@ class Run:
     def __init__(
         self, method: str, records: Records, settings: dict[str, Any], *, rng: Rng, public: Records | None = None
     ):
-        self.module = METHODS[method]
-        self.config = self.module.Config(**settings)
-        self.plan = self.module.plan(self.config, CARD)
-        relation = METHODS[method].FACTS.relation(self.config)
-        self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=relation)
+        self.job = METHODS[method].job(settings, CARD)
+        self.plan = self.job.plan
+        self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
         self.private = Confined(records, self.ledger)
         self.rng, self.public = rng, public
-        self.events: list[Event] = []
+        self.training = self.job.begin(rng)
+        self.events: list[dict[str, Any]] = []
 
-    def states(self, resume: Any = None) -> Any:
-        return self.module.train(
-            self.private, self.config, CARD, public=self.public, resume=resume, emit=self.events.append, rng=self.rng
-        )
+    def steps(self) -> Iterator[Reached]:
+        for reached in self.training.drive(self.private, self.public):
+            shown = {name: float(value) for name, value in (reached.shown or {}).items()}
+            self.events.append({"phase": reached.phase.name, "step": reached.step, **shown})
+            yield reached
 
-    def end(self) -> Any:
-        for state in self.states():
-            last = state
-        return last
+    def end(self) -> State:
+        for _ in self.steps():
+            pass
+        return self.training.state
+
+    def go_on_from(self, folder: Path, ledger: PrivacyLedger) -> None:
+        saved, rng = checkpoint.load(folder, ledger) or ({}, {})
+        self.training.state.load_state_dict(saved)
+        self.rng.restore(rng)
 
 
 def deafen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +155,7 @@ def test_every_method_has_its_settings_here() -> None:
 def test_spends_its_plan(method: str) -> None:
     run = Run(method, stripes(180), SMALL[method], rng=Rng())
     run.end()
-    if reason := reason_without_guarantee(method):
+    if reason := METHODS[method].without_guarantee:
         says_infinity(run.ledger, reason)
         return
     assert list(zip([event for event, _ in run.plan], run.ledger.used, strict=True)) == list(run.plan)
@@ -158,7 +163,7 @@ def test_spends_its_plan(method: str) -> None:
 
 
 def test_the_non_private_twin_says_infinity(method: str) -> None:
-    if reason_without_guarantee(method):
+    if METHODS[method].without_guarantee:
         pytest.skip("it has no private form")
     run = Run(method, stripes(180), {**SMALL[method], "noise_multiplier": 0.0}, rng=Rng())
     run.end()
@@ -167,11 +172,10 @@ def test_the_non_private_twin_says_infinity(method: str) -> None:
 
 def test_plan_is_pure_and_reads_the_card_only(method: str) -> None:
     """The declared size decides the rate, but for gs-wgan, where the critics are drawn, and where there is no guarantee."""
-    module = METHODS[method]
-    config = module.Config(**SMALL[method])
-    assert module.plan(config, CARD) == module.plan(config, CARD)
-    larger = dataclasses.replace(CARD, declared_size=400)
-    assert (module.plan(config, larger) == module.plan(config, CARD)) == (method in ("gs-wgan", "privgan"))
+    plan = METHODS[method].job(SMALL[method], CARD).plan
+    assert plan == METHODS[method].job(SMALL[method], CARD).plan
+    larger = METHODS[method].job(SMALL[method], dataclasses.replace(CARD, declared_size=400)).plan
+    assert (plan == larger) == (method in ("gs-wgan", "privgan"))
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -180,11 +184,11 @@ def test_non_interference(method: str, warm: bool, monkeypatch: pytest.MonkeyPat
 
     A method without a guarantee has no mechanism: it must say infinity before it reads a record.
     """
-    if reason := reason_without_guarantee(method):
+    if reason := METHODS[method].without_guarantee:
         for held in ("no records", None):
             run = Run(method, held, SMALL[method], rng=Rng(3))  # type: ignore[arg-type]  # nothing that could be read
             with pytest.raises(AttributeError):
-                next(run.states())
+                next(run.steps())
             says_infinity(run.ledger, reason)
         return
     deafen(monkeypatch)
@@ -218,13 +222,15 @@ def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw
         assert again is None or again.images.tobytes() == public.images.tobytes()
         assert again is None or again.labels.tobytes() == public.labels.tobytes()
 
-    if share and not METHODS[method].FACTS.takes_public:
+    if share and not METHODS[method].takes_public:
         public = None
     few = {"steps": 6} if "steps" in SMALL[method] else {"epochs": 2}
     streams, starts = [], []
     for held in (private, private[1:]):
         run = Run(method, held, {**SMALL[method], **few}, rng=Rng(3), public=public)
-        starts.append([model_bytes(state.released) for state in run.states() if state.step == 0])
+        starts.append(
+            [model_bytes(run.training.state.released) for step in run.steps() if isinstance(step.phase, OnPublic)]
+        )
         streams.append({name: state.tolist() for name, state in run.rng.state()["public"].items()})
     assert starts[0] == starts[1]
     assert streams[0] == streams[1]
@@ -236,7 +242,7 @@ def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw
 
 def test_nobody_left_is_no_reason_to_stop(method: str) -> None:
     """An error would tell that the last protected record is gone."""
-    if reason_without_guarantee(method):
+    if METHODS[method].without_guarantee:
         pytest.skip("its parts need records, and it promises nothing")
     run = Run(method, stripes(180)[:0], SMALL[method], rng=Rng())
     run.end()
@@ -254,7 +260,7 @@ def test_saves_only_the_generator(method: str, tmp_path: Path) -> None:
     state = run.end()
     (tmp_path / "model.safetensors").write_bytes(model_bytes(state.released))
     saved = load_file(tmp_path / "model.safetensors")
-    fresh = METHODS[method].generator(run.config, CARD)
+    fresh = run.job.generator()
     assert {name: value.shape for name, value in saved.items()} == {
         name: value.shape for name, value in fresh.state_dict().items()
     }
@@ -264,7 +270,7 @@ def test_events_are_public_json(method: str) -> None:
     run = Run(method, stripes(180), SMALL[method], rng=Rng())
     run.end()
     for event in run.events:
-        json.dumps({"kind": event.kind, "step": event.step, "values": dict(event.values)}, allow_nan=False)
+        json.dumps(event, allow_nan=False)
 
 
 @pytest.mark.parametrize("at", [2, 9, 20])
@@ -274,38 +280,32 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int, tm
     expected = whole.end()
 
     first = Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=public)
-    for done, state in enumerate(first.states(), start=1):
+    for done, _ in enumerate(first.steps(), start=1):
         if done == at:
-            checkpoint.save(tmp_path, state.state_dict(), first.rng.state(), first.ledger)
+            checkpoint.save(tmp_path, first.training.state.state_dict(), first.rng.state(), first.ledger)
             break
     second = Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=public)
     second.ledger, second.private = first.ledger, first.private
-    state = second.module.State.fresh(second.config, CARD, second.rng)
-    saved, rng_saved = checkpoint.load(tmp_path, second.ledger) or ({}, {})
-    state.load_state_dict(saved)
-    second.rng.restore(rng_saved)
-    *_, last = second.states(resume=state)
-    assert model_bytes(last.released) == model_bytes(expected.released)
+    second.go_on_from(tmp_path, first.ledger)
+    assert model_bytes(second.end().released) == model_bytes(expected.released)
     assert first.ledger.used == whole.ledger.used
 
 
 def test_a_checkpoint_of_a_real_run_holds_no_noise_state(method: str, tmp_path: Path) -> None:
     """Without a fixed noise seed a resumed run draws fresh noise: two resumes of one checkpoint differ."""
-    if reason_without_guarantee(method):
+    if METHODS[method].without_guarantee:
         pytest.skip("it draws no noise")
     run = Run(method, stripes(180), SMALL[method], rng=Rng(1))
-    states = run.states()
+    steps = run.steps()
     for _ in range(5):
-        state = next(states)
-    checkpoint.save(tmp_path, state.state_dict(), run.rng.state(), run.ledger)
+        next(steps)
+    checkpoint.save(tmp_path, run.training.state.state_dict(), run.rng.state(), run.ledger)
     results = []
     for _ in range(2):
         again = Run(method, stripes(180), SMALL[method], rng=Rng(1))
-        state = again.module.State.fresh(again.config, CARD, again.rng)
-        saved, rng_saved = checkpoint.load(tmp_path, run.ledger) or ({}, {})
-        state.load_state_dict(saved)
-        again.rng.restore(rng_saved)
-        results.append(model_bytes(next(again.states(resume=state)).released))
+        again.go_on_from(tmp_path, run.ledger)
+        next(again.steps())
+        results.append(model_bytes(again.training.state.released))
     assert results[0] != results[1]
 
 

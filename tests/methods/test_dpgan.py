@@ -25,8 +25,8 @@ from gossamer.methods.adversarial import Fakes
 from gossamer.methods.dpgan import FREQUENCIES, Config, State, adapt, plan
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import poisson_gaussian
 from gossamer.privacy.noise import Rng
 from gossamer.run.budget import resolve
 

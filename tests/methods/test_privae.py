@@ -25,9 +25,10 @@ from gossamer.methods.synthesizer import model_bytes
 from gossamer.metrics import fidelity
 from gossamer.nets.vae import log_normal
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, poisson_gaussian
+from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
 from gossamer.run import presets

@@ -28,8 +28,8 @@ from gossamer.privacy.accounting import (
     event_to_json,
     guarantee,
 )
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Plan
-from gossamer.privacy.mechanisms import poisson_gaussian
 
 slow = pytest.mark.slow
 

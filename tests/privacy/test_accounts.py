@@ -14,8 +14,8 @@ from gossamer.errors import AccountsError, BudgetError
 from gossamer.privacy import accounting
 from gossamer.privacy.accounts import FILE, AccountBook, Charge, Limit
 from gossamer.privacy.composition import smallest
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
-from gossamer.privacy.mechanisms import poisson_gaussian
 
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 DELTA = 1e-5

@@ -11,8 +11,8 @@ from gossamer.errors import LedgerDamaged
 from gossamer.privacy import certificate as certificates
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256, verify
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import poisson_gaussian
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
 
 CARD = {"shape": [1, 28, 28], "classes": 10, "declared_size": 1_000, "label_prior": "uniform", "unit": "record"}

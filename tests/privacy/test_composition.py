@@ -10,8 +10,8 @@ from scipy.special import log_ndtr
 from gossamer.privacy import accounting, composition
 from gossamer.privacy.accountants import accountants_for, flatten
 from gossamer.privacy.composition import Spending, smallest, together
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE
-from gossamer.privacy.mechanisms import poisson_gaussian
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
 
 DELTA = 1e-5

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from gossamer.errors import ConfinedError, UnplannedRelease
 from gossamer.privacy.confined import FIXED_SEED, Confined
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, poisson_gaussian
+from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 
 SECRET = 123456789.0

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
-from gossamer.nets.dcgan import Discriminator
+from gossamer.methods.dpgan.nets import Discriminator
 from gossamer.privacy import norms, rounding
 from gossamer.privacy.clipping import clip_rows
 from gossamer.privacy.gradients import (

@@ -11,8 +11,8 @@ import pytest
 from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
-from gossamer.privacy.mechanisms import poisson_gaussian
 
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 OTHER = poisson_gaussian(sampling_rate=0.02, noise_multiplier=1.0)
@@ -237,7 +237,6 @@ USES = """
 import os, sys
 from pathlib import Path
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import poisson_gaussian
 event = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 ledger = PrivacyLedger(budget=float('inf'), delta=1e-5)
 ledger.reserve([(event, 100_000)])

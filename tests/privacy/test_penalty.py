@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
-from gossamer.nets.dcgan import Discriminator
+from gossamer.methods.dpgan.nets import Discriminator
 from gossamer.privacy.clipping import clip_rows
 from gossamer.privacy.gradients import Tensors
 from gossamer.privacy.mechanisms import Bounds

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from gossamer.data.records import Records
 from gossamer.methods import dp_wgan
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.gradients import PerRecordGradient, norms, rows
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, poisson_gaussian
+from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.quantiles import SharesBelow, moved
 

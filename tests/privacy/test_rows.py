@@ -19,10 +19,11 @@ from torch import Tensor
 from gossamer.errors import ConfinedError, RequestError, UnplannedRelease
 from gossamer.privacy.accounting import bounds, guarantee
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import event_of, plan_of, relation_of
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
-from gossamer.privacy.rows import SanitizedRows, clipped, event_of, plan_of, relation_of
+from gossamer.privacy.rows import SanitizedRows, clipped
 
 Z = 4.892
 B, D = 6, 40

@@ -14,7 +14,8 @@ from torch import Tensor
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.privacy.accounting import bounds
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, poisson_gaussian
+from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
 

@@ -16,11 +16,10 @@ import pytest
 
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.costs import plan_of, poisson_gaussian
 from gossamer.privacy.guarantee import REPLACE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import poisson_gaussian
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
-from gossamer.privacy.rows import plan_of
 from gossamer.run.verify import release
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "check_release.py"

@@ -71,13 +71,6 @@ def draw_labels(n: int, card: DataCard, stream: torch.Generator) -> Tensor:
     return torch.multinomial(torch.tensor(card.label_prior), n, replacement=True, generator=stream)
 
 
-def update_average(average: nn.Module, module: nn.Module, decay: float) -> None:
-    """In place: average <- decay * average + (1 - decay) * module."""
-    with torch.no_grad():
-        for mean, value in zip(average.parameters(), module.parameters(), strict=True):
-            mean.lerp_(value, 1 - decay)
-
-
 @contextmanager
 def initialised_by(stream: torch.Generator) -> Iterator[None]:
     """Inside, PyTorch's default initialisation draws from `stream`; the global generator is left as it was."""

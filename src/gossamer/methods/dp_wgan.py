@@ -33,9 +33,10 @@ from gossamer.methods.kept import Kept
 from gossamer.nets.flat import flatten
 from gossamer.nets.wgan import Critic, Generator
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.gradients import norms
 from gossamer.privacy.guarantee import Plan
-from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum, poisson_gaussian
+from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.penalty import PenaltyGradient, Points
 from gossamer.privacy.quantiles import SharesBelow, moved

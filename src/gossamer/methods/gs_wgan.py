@@ -44,9 +44,10 @@ from gossamer.methods.stacked import BETAS
 from gossamer.nets.resnet import DcganGenerator, ProjectionCritic, ResNetGenerator
 from gossamer.privacy import rows
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import Draw
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.rows import Draw, SanitizedRows
+from gossamer.privacy.rows import SanitizedRows
 
 
 @dataclass(frozen=True, kw_only=True)

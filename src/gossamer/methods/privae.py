@@ -39,9 +39,10 @@ from gossamer.nets.flat import flatten
 from gossamer.nets.vae import Autoencoder, log_normal
 from gossamer.privacy.clipping import ordinary_gradient
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.gradients import PerRecordGradient, norms
 from gossamer.privacy.guarantee import Plan
-from gossamer.privacy.mechanisms import Bounds, poisson_gaussian
+from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
 

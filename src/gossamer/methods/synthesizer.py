@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
-from gossamer.methods import METHODS, adversarial
+from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.privacy.certificate import CERTIFICATE, Certificate
 from gossamer.privacy.promise import MODEL
 
@@ -28,16 +28,24 @@ class Synthesizer:
     """A released generator with its certificate. Built by `fit` or `load`, never by hand.
 
     Args:
-        net: the generator: latents [n, z] and labels [n] to images [n, C, H, W] in [0, 1].
-        config: the settings of its run, public.
-        card: the public facts of the data it imitates.
+        net: the generator.
+        job: its method, with the settings of its run and the public facts of the data it imitates.
         certificate: what it promises.
     """
 
     net: nn.Module
-    config: Any
-    card: DataCard
+    job: Job[BaseConfig, State]
     certificate: Certificate
+
+    @property
+    def config(self) -> BaseConfig:
+        """The settings of its run, public."""
+        return self.job.config
+
+    @property
+    def card(self) -> DataCard:
+        """The public facts of the data it imitates."""
+        return self.job.card
 
     @property
     def classes(self) -> int:
@@ -73,12 +81,8 @@ class Synthesizer:
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
         for start in range(0, n, CHUNK):
             size = min(CHUNK, n - start)
-            latents = torch.randn(size, self.config.latent_size, generator=stream)
-            drawn = adversarial.draw_labels(size, self.card, stream)
-            drawn = drawn if self.classes > 1 else torch.zeros_like(drawn)
-            chosen = drawn if labels is None else torch.as_tensor(labels[start : start + size])
-            with torch.no_grad():
-                images = self.net(latents, chosen)
+            given = None if labels is None else torch.as_tensor(labels[start : start + size])
+            images, chosen = self.job.sample(self.net, size, given, stream)
             yield Records(images.mul(255).round_().clamp_(0, 255).byte().numpy(), chosen.numpy())
 
     def save(self, folder: Path) -> None:
@@ -102,16 +106,14 @@ class Synthesizer:
                 )
         certificate = Certificate.load(folder)
         try:
-            module = METHODS[certificate.method]
-            card = DataCard.from_dict(certificate.card)
-            config = module.Config(**certificate.config)
-            net = module.generator(config, card)
+            job = METHODS[certificate.method].job(certificate.config, DataCard.from_dict(certificate.card))
+            net = job.generator()
         except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
             raise RunFolderError(
                 f"{folder / CERTIFICATE} does not hold a method and settings that this version knows; its 'versions' name "
                 "the one that wrote it."
             ) from error
-        return cls(net, config, card, certificate).with_weights(folder / MODEL)
+        return cls(net, job, certificate).with_weights(folder / MODEL)
 
     def with_weights(self, path: Path) -> "Synthesizer":
         """The same generator with the weights of a safetensors file, in place.

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
-import dp_accounting
 import numpy as np
 from dp_accounting import DpEvent
 from torch import Tensor
 
 from gossamer.errors import RequestError
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.noise import Rng
 
 Held = TypeVar("Held", contravariant=True)
@@ -193,6 +193,6 @@ def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
         raise RequestError(f"weights must be {count} numbers above zero whose squares add up to 1")
 
 
-def poisson_gaussian(*, sampling_rate: float, noise_multiplier: float) -> DpEvent:
-    """The event of one `PoissonGaussianSum`: what its call charges, and what a plan reserves."""
-    return dp_accounting.PoissonSampledDpEvent(sampling_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
+def clipped_to(max_norm: float, *, noise_multiplier: float) -> float:
+    """The bound that a release clips to. Without noise there is no clipping: the non-private twin. The one home of this rule."""
+    return max_norm if noise_multiplier > 0 else math.inf

@@ -16,19 +16,17 @@ A call may ask for several answers: each has a draw, an event and a charge of it
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
-from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent, SampledWithoutReplacementDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, NoOpDpEvent
 from torch import Tensor
 
 from gossamer.errors import RequestError
-from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation, Plan
+from gossamer.privacy.costs import Draw, event_of
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
 from gossamer.privacy.rounding import shortened
 
 Held = TypeVar("Held", contravariant=True)
-Draw: TypeAlias = Literal["secret", "round_robin", "paper"]
 
 
 class Rows(Protocol[Held]):
@@ -37,28 +35,6 @@ class Rows(Protocol[Held]):
     def rows(self, held: Held, critics: Sequence[int], /) -> Tensor:
         """[critics, B, ...], one gradient for each generated image, not clipped; the same critic may be asked twice."""
         ...
-
-
-def event_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: float) -> DpEvent:
-    """What one charge costs: one answer, or for round_robin one answer of each critic."""
-    joint = noise_multiplier / math.sqrt(batch_size)
-    if draw == "secret":
-        return SampledWithoutReplacementDpEvent(critics, 1, GaussianDpEvent(joint))
-    return GaussianDpEvent(joint) if draw == "round_robin" else RevealedDrawGaussianDpEvent(critics, joint)
-
-
-def plan_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: float, steps: int) -> Plan:
-    """The plan of a run of `steps` answers. For round_robin the last pass counts in full."""
-    event = event_of(draw=draw, critics=critics, batch_size=batch_size, noise_multiplier=noise_multiplier)
-    return [(event, -(-steps // critics) if draw == "round_robin" else steps)]
-
-
-def relation_of(draw: Draw) -> NeighboringRelation:
-    """Replace-one for the secret draw, which all its accountants know; add-or-remove-one for the others.
-
-    The bounds hold for the other relation too: records go to shards by independent coins, so either changes one shard.
-    """
-    return REPLACE_ONE if draw == "secret" else ADD_OR_REMOVE_ONE
 
 
 @dataclass(kw_only=True)

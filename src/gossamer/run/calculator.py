@@ -10,10 +10,9 @@ from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacem
 
 from gossamer.errors import BudgetError
 from gossamer.privacy import accounting
+from gossamer.privacy.costs import Draw, plan_of, poisson_gaussian, relation_of
 from gossamer.privacy.guarantee import Plan
-from gossamer.privacy.mechanisms import poisson_gaussian
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
-from gossamer.privacy.rows import Draw, plan_of, relation_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import AccountsError, DataError, GossamerError, RequestError, RunFolderError
 from gossamer.events import Event, Sink, silent
 from gossamer.files import write_atomically
-from gossamer.methods import METHODS, State
+from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import Odometer
 from gossamer.privacy.certificate import CONFIG, LEDGER, Certificate, sha256

@@ -1,0 +1,122 @@
+"""DPGAN: what a run promises and costs. `loop.py` trains, `nets.py` has the networks."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
+    from gossamer.methods.dpgan import loop
+    from gossamer.privacy import costs
+else:
+    loop, costs = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.costs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: standard deviation of the noise / max_norm (sigma). Zero: the non-private twin, without clipping.
+        steps: discriminator steps (T), each one release.
+        expected_batch_size: expected number of records, and exact number of fakes, in a step (B).
+        max_norm: L2 bound on the gradient of one record (C).
+        discriminator_steps: discriminator steps per generator step (n_D); where the adaptive schedule starts, if adaptive.
+        adaptive: raise n_D when the discriminator's accuracy on fakes falls to the floor (section 6.2).
+        accuracy_floor: the floor of the adaptive schedule (d); the paper takes 0.6 for epsilon 10 and 0.7 for epsilon 1.
+        accuracy_decay: decay of the running accuracy (beta); the grace period is 2 / (1 - beta) generator steps.
+        width: channels of the first joint layer; the paper's networks have 128.
+        latent_size: length of the generator's latent vector.
+        discriminator_learning_rate: Adam's step size for the discriminator.
+        generator_learning_rate: Adam's step size for the generator.
+        clip_fakes: clip the gradients of fakes like those of records, as the paper does.
+        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
+        warm_steps: non-private steps on public records before the first private one; needs public data.
+        warm_batch_size: public records in a warm step.
+        warm_learning_rate: Adam's step size for the generator in the warm start; the discriminator takes half of it.
+        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+    """
+
+    noise_multiplier: float
+    steps: int = 4_000
+    expected_batch_size: int = 512
+    max_norm: float = 1.0
+    discriminator_steps: int = 10
+    adaptive: bool = False
+    accuracy_floor: float = 0.6
+    accuracy_decay: float = 0.99
+    width: int = 32
+    latent_size: int = 128
+    discriminator_learning_rate: float = 2e-4
+    generator_learning_rate: float = 2e-4
+    clip_fakes: bool = True
+    average_decay: float = 0.0
+    warm_steps: MaybeZero = 4_000
+    warm_batch_size: int = 64
+    warm_learning_rate: float = 1e-3
+    physical_batch_size: int = 512
+
+
+class Dpgan(Method[Config, "loop.State"]):
+    """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
+
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
+    mechanism: every record's gradient is clipped to `max_norm`, the sum is noised once. The generator sees the records
+    through the discriminator only, so it is post-processing. Fakes hold no record; whether they are clipped does not matter.
+
+    Departures from the paper:
+        - The sampling rate is expected batch / *declared* size and the sum is divided by twice the expected batch. The
+          authors' code uses 1/ceil(N/B); the declared size keeps the divisor independent of the records.
+        - The clipped sums of records and of fakes are computed apart and added: the same number, and the fakes stay outside.
+        - The accuracy that drives the adaptive frequency is taken on the fakes of the generator step itself, which are fresh.
+        - Optional: a warm start of both networks on public records (free), and a running average of the generator's weights.
+    """
+
+    name = "dpgan"
+    title = "DPGAN (Bie, Kamath, Zhang 2023)"
+    config_type = Config
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """A free warm start, then one Poisson-sampled Gaussian per discriminator step."""
+        rate = config.expected_batch_size / card.declared_size
+        release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        return [
+            OnPublic(
+                name="warm start",
+                steps=config.warm_steps,
+                body=lambda run, state, public: loop.warm_start(run, state, public),
+            ),
+            OnPrivate(
+                name="training",
+                steps=config.steps,
+                plan=[(release, config.steps)],
+                body=lambda run, state, private: loop.train(run, state, private),
+            ),
+        ]
+
+    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse settings of the adaptive schedule that make no sense."""
+        if config.accuracy_decay >= 1:
+            raise RequestError(
+                f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}: an average has to move."
+            )
+        if config.accuracy_floor > 1:
+            raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")
+
+    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
+        """The convolutional generator."""
+        return loop.generator(config, card)
+
+    def start(self, run: Run[Config]) -> "loop.State":
+        """Both networks with fresh weights."""
+        return loop.State.fresh(run)
+
+    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
+        """What the discriminator says: probabilities. [1, n]"""
+        return loop.scores(state, records)

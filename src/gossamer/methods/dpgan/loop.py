@@ -1,0 +1,153 @@
+"""DPGAN's training: Algorithm 1 of Bie, Kamath, Zhang (2023), its adaptive schedule, and a warm start on public records."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method
+from gossamer.methods.dpgan import Config
+from gossamer.methods.dpgan.nets import Discriminator, Generator
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
+from gossamer.nets.flat import gradient
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
+
+FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+"""The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Algorithm 1 of the paper, one discriminator step per yield. Ends when the ledger holds no further release."""
+    config, B, D = run.config, run.config.expected_batch_size, state.D
+    C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
+    release = PoissonGaussianSum(
+        sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
+    )
+    on_records = PerRecordGradient(D.net, adversarial.loss_on_records, config.physical_batch_size)
+    on_fakes = PerRecordGradient(D.net, adversarial.loss_on_fakes, config.physical_batch_size)
+    bounds = Bounds(norms=(C if config.clip_fakes else math.inf,))
+
+    while private.remaining(release.event):  # Alg. 1, l. 3
+        fakes = state.G.fakes(run, B)  # l. 5
+        g = private.release(release, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
+        norm = g.norm()
+        on_fakes.clipped_sum(fakes, bounds, out=g)  # the second sum of l. 6
+        D.step(g.div_(2 * B))  # l. 7-8
+        state.since += 1
+        if state.since >= state.n_D:  # l. 10
+            accuracy = generator_step(run, state, B)  # l. 11-14
+            if config.adaptive:
+                adapt(config, state, accuracy)
+        yield {**state.shown, "released_norm": norm, "n_D": state.n_D}  # l. 9
+
+
+def generator_step(run: Run[Config], state: "State", B: int) -> float:
+    """Lines 11 to 14: one update of the generator. Returns the discriminator's accuracy on its fresh fakes."""
+    latents, labels = state.G.latents(run, B)
+    logits = state.D.net(state.G.net(latents, labels), labels)  # l. 11
+    loss = adversarial.non_saturating_loss(logits)  # l. 12
+    state.G.descend(loss)  # l. 13
+    state.G.average.follow()
+    state.generator_steps += 1  # l. 14
+    state.since = 0
+    accuracy = float((logits.detach() < 0).float().mean())
+    state.shown = {"generator_loss": float(loss.detach()), "accuracy_on_fakes": accuracy}
+    return accuracy
+
+
+def adapt(config: Config, state: "State", accuracy: float) -> None:
+    """Section 6.2: move to the next frequency when the running accuracy on fakes is at the floor, after a grace period."""
+    beta = config.accuracy_decay
+    state.accuracy = accuracy if state.accuracy is None else beta * state.accuracy + (1 - beta) * accuracy
+    state.grace += 1
+    larger = [n for n in FREQUENCIES if n > state.n_D]
+    grace = round(2 / (1 - beta), 6)  # 2 / (1 - 0.9) is a little above 20 in floating point
+    if state.grace >= grace and state.accuracy <= config.accuracy_floor and larger:
+        state.n_D, state.grace = larger[0], 0
+
+
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """Train both networks on public records, without privacy, one step of each per yield. Costs nothing."""
+    config, B = run.config, min(run.config.warm_batch_size, len(public))
+    if state.step == 0:
+        state.renew(config.warm_learning_rate / 2, config.warm_learning_rate)
+    for _ in range(state.step, config.warm_steps):
+        positions = torch.randint(len(public), (B,), generator=run.rng.public("warm start")).numpy()
+        loss = adversarial.loss_on_records(state.D.net, public[positions]).mean()
+        loss = loss + adversarial.loss_on_fakes(state.D.net, state.G.fakes(run, B)).mean()
+        state.D.step(gradient(loss / 2, state.D.net))
+        generator_step(run, state, B)
+        yield state.shown
+    state.renew(config.discriminator_learning_rate, config.generator_learning_rate)
+    state.G.average.restart()
+    state.generator_steps = state.since = 0
+
+
+@dataclass
+class State(method.State):
+    """The networks and optimisers have seen records through releases only.
+
+    Args:
+        D: the discriminator.
+        G: the generator.
+        n_D: discriminator steps per generator step, at present.
+        generator_steps: how many there were.
+        since: discriminator steps since the last of them.
+        grace: generator steps since n_D was raised.
+        accuracy: the running accuracy on fakes.
+        shown: figures of the last generator step.
+    """
+
+    D: Learner[Discriminator]
+    G: InTraining[Generator]
+    n_D: int
+    generator_steps: int = 0
+    since: int = 0
+    grace: int = 0
+    accuracy: float | None = None
+    shown: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Networks and optimisers at the start of a run."""
+        config, card = run.config, run.card
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            G = generator(config, card).to(run.device)
+            D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
+        return cls(
+            Learner(D, _adam(config.discriminator_learning_rate)),
+            InTraining(G, _adam(config.generator_learning_rate), config.average_decay),
+            config.discriminator_steps,
+        )
+
+    def renew(self, rate_D: float, rate_G: float) -> None:
+        """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
+        self.D.renew(_adam(rate_D))
+        self.G.renew(_adam(rate_G))
+
+    @property
+    def released(self) -> Generator:
+        """The generator that the run hands out."""
+        return self.G.average.released
+
+
+def generator(config: Config, card: DataCard) -> Generator:
+    """The network that a run releases, with fresh weights."""
+    return Generator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
+
+
+def scores(state: State, records: Records) -> Tensor:
+    """What the discriminator says of records: probabilities. [1, n]"""
+    images, labels = records.tensors()
+    return torch.sigmoid(state.D.net(images, labels))[None]
+
+
+def _adam(rate: float) -> Optimiser:
+    return adam(rate, (0.5, 0.999))  # appendix B.1

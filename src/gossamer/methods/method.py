@@ -1,0 +1,441 @@
+"""The contract: what a method is, what a run gives it, and how a run goes through its phases.
+
+A method is one object in one folder: `__init__.py` says what it promises and costs, `loop.py` trains. To write one, subclass
+`Method`; whoever runs it sees `AnyMethod` and `Job`, which know neither its Config nor its State. No PyTorch is loaded here:
+help texts, plans and checks of certificates need none.
+"""
+
+import dataclasses
+import tomllib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
+
+from gossamer.errors import RequestError, did_you_mean
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
+    from gossamer.methods import adversarial
+    from gossamer.privacy import guarantee
+    from gossamer.privacy.confined import Confined
+    from gossamer.privacy.guarantee import NeighboringRelation, Plan
+    from gossamer.privacy.noise import Rng
+else:
+    torch = Lazy("torch")
+    adversarial = Lazy("gossamer.methods.adversarial")
+    guarantee = Lazy("gossamer.privacy.guarantee")
+
+Setting: TypeAlias = bool | int | float | str
+"""A value in a Config, as JSON and the command line know it."""
+Shown: TypeAlias = "Mapping[str, float | Tensor]"
+"""Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
+MaybeZero = Annotated[int, "may be zero"]
+"""A count of which there may be none; every other int in a Config is at least 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseConfig:
+    """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags."""
+
+
+class Saved:
+    """Saves itself by its fields: what has a state of its own gives that, all else goes in as it is. For dataclasses.
+
+    `run/checkpoint` seals the fields that are `Confined`; on the way back it gives the path of the sealed file, which such a
+    field holds until the loop has records to confine.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors, plain numbers and `Confined` values: what a checkpoint holds."""
+        return {each.name: _saved(getattr(self, each.name)) for each in dataclasses.fields(cast(Any, self))}
+
+    def load_state_dict(self, saved: Mapping[str, Any], /) -> None:
+        """The inverse of `state_dict`, in place."""
+        for each in dataclasses.fields(cast(Any, self)):
+            setattr(self, each.name, _loaded(getattr(self, each.name), saved[each.name]))
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """A part that saves itself: a module, an optimiser, a `Saved`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it goes on from."""
+        ...
+
+    def load_state_dict(self, saved: Any, /) -> object:
+        """The inverse, in place."""
+        ...
+
+
+def _saved(value: Any) -> Any:
+    if isinstance(value, Keepable):
+        return value.state_dict()
+    return [_saved(each) for each in value] if isinstance(value, list) else value
+
+
+def _loaded(value: Any, saved: Any) -> Any:
+    if isinstance(value, Keepable):
+        value.load_state_dict(saved)
+        return value
+    if isinstance(value, list) and value and isinstance(value[0], Keepable):
+        return [_loaded(each, one) for each, one in zip(value, saved, strict=True)]
+    return saved
+
+
+@dataclass(kw_only=True)
+class State(Saved, ABC):
+    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them.
+
+    Args:
+        phase: name of the present phase; empty at the start.
+        step: steps of that phase that are done.
+    """
+
+    phase: str = ""
+    step: int = 0
+
+    @property
+    @abstractmethod
+    def released(self) -> "nn.Module":
+        """The generator that the run hands out."""
+
+
+C = TypeVar("C", bound=BaseConfig)
+S = TypeVar("S", bound=State)
+C_co = TypeVar("C_co", bound=BaseConfig, covariant=True)
+S_co = TypeVar("S_co", bound=State, covariant=True)
+
+
+@dataclass(frozen=True)
+class Run(Generic[C]):
+    """What a run gives a method: public facts, and a source of randomness.
+
+    Args:
+        config: its settings.
+        card: the declared facts of the records.
+        rng: secret noise and coins, and the public streams.
+        device: where the networks are.
+    """
+
+    config: C
+    card: "DataCard"
+    rng: "Rng"
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A stretch of a run, and what it may release. Pure: known before a record is read.
+
+    Args:
+        name: what is counted, for progress and events: "warm start", "training".
+        steps: how often its body yields; fewer, where a crash has used up releases.
+        plan: what it may release, and how often; empty: nothing.
+    """
+
+    name: str
+    steps: int
+    plan: "Plan" = ()
+
+    @property
+    def releases(self) -> bool:
+        """Whether anything leaves in it."""
+        return len(self.plan) > 0
+
+    def worth_keeping(self, step: int) -> bool:
+        """Whether the event of this step is kept: about 400 of a phase that releases, and its first; 40 of another."""
+        return step % max(1, self.steps // (400 if self.plan else 40)) == 0 or (step == 1 and self.releases)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPublic(Phase, Generic[C, S]):
+    """A phase that sees public records only; left out where there are none.
+
+    Args:
+        body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; what stands
+            after its last yield is reached by every run.
+    """
+
+    body: "Callable[[Run[C], S, Records], Iterator[Shown]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPrivate(Phase, Generic[C, S]):
+    """A phase that has the private records, inside `Confined`. Its body is as that of `OnPublic`."""
+
+    body: "Callable[[Run[C], S, Confined[Records]], Iterator[Shown]]"
+
+
+Phases: TypeAlias = Sequence[OnPublic[C, S] | OnPrivate[C, S]]
+"""The phases of a run, in order."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where a run is.
+
+    Args:
+        phase: the phase.
+        step: how many of its steps are done.
+        shown: what this step may show; None: the phase has just ended.
+    """
+
+    phase: Phase
+    step: int
+    shown: "Shown | None"
+
+
+class AnyMethod(ABC):
+    """A method, whatever its Config and State: what the command line and the registry see."""
+
+    name: ClassVar[str]
+    """As on the command line."""
+    title: ClassVar[str]
+    """Its name with authors and year."""
+    without_guarantee: ClassVar[str] = ""
+    """Why it can promise nothing, whatever its settings; empty where it can."""
+    takes_public: ClassVar[bool] = True
+    """Whether public records are of any use to it."""
+    scores_have_no_scale: ClassVar[bool] = False
+    """Whether its discriminators are critics, whose scores attackers can only rank."""
+
+    config_type: type[BaseConfig]
+    """Its settings; the fields are its flags."""
+
+    @abstractmethod
+    def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[BaseConfig, State]":
+        """The method with these settings, for records of which the card tells.
+
+        Raises:
+            RequestError: if there is no such setting, or the settings contradict each other.
+        """
+
+    def presets(self) -> dict[str, dict[str, Any]]:
+        """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
+        file = resources.files(type(self).__module__).joinpath("presets.toml")
+        return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+class Method(AnyMethod, Generic[C, S]):
+    """What the author of a method writes. The docstring is the guarantee (what is protected, under which relation, and why) and
+    the departures from the paper, each with its reason; it is the method's help on the command line.
+    """
+
+    config_type: type[C]
+
+    @abstractmethod
+    def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
+        """The phases of a run, in order. Pure."""
+
+    @abstractmethod
+    def generator(self, config: C, card: "DataCard") -> "nn.Module":
+        """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows."""
+
+    @abstractmethod
+    def start(self, run: Run[C]) -> S:
+        """Networks and optimisers at the start of a run: the one place where a State is made."""
+
+    def check(self, config: C, card: "DataCard") -> None:
+        """Refuse settings that contradict each other. Pure.
+
+        Raises:
+            RequestError: naming the flag.
+        """
+
+    def relation(self, config: C) -> "NeighboringRelation":  # noqa: ARG002
+        """Under which relation its plan is accounted."""
+        return guarantee.ADD_OR_REMOVE_ONE
+
+    def needs_public(self, config: C) -> bool:  # noqa: ARG002
+        """Whether these settings are impossible without public records."""
+        return False
+
+    def explain(self, config: C) -> str:  # noqa: ARG002
+        """A line for `gossamer plan`; empty: none."""
+        return ""
+
+    def scores(self, state: S, records: "Records") -> "Tensor | None":  # noqa: ARG002
+        """How real the discriminators of a state find records, for white-box attacks: [D, n]; None: it has none."""
+        return None
+
+    def sample(
+        self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
+    ) -> "tuple[Tensor, Tensor]":
+        """Images [n, C, H, W] in [0, 1] and their labels [n]: one call of the net. Overridden where a sampler iterates.
+
+        Args:
+            net: the released generator: latents [n, latent_size] and labels [n] to images.
+            config: the settings of its run.
+            card: the declared facts, with the prior of the labels.
+            n: how many.
+            labels: int64 [n]; None: drawn.
+            stream: fixes the samples.
+        """
+        del config
+        latents = torch.randn(n, int(net.latent_size), generator=stream)  # type: ignore[arg-type]  # every such net states it
+        drawn = adversarial.draw_labels(n, card, stream)
+        if labels is None:
+            labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]
+        with torch.no_grad():
+            return net(latents, labels), labels
+
+    def plan(self, config: C, card: "DataCard") -> "Plan":
+        """What a run may release, over all phases. Pure: reads no record.
+
+        Raises:
+            RequestError: if the settings contradict each other.
+        """
+        self.check(config, card)
+        return [release for phase in self.phases(config, card) for release in phase.plan]
+
+    def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[C, S]":
+        """See `AnyMethod.job`."""
+        known = [each.name for each in dataclasses.fields(self.config_type)]
+        for name in settings:
+            if name not in known:
+                raise RequestError(
+                    f"{self.name} has no setting {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."
+                )
+        return Job(self, self.config_type(**settings), card)
+
+
+class Job(Generic[C_co, S_co]):
+    """A method with its settings and the card: all that is asked for before a record is read, and where training begins.
+
+    Args:
+        method: the method.
+        config: its settings.
+        card: the declared facts of the records.
+    """
+
+    def __init__(self, method: Method[C_co, S_co], config: C_co, card: "DataCard") -> None:
+        self._method, self._config, self.card = method, config, card
+
+    @property
+    def method(self) -> AnyMethod:
+        """The method."""
+        return self._method
+
+    @property
+    def config(self) -> C_co:
+        """Its settings."""
+        return self._config
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """The same as JSON."""
+        return dataclasses.asdict(self._config)
+
+    @property
+    def plan(self) -> "Plan":
+        """See `Method.plan`."""
+        return self._method.plan(self._config, self.card)
+
+    @property
+    def phases(self) -> Sequence[Phase]:
+        """The phases of a run that has public records."""
+        return self._method.phases(self._config, self.card)
+
+    @property
+    def relation(self) -> "NeighboringRelation":
+        """See `Method.relation`."""
+        return self._method.relation(self._config)
+
+    @property
+    def needs_public(self) -> bool:
+        """See `Method.needs_public`."""
+        return self._method.needs_public(self._config)
+
+    @property
+    def explanation(self) -> str:
+        """See `Method.explain`."""
+        return self._method.explain(self._config)
+
+    def generator(self) -> "nn.Module":
+        """See `Method.generator`."""
+        return self._method.generator(self._config, self.card)
+
+    def sample(
+        self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
+    ) -> "tuple[Tensor, Tensor]":
+        """See `Method.sample`."""
+        return self._method.sample(net, self._config, self.card, n, labels, stream)
+
+    def begin(self, rng: "Rng", device: str = "cpu") -> "Training[C_co, S_co]":
+        """A training at its start; `load_state_dict` of its state goes on from a checkpoint."""
+        return Training(self._method, Run(self._config, self.card, rng, device))
+
+
+class Training(Generic[C_co, S_co]):
+    """A run in memory: the method's state, and the way through its phases.
+
+    Args:
+        method: the method.
+        run: what it is given.
+    """
+
+    def __init__(self, method: Method[C_co, S_co], run: Run[C_co]) -> None:
+        self._method, self._run, self._state = method, run, method.start(run)
+
+    @property
+    def state(self) -> S_co:
+        """Everything that it goes on from."""
+        return self._state
+
+    @property
+    def trained(self) -> bool:
+        """Whether the last phase has done a step: before that there is nothing that could be certified."""
+        *_, last = self._method.phases(self._run.config, self._run.card)
+        return self._state.phase == last.name and self._state.step > 0
+
+    def scores(self, records: "Records") -> "Tensor | None":
+        """See `Method.scores`."""
+        return self._method.scores(self._state, records)
+
+    def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[Reached]:
+        """Go through the phases, from where the state is: one `Reached` for each step, and one as each phase ends."""
+        state = self._state
+        phases = self._method.phases(self._run.config, self._run.card)
+        going = [each for each in phases if public is not None or isinstance(each, OnPrivate)]
+        names = [each.name for each in going]
+        state.phase = state.phase or names[0]
+        for phase, following in zip(going, [*names[1:], ""], strict=True):
+            if phase.name != state.phase:
+                continue
+            for shown in self._steps(phase, private, public):
+                state.step += 1
+                yield Reached(phase, state.step, shown)
+            done = state.step
+            if following:  # before the next checkpoint: the end of a phase is not gone through twice
+                state.phase, state.step = following, 0
+            yield Reached(phase, done, None)
+
+    def _steps(
+        self,
+        phase: OnPublic[C_co, S_co] | OnPrivate[C_co, S_co],
+        private: "Confined[Records]",
+        public: "Records | None",
+    ) -> Iterator[Shown]:
+        if isinstance(phase, OnPrivate):
+            return phase.body(self._run, self._state, private)
+        assert public is not None
+        return phase.body(self._run, self._state, public)
