@@ -1,12 +1,15 @@
 """Progress, as events that carry public values only.
 
-A method emits what it may show: losses on fakes, released values, epsilon spent. Never a loss on records, a drawn batch
-size, or a wall-clock time (how long a step took depends on how many records were drawn).
+A method shows what it may: losses on fakes, released values. Never a loss on records, a drawn batch size, or a wall-clock time
+(how long a step took depends on how many records were drawn).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+NOTE, PROGRESS = "note", "progress"
+"""Kinds for whoever watches now; no file keeps them."""
 
 
 @dataclass(frozen=True)
@@ -14,14 +17,17 @@ class Event:
     """One thing worth telling.
 
     Args:
-        kind: what happened: "warm", "step", "frequency", "checkpoint", "done", "note".
-        step: the step of the run it belongs to, counted from 0.
+        kind: "warm": figures of a step that releases nothing; "step": of one that does; "done": the run has ended; "note":
+            words, in values["text"]; "progress": how far something is, in values["of"] and, in words, values["note"].
+        step: the step of the phase it belongs to, counted from 1.
         values: public figures and words.
+        phase: what is going on: "warm start", "training", "samples".
     """
 
     kind: str
     step: int
     values: Mapping[str, float | int | str] = field(default_factory=dict)
+    phase: str = ""
 
 
 class Sink(Protocol):
@@ -32,3 +38,13 @@ class Sink(Protocol):
 
 def silent(event: Event, /) -> None:
     """A sink that keeps nothing."""
+
+
+def note(text: str) -> Event:
+    """Words for whoever watches."""
+    return Event(NOTE, 0, {"text": text})
+
+
+def progress(what: str, done: int, of: int, words: str = "") -> Event:
+    """So many of so many are done, for whoever watches."""
+    return Event(PROGRESS, done, {"of": of, "note": words}, what)

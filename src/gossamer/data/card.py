@@ -7,13 +7,15 @@ certificate lists them. A card is a TOML file of a few lines; `draft` proposes o
 import json
 import math
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from gossamer.data.records import Records
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
+
+if TYPE_CHECKING:
+    from gossamer.data.records import Records
 
 UNIFORM: Literal["uniform"] = "uniform"
 
@@ -133,7 +135,7 @@ class DataCard:
         Path(path).write_text(self.dumps(), encoding="utf-8")
 
 
-def draft(records: Records, *, title: str = "", unit: str = "record") -> str:
+def draft(records: "Records", *, title: str = "", unit: str = "record") -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the curator declares it.
 
     The size is rounded to two digits and the label prior is uniform, so that the curator states what is known about the
@@ -156,7 +158,7 @@ def draft(records: Records, *, title: str = "", unit: str = "record") -> str:
     return header + card.dumps()
 
 
-def check(records: Records, card: DataCard, *, where: str) -> None:
+def check(records: "Records", card: DataCard, *, where: str) -> None:
     """Refuse records that contradict their card. Run it before the records are confined.
 
     Args:
@@ -249,3 +251,20 @@ def _rounded(count: int) -> int:
 
 def _by(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
+
+
+def protected_part(card: DataCard, share: float) -> DataCard:
+    """The card of what stays private if `share` of the data is given up as public.
+
+    The declared size of a run counts the private part only: (1 - share) of what is declared, never what was counted. How many
+    really fall on either side is random, and nobody is told.
+
+    Raises:
+        CardError: if the share is not between 0 and 1, or gives up no declared unit or all.
+    """
+    stays = round((1 - share) * card.declared_size) if 0 < share < 1 else 0
+    if not 0 < stays < card.declared_size:
+        raise CardError(
+            f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 gives up 2 %."
+        )
+    return replace(card, declared_size=stays)

@@ -1,10 +1,17 @@
 """Records: images with labels and, where the unit is a person, whose they are."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = Lazy("torch")
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Records:
         units = None if self.units is None else self.units[which]
         return Records(self.images[which], self.labels[which], units, self.names)
 
-    def tensors(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
         images = torch.from_numpy(np.require(self.images, requirements=("C", "W"))).to(
             device

@@ -380,21 +380,32 @@ class Job(Generic[C_co, S_co]):
         """See `Method.sample`."""
         return self._method.sample(net, self._config, self.card, n, labels, stream)
 
+    def trained(self, saved: Mapping[str, Any]) -> bool:
+        """Whether a state that a checkpoint holds has done a step of the last phase; before that, nothing can be certified."""
+        *_, last = self.phases
+        return bool(saved["phase"] == last.name and saved["step"] > 0)
+
     def begin(self, rng: "Rng", device: str = "cpu") -> "Training[C_co, S_co]":
         """A training at its start; `load_state_dict` of its state goes on from a checkpoint."""
-        return Training(self._method, Run(self._config, self.card, rng, device))
+        return Training(self, Run(self._config, self.card, rng, device))
 
 
 class Training(Generic[C_co, S_co]):
     """A run in memory: the method's state, and the way through its phases.
 
     Args:
-        method: the method.
+        job: the method and its settings.
         run: what it is given.
     """
 
-    def __init__(self, method: Method[C_co, S_co], run: Run[C_co]) -> None:
-        self._method, self._run, self._state = method, run, method.start(run)
+    def __init__(self, job: Job[C_co, S_co], run: Run[C_co]) -> None:
+        self._job, self._method, self._run = job, job._method, run
+        self._state = self._method.start(run)
+
+    @property
+    def method(self) -> AnyMethod:
+        """The method."""
+        return self._method
 
     @property
     def state(self) -> S_co:
@@ -403,9 +414,8 @@ class Training(Generic[C_co, S_co]):
 
     @property
     def trained(self) -> bool:
-        """Whether the last phase has done a step: before that there is nothing that could be certified."""
-        *_, last = self._method.phases(self._run.config, self._run.card)
-        return self._state.phase == last.name and self._state.step > 0
+        """See `Job.trained`."""
+        return self._job.trained({"phase": self._state.phase, "step": self._state.step})
 
     def scores(self, records: "Records") -> "Tensor | None":
         """See `Method.scores`."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gossamer.attacks.density import domias
 from gossamer.attacks.discriminator import white_box
@@ -25,8 +24,9 @@ from gossamer.attacks.total_variation import total_variation
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError
+from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
-from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
@@ -35,7 +35,6 @@ from gossamer.run import checkpoint, words
 from gossamer.run import compare as comparison
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.report import write_report
-from gossamer.run.sinks import Terminal
 from gossamer.run.sources import fingerprint
 
 FEWEST = 20
@@ -53,8 +52,7 @@ class Subject:
         members: records of the run's data.
         nonmembers: as many records that the run never saw.
         held_out: other records that the run never saw, for principal components and as a reference.
-        state: the private state of the run with its discriminators, or None.
-        method: of the run.
+        training: the run as its private checkpoint has it, with its discriminators, or None.
         seed: fixes the draws of the attacks.
     """
 
@@ -62,8 +60,7 @@ class Subject:
     members: Records
     nonmembers: Records
     held_out: Records
-    state: Any
-    method: str
+    training: Training[BaseConfig, State] | None
     seed: int
 
 
@@ -85,16 +82,16 @@ class Attacked:
 
 
 def attack(
-    run: Path,
+    run: str | Path,
     *,
-    members: str,
-    nonmembers: str,
+    members: str | Path,
+    nonmembers: str | Path,
     count: int = 20_000,
     limit: int = 2_000,
-    out: Path | None = None,
+    out: str | Path | None = None,
     labels_key: str | None = None,
     seed: int = 0,
-    terminal: Terminal | None = None,
+    sink: Sink = silent,
 ) -> Attacked:
     """Attack a run, or a release, with members and non-members that are known.
 
@@ -110,17 +107,17 @@ def attack(
         out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
         labels_key: key of the labels in an .npz.
         seed: fixes samples and draws.
-        terminal: says what is going on.
+        sink: is told what is going on.
 
     Raises:
         RunFolderError: if `run` is no finished run.
         DataError: if the sets are too small, do not fit the run, or are not apart.
     """
-    folder = RunFolder(run)
+    folder = RunFolder(Path(run))
     synthesizer = Synthesizer.load(run)
-    inside, outside, on = _sets(folder, synthesizer, members, nonmembers, labels_key)
-    state, reason = _private_state(folder, synthesizer)
-    subject = _subject(synthesizer, inside, outside, state, count, limit, seed)
+    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), labels_key)
+    training, reason = _private_state(folder, synthesizer)
+    subject = _subject(synthesizer, inside, outside, training, count, limit, seed)
     on += (
         f" {len(subject.members):,} of {len(inside):,} members and {len(subject.nonmembers):,} of {len(outside):,} "
         f"non-members took part, drawn at random; {len(subject.held_out):,} other non-members were held out."
@@ -128,19 +125,21 @@ def attack(
     entries: list[dict[str, Any]] = []
     left_out = {"white-box and oracle TVD": reason} if reason else {}
     for name, make in _attacks(subject):
-        if terminal is not None:
-            terminal.say(f"attacking: {name}")
+        sink(note(f"attacking: {name}"))
         try:
             entries += [_entry(found) for found in make()]
         except DataError as error:
             left_out[name] = str(error)
     verdict = words.verdict(entries, synthesizer.certificate.guarantee)
     found = Attacked(entries, left_out, verdict, on)
-    target = out or (folder.file(ATTACKS) if folder.private.is_dir() else None)
+    target = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
     if target is not None:
         write_atomically(target, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
     if folder.private.is_dir():
-        line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "attack": [members, nonmembers]}
+        line = {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "attack": [str(members), str(nonmembers)],
+        }
         with (folder.private / "internal.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
         write_report(folder.path, internal=True)
@@ -173,7 +172,7 @@ def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]
         )  # fmt: skip
         return [sets.pairs, sets.top]
 
-    if subject.state is not None:
+    if subject.training is not None:
         yield "discriminators", lambda: _on_discriminators(subject)
     yield "Monte-Carlo, sets", monte_carlo
     yield (
@@ -188,8 +187,9 @@ def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]
 
 def _on_discriminators(subject: Subject) -> list[Attack]:
     """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
-    inside, outside = (scores(subject.method, subject.state, each) for each in (subject.members, subject.nonmembers))
-    if subject.method in CRITICS:  # a critic has no sigmoid, so its scores become ranks
+    assert subject.training is not None
+    inside, outside = (_scores(subject.training, each) for each in (subject.members, subject.nonmembers))
+    if subject.training.method.scores_have_no_scale:
         inside, outside = ranked(inside, outside)
     found = [white_box(inside, outside, how="max")]
     if len(inside) > 1:
@@ -198,45 +198,25 @@ def _on_discriminators(subject: Subject) -> list[Attack]:
     return [*found, oracle.raw, oracle.corrected, oracle.accuracy]
 
 
-def _score_dpgan(state: Any, images: Tensor, labels: Tensor) -> Tensor:
-    return torch.sigmoid(state.D(images, labels))[None]
-
-
-def _score_dp_wgan(state: Any, images: Tensor, labels: Tensor) -> Tensor:
-    found: Tensor = state.D(2 * images - 1, labels)
-    return found[None]
-
-
-def _score_privgan(state: Any, images: Tensor, labels: Tensor) -> Tensor:
-    found: Tensor = state.scores(images, labels)
-    return found
-
-
-SCORES = {"dpgan": _score_dpgan, "dp-wgan": _score_dp_wgan, "privgan": _score_privgan}
-"""How real the discriminators in a state find images in [0, 1] with these labels: [D, n]."""
-CRITICS = ("dp-wgan",)
-
-
-def scores(method: str, state: Any, records: Records) -> np.ndarray:
-    """What the discriminators of a state say about records: float64 [D, n], higher where a record looks real."""
+def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarray:
+    """What the discriminators of a run say about records: float64 [D, n], higher where a record looks real."""
     with torch.no_grad():
-        pieces = [SCORES[method](state, *records[lo : lo + 1_000].tensors()) for lo in range(0, len(records), 1_000)]
-    return torch.cat(pieces, dim=1).double().numpy()
+        found = [training.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
+    return torch.cat([each for each in found if each is not None], dim=1).double().numpy()
 
 
-def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Any, str]:
-    """The state in the checkpoint, or None and the reason."""
-    method = synthesizer.certificate.method
-    if method not in SCORES:
-        return None, f"{method} keeps no discriminator that could be asked"
+def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
+    """The run as its checkpoint has it, or None and the reason."""
+    training = synthesizer.job.begin(Rng(0))
+    if training.scores(synthesizer.sample(1)) is None:
+        return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
         return None, "the private checkpoint with the discriminators is not here: this is a release"
     saved = checkpoint.load(folder.private, PrivacyLedger.load(folder.file(LEDGER)))
     if saved is None:
         return None, "the private checkpoint with the discriminators has been removed"
-    state = METHODS[method].State.fresh(synthesizer.config, synthesizer.card, Rng(0))
-    state.load_state_dict(saved[0])
-    return state, ""
+    training.state.load_state_dict(saved[0])
+    return training, ""
 
 
 def _sets(
@@ -275,7 +255,13 @@ def _sets(
 
 
 def _subject(
-    synthesizer: Synthesizer, inside: Records, outside: Records, state: Any, count: int, limit: int, seed: int
+    synthesizer: Synthesizer,
+    inside: Records,
+    outside: Records,
+    training: Training[BaseConfig, State] | None,
+    count: int,
+    limit: int,
+    seed: int,
 ) -> Subject:
     """Equal numbers of members and non-members at random, and held-out records that are neither."""
     rng = np.random.default_rng(seed)
@@ -287,8 +273,7 @@ def _subject(
         members=inside[rng.permutation(len(inside))[:m]],
         nonmembers=outside[order[:m]],
         held_out=outside[order[half : half + HELD_OUT]],
-        state=state,
-        method=synthesizer.certificate.method,
+        training=training,
         seed=seed,
     )
 

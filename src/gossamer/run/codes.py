@@ -1,18 +1,43 @@
 """What the codes of an autoencoder tell: `evaluate --metrics latent`, and the experiments of `benchmarks/privae.py`."""
 
+from typing import Protocol
+
 import torch
+from torch import Tensor
 
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
 from gossamer.metrics import latent
-from gossamer.nets.vae import Autoencoder
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""
 
 
+class Prior(Protocol):
+    """The distribution of codes."""
+
+    def from_normal(self, normals: Tensor, /) -> Tensor:
+        """Draws from it, from standard normals of the same shape."""
+        ...
+
+
+class Encodes(Protocol):
+    """A generator that was released with its encoder."""
+
+    latent_size: int
+    prior: Prior
+
+    def encode(self, images: Tensor, labels: Tensor, /) -> tuple[Tensor, Tensor]:
+        """Mean and scale of the codes of images. Each [n, latent_size]"""
+        ...
+
+    def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor, /) -> Tensor:
+        """Logarithms of the importance weights of drawn codes. [draws, n]"""
+        ...
+
+
 @torch.no_grad()
-def codes(net: Autoencoder, tests: Records, *, seed: int) -> dict[str, Estimate]:
+def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
     """Sparsity of the posterior means, log p(x) by importance weights, MMD between codes and prior, separation of classes.
 
     Args:

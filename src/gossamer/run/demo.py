@@ -11,12 +11,12 @@ import click
 
 from gossamer.data.card import DataCard
 from gossamer.errors import PrivacyError, RequestError
+from gossamer.events import Sink, note
 from gossamer.privacy.certificate import CONFIG
 from gossamer.run.attack import attack
 from gossamer.run.evaluate import evaluate, lines
 from gossamer.run.fit import fit
 from gossamer.run.folder import ACCOUNTS, REPORT, RunFolder
-from gossamer.run.sinks import Terminal
 from gossamer.run.verify import verify
 
 SAMPLES = 6_000
@@ -24,31 +24,32 @@ CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="sciki
 EPSILON, DELTA = 10.0, 1e-4
 
 
-def demo(out: Path, terminal: Terminal) -> None:
+def demo(out: Path, sink: Sink) -> None:
     """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other; its account book lies in there.
 
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
     _clear(out)
-    terminal.say(f"1/4 training on {CARD.title} under ({EPSILON:g}, {DELTA:g}), after a warm start on drawn glyphs")
+    sink(note(f"1/4 training on {CARD.title} under ({EPSILON:g}, {DELTA:g}), after a warm start on drawn glyphs"))
     synthesizer = fit(
-        "dpgan", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, terminal=terminal,
+        "dpgan", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, sink=sink,
         accounts=RunFolder(out).private / ACCOUNTS,
         steps=400, expected_batch_size=240, width=16, warm_steps=2_000, discriminator_steps=5, average_decay=0.8,
         discriminator_learning_rate=5e-4, generator_learning_rate=5e-4,
     )  # fmt: skip
-    terminal.say(
-        f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
+    sink(
+        note(
+            f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, on the warm start alone"
+        )
     )
     found = evaluate(
-        out, train="digits", test="digits", count=SAMPLES, protocol="reduced", terminal=terminal
+        out, train="digits", test="digits", count=SAMPLES, protocol="reduced", sink=sink
     )  # fmt: skip
-    terminal.say("3/4 attacks: can the training records be recognised?")
+    sink(note("3/4 attacks: can the training records be recognised?"))
     attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
-    terminal.say("4/4 recomputing the guarantee from the ledger")
+    sink(note("4/4 recomputing the guarantee from the ledger"))
     verdict = verify(out)
-    terminal.stop()
     if not verdict.ok:
         raise PrivacyError(" ".join(verdict.problems))
     click.echo(synthesizer.certificate.statement)

@@ -14,12 +14,13 @@ from typing import Any
 from gossamer.data.readers import read
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.estimate import Estimate
+from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures
 from gossamer.run.folder import METRICS, WARM, RunFolder
+from gossamer.run.metrics import chosen_metrics, measured
 from gossamer.run.report import write_report
-from gossamer.run.sinks import Terminal
 from gossamer.run.twins import Twins
 from gossamer.run.words import is_share
 
@@ -43,21 +44,21 @@ class Evaluation:
 
 
 def evaluate(
-    synth: Path,
+    synth: str | Path,
     *,
-    train: str,
-    test: str,
+    train: str | Path,
+    test: str | Path,
     metrics: str = "accuracy",
     count: int = 60_000,
-    out: Path | None = None,
+    out: str | Path | None = None,
     protocol: str = "paper",
     seed: int = 0,
     labels_key: str | None = None,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     inception: tuple[Path, str] | None = None,
     labelled: int = 100,
     limit: int = 10_000,
-    terminal: Terminal | None = None,
+    sink: Sink = silent,
 ) -> Evaluation:
     """Measure a release on real records.
 
@@ -65,7 +66,7 @@ def evaluate(
         synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
         train: real training records: for twins trained on real data, and for the classifier whose features measure distances.
         test: real test records.
-        metrics: names of `measures.METRICS` with commas between, or "all".
+        metrics: names of `metrics.METRICS` with commas between, or "all".
         count: samples drawn from a RUN.
         out: where the figures are written; needed for a file only if they are to be kept.
         protocol: a key of `measures.PROTOCOLS`, for `accuracy`.
@@ -75,13 +76,14 @@ def evaluate(
         inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
         labelled: labelled records of the semi-supervised analyst.
         limit: training records of the classical classifiers.
-        terminal: shows progress.
+        sink: takes progress.
 
     Raises:
         RequestError: if there is no such metric, or the only one asked for does not apply.
         DataError: if the records do not fit together.
     """
-    names = measures.chosen_metrics(metrics)
+    names = chosen_metrics(metrics)
+    synth, train, test = Path(synth), str(train), str(test)
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
     if folder.begun and not is_run:
@@ -97,19 +99,21 @@ def evaluate(
     if synthesizer is not None and (folder.private / WARM).is_file():
         start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
         warm = start.sample(count, seed=seed)
-    kept = cache or (folder.private / CACHE if folder.private.is_dir() else None)
+    kept = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
     subject = measures.Subject(
         samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
         classes=max(int(each.labels.max()) for each in (samples, real, tests)) + 1, synthesizer=synthesizer,
         twins=Twins(kept, real, tests, seed), protocol=protocol, seed=seed, inception=inception, labelled_records=labelled,
-        limit=limit, pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None, terminal=terminal,
+        limit=limit, pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None, sink=sink,
     )  # fmt: skip
     found = Evaluation([], {})
-    for name, figures, reason in measures.measured(subject, names):
+    for name, figures, reason in measured(subject, names):
         found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
         if reason:
             found.left_out[name] = reason
-    return _kept(found, folder, is_run, out, {"evaluate": names, "train": train, "test": test})
+    return _kept(
+        found, folder, is_run, None if out is None else Path(out), {"evaluate": names, "train": train, "test": test}
+    )
 
 
 def lines(metrics: list[dict[str, Any]]) -> list[str]:

@@ -1,19 +1,21 @@
-"""The metrics of `gossamer evaluate --metrics`, by name. Each goes from a `Subject` to figures with their names.
+"""What the metrics of `run/metrics.py` compute: each goes from a `Subject` to figures with their names.
 
 Names say what a figure was computed on where it is not the release: "... of the real-data twin" (the same on real records),
 "... of the public warm start alone" (before any record was read).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 
 from gossamer.data.records import Records
-from gossamer.errors import DataError, RequestError, did_you_mean
+from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
+from gossamer.events import Sink, progress, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classical, classify, per_class, semi_supervised
@@ -22,10 +24,8 @@ from gossamer.metrics.features import ClassifierFeatures, Features, InceptionFea
 from gossamer.metrics.fidelity import frechet, inception_score, mmd
 from gossamer.metrics.intervals import proportion
 from gossamer.metrics.neighbours import nearest, neighbourhood
-from gossamer.nets.vae import Autoencoder
-from gossamer.run.codes import codes
+from gossamer.run.codes import Encodes, codes
 from gossamer.run.figures import sample_grid
-from gossamer.run.sinks import Terminal
 from gossamer.run.twins import Twins
 
 ACCURACY, TWIN, WARM_ALONE = "accuracy", "accuracy of the real-data twin", "accuracy of the public warm start alone"
@@ -67,7 +67,7 @@ class Subject:
         limit: training records of the classical classifiers.
         inception: weights of Inception-V3 and their SHA-256, or None.
         pictures: where the picture of the nearest real records goes, private; None for a file of samples.
-        terminal: shows progress.
+        sink: takes progress.
     """
 
     samples: Records
@@ -84,22 +84,15 @@ class Subject:
     limit: int = 10_000
     inception: tuple[Path, str] | None = None
     pictures: Path | None = None
-    terminal: Terminal | None = None
+    sink: Sink = silent
     _kept: dict[str, ClassifierFeatures] = field(default_factory=dict)
 
     def progress(self, what: str) -> Callable[..., None]:
         """A progress function for one training: done, all, and perhaps an accuracy."""
-        begun = False
 
         def report(done: int, total: int, held_out: float | None = None) -> None:
-            nonlocal begun
-            if self.terminal is None:
-                return
-            if not begun:
-                self.terminal.begin(what, total)
-                begun = True
             known = held_out is not None and np.isfinite(held_out)  # a protocol without held-out pictures has none
-            self.terminal.advance(done, f"{held_out:.1%} of the held-out pictures" if known else "")
+            self.sink(progress(what, done, total, f"{held_out:.1%} of the held-out pictures" if known else ""))
 
         return report
 
@@ -273,12 +266,14 @@ def semi(subject: Subject) -> Figures:
     net = None if subject.synthesizer is None else subject.synthesizer.net
     if net is None or subject.synthesizer is None:
         raise RequestError("semi-supervised needs the generator: give a RUN or a release, not a file of samples.")
+    if not hasattr(net, "latent_size"):
+        raise RequestError("semi-supervised needs a generator whose samples have codes, and this one has none.")
     synthesizer = subject.synthesizer
     chosen = np.random.default_rng(subject.seed).permutation(len(subject.real))[: subject.labelled_records]
 
     def draw(n: int, coins: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         stream = torch.Generator().manual_seed(int(coins.integers(2**62)))
-        codes = torch.randn(n, synthesizer.config.latent_size, generator=stream)
+        codes = torch.randn(n, int(net.latent_size), generator=stream)  # type: ignore[arg-type]  # asked for above
         labels = torch.randint(synthesizer.classes, (n,), generator=stream)
         with torch.no_grad():
             images = net(codes, labels).mul(255).round().clamp(0, 255).byte().numpy()
@@ -299,10 +294,10 @@ def semi(subject: Subject) -> Figures:
 def latent_space(subject: Subject) -> Figures:
     """The codes of an autoencoder that was released with its encoder (Takahashi et al., section 5.1)."""
     net = None if subject.synthesizer is None else subject.synthesizer.net
-    if not isinstance(net, Autoencoder) or net.encoder is None:
+    if getattr(net, "encoder", None) is None:
         raise RequestError("latent needs the encoder of a privae run: train it with --release-encoder.")
     chosen = np.random.default_rng(subject.seed).permutation(len(subject.tests))[:CODED]
-    return codes(net, subject.tests[np.sort(chosen)], seed=subject.seed)
+    return codes(cast(Encodes, net), subject.tests[np.sort(chosen)], seed=subject.seed)
 
 
 def copies(subject: Subject) -> Figures:
@@ -319,58 +314,5 @@ def copies(subject: Subject) -> Figures:
     return {"samples that copy a training record": proportion(int((found.distance == 0).sum()), len(grid), words)}
 
 
-METRICS: dict[str, Callable[[Subject], Figures]] = {
-    "accuracy": accuracy,
-    "gs-wgan-cnn": _protocol_accuracy("accuracy, LeNet-5 of GS-WGAN", classify.GS_WGAN),
-    "privgan-cnn": _protocol_accuracy("accuracy, CNN of privGAN", classify.PRIVGAN),
-    "classical": classical_list,
-    "inception-score": inception,
-    "fid": frechet_distance,
-    "neighbours": neighbours,
-    "mmd": discrepancy,
-    "jensen-shannon": jensen_shannon,
-    "per-class": by_class,
-    "nearest": copies,
-    "semi-supervised": semi,
-    "latent": latent_space,
-}
-NEED_LABELS = {"accuracy", "gs-wgan-cnn", "privgan-cnn", "classical"}
-QUICK = ("accuracy", "inception-score", "fid", "neighbours", "mmd", "jensen-shannon", "per-class")
-"""What `--metrics all` asks for; the others take an hour or more, or settings of their own."""
-
-
-def chosen_metrics(text: str) -> list[str]:
-    """The metrics of a comma-separated list; "all" stands for `QUICK`.
-
-    Raises:
-        RequestError: if there is no such metric; names the nearest.
-    """
-    names: list[str] = []
-    for name in (part.strip() for part in text.split(",")):
-        if name != "all" and name not in METRICS:
-            raise RequestError(
-                f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Known: all, {', '.join(METRICS)}."
-            )
-        names += [each for each in (QUICK if name == "all" else (name,)) if each not in names]
-    return names
-
-
-def measured(subject: Subject, names: list[str]) -> Iterator[tuple[str, Figures, str]]:
-    """Name of the metric, its figures, and why there are none where it does not apply to these records.
-
-    Raises:
-        DataError, RequestError: if the only metric asked for does not apply.
-    """
-    for name in names:
-        if name in NEED_LABELS and not subject.labelled:
-            reason = "the samples carry no labels (an unconditional generator), so nothing can be trained on them"
-            if len(names) == 1:
-                raise RequestError(f"{name}: {reason}. Take fid, inception-score or neighbours.")
-            yield name, {}, reason
-            continue
-        try:
-            yield name, METRICS[name](subject), ""
-        except (DataError, RequestError) as error:
-            if len(names) == 1:
-                raise
-            yield name, {}, str(error)
+gs_wgan_cnn = _protocol_accuracy("accuracy, LeNet-5 of GS-WGAN", classify.GS_WGAN)
+privgan_cnn = _protocol_accuracy("accuracy, CNN of privGAN", classify.PRIVGAN)

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from gossamer.errors import did_you_mean
+from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
+from gossamer.methods.method import AnyMethod
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +25,39 @@ accounts = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the account book; default: gossamer/ in the user's state folder, or what the run was entered in.",
 )
+
+
+labels_key = click.option("--labels-key", metavar="KEY", help="Key of the labels in an .npz file.")
+units = click.option(
+    "--units",
+    metavar="WHOSE",
+    help="Whose (writer, patient) each record is; a unit's records are drawn and clipped together. Class folders: FILE.csv "
+    "(columns name,unit; name is the path below DATA), or 'folder' (DATA/CLASS/UNIT/picture). Arrays: FILE.npz:KEY, matched by "
+    "position, or :KEY in DATA itself. Ids are text or whole numbers.",
+)
+epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains the non-private twin.")
+delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")
+public = click.option(
+    "--public",
+    metavar="DATA",
+    help="Public records for a warm start; they are not protected. To choose who is given up, put them here and take them "
+    "out of --data: nobody may be in both.",
+)
+public_share = click.option(
+    "--public-share",
+    type=float,
+    metavar="SHARE",
+    help="Give up this share of the data as public, instead of --public: a hash of each unit picks, always the same ones.",
+)
+preset = click.option(
+    "--preset", metavar="NAME", help="Named settings; `gossamer presets` lists them. Other flags override them."
+)
+
+
+def refuse_taken(out: Path, *, force: bool) -> None:
+    """Refuse a file that exists, unless it may be replaced."""
+    if out.exists() and not force:
+        raise RequestError(f"{out} exists. Choose another name, or replace it with --force.")
 
 
 class NearestName(click.Group):
@@ -43,34 +77,61 @@ class NearestName(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def per_method(name: str, about: str, command: Callable[..., None], shared: list[Callable[[F], F]]) -> click.Group:
-    """A group with one subcommand per METHOD, each with the shared flags and those of its Config.
+class PerMethod(NearestName):
+    """A group with one subcommand for each METHOD, with the shared flags and those of its Config.
 
     Args:
         name: of the group, for example "fit".
-        about: its help.
         command: called with method=..., the shared flags, and settings={field: value or None}.
         shared: click options that every method has.
+        more: of `click.Group`.
     """
-    group = NearestName(name, help=about, no_args_is_help=True, subcommand_metavar="METHOD [FLAGS]...")
-    for method, module in METHODS.items():
 
-        def callback(method: str = method, module: Any = module, **values: Any) -> None:
-            names = [field.name for field in dataclasses.fields(module.Config)]
-            settings = {name: values.pop(name) for name in names}
-            command(method=method, settings=settings, **values)
+    def __init__(self, name: str, command: Callable[..., None], shared: list[Callable[[F], F]], **more: Any) -> None:
+        super().__init__(name, **more)
+        self._command, self._shared = command, shared
 
-        decorated: Any = callback
-        for field in reversed(dataclasses.fields(module.Config)):
-            decorated = _option(field, module.Config)(decorated)
-        for option in reversed(shared):
-            decorated = option(decorated)
-        group.add_command(
-            click.command(
-                method, help=(module.__doc__ or "").replace("\n\n", "\n\n\b\n"), short_help=module.FACTS.title
-            )(decorated)
-        )
-    return group
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The methods."""
+        return list(METHODS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of one method."""
+        return _of_method(METHODS[cmd_name], self._command, self._shared) if cmd_name in METHODS else None
+
+
+def per_method(
+    name: str, about: str, example: str, command: Callable[..., None], shared: list[Callable[[F], F]]
+) -> click.Group:
+    """See `PerMethod`. `about` and `example` are its help."""
+    return PerMethod(
+        name, command, shared, help=f"{example}\n\n{about}", short_help=about, no_args_is_help=True,
+        subcommand_metavar="METHOD [FLAGS]...",
+    )  # fmt: skip
+
+
+def _of_method(method: AnyMethod, command: Callable[..., None], shared: list[Callable[[F], F]]) -> click.Command:
+    def callback(**values: Any) -> None:
+        settings = {each.name: values.pop(each.name) for each in dataclasses.fields(method.config_type)}
+        command(method=method.name, settings=settings, **values)
+
+    decorated: Any = callback
+    for field in reversed(dataclasses.fields(method.config_type)):
+        decorated = _option(field, method.config_type)(decorated)
+    for option in reversed(shared):
+        decorated = option(decorated)
+    about = (inspect.getdoc(type(method)) or "").replace("\n\n", "\n\n\b\n")
+    made = click.command(method.name, help=about, short_help=method.title)(decorated)
+    for parameter in made.params:
+        if isinstance(parameter, click.Option) and _refused(method, parameter.name):
+            parameter.hidden = True  # it is refused with a reason; help need not offer it
+    return made
+
+
+def _refused(method: AnyMethod, flag: str | None) -> bool:
+    if flag in ("epsilon", "delta"):
+        return bool(method.without_guarantee)
+    return flag in ("public", "public_share") and not method.takes_public
 
 
 def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:

@@ -1,15 +1,14 @@
-"""Named settings, from presets.toml: each row of the papers' tables, and what was tuned for two cores."""
+"""Named settings: each row of the papers' tables, and what was tuned for two cores. Every method keeps its own."""
 
-import tomllib
-from importlib import resources
 from typing import Any
 
 from gossamer.errors import RequestError, did_you_mean
+from gossamer.methods import METHODS
 
 
 def all_presets() -> dict[str, dict[str, dict[str, Any]]]:
     """{method: {name: {"about": ..., settings...}}}."""
-    return tomllib.loads(resources.files("gossamer.run").joinpath("presets.toml").read_text(encoding="utf-8"))
+    return {name: method.presets() for name, method in METHODS.items()}
 
 
 def settings(method: str, name: str) -> dict[str, Any]:
@@ -18,7 +17,7 @@ def settings(method: str, name: str) -> dict[str, Any]:
     Raises:
         RequestError: if there is none of that name; says the nearest.
     """
-    known = all_presets().get(method, {})
+    known = METHODS[method].presets()
     if name not in known:
         raise RequestError(
             f"{method} has no preset {name!r}.{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}."

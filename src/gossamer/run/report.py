@@ -85,8 +85,8 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             metrics=metrics,
             attacks=attacks,
             curves=_curves(events, spent),
-            plan=[f"{entry['count']:,} × {in_words(entry['event'])}" for entry in certificate["plan"]],
-            settings={name: _value(value) for name, value in certificate["config"].items()},
+            plan=[f"{entry['count']:,} × {words.release_in_words(entry['event'])}" for entry in certificate["plan"]],
+            settings={name: words.setting_in_words(value) for name, value in certificate["config"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError, UndefinedError) as error:
         raise RunFolderError(
@@ -245,30 +245,6 @@ def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     every = max(1, len(points) // _POINTS)
     kept = points[:-1:every] + points[-1:]
     return [step for step, _ in kept], [value for _, value in kept]
-
-
-def in_words(event: dict[str, Any]) -> str:
-    """One event of the plan."""
-    match event:
-        case {"event": "NonPrivate"}:
-            return "the records as they are: no noise, no limit"
-        case {"event": "Gaussian", "noise_multiplier": noise}:
-            return f"a sum with Gaussian noise, noise multiplier {noise:g}"
-        case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
-            return f"{in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
-        case {"event": "SampledWithoutReplacement", "population": population, "drawn": drawn, "of": inner}:
-            return f"{in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
-        case _:
-            facts = ", ".join(f"{name} {_value(fact)}" for name, fact in event.items() if name != "event")
-            return f"{event['event']}{f' ({facts})' if facts else ''}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _up(number: float, digits: int) -> str:

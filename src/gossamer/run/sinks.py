@@ -1,6 +1,6 @@
 """Where events go: JSON lines, the terminal, TensorBoard.
 
-`events.jsonl` carries what the methods emit and no clock: how long a step took depends on how many records were drawn.
+`events.jsonl` carries what the methods show and no clock: how long a step took depends on how many records were drawn.
 Speed and time left are shown on the curator's own terminal only.
 """
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from gossamer.errors import RequestError
-from gossamer.events import Event, Sink
+from gossamer.events import NOTE, PROGRESS, Event, Sink
 
 PLAIN_EVERY = 10.0
 
@@ -32,35 +32,45 @@ def to_all(sinks: Sequence[Sink]) -> Sink:
 
 
 class JsonLines:
-    """Appends events to a file, one JSON object a line; on resume, events from the checkpoint's step on are dropped first."""
+    """Appends events to a file, one JSON object a line; on resume, events after the checkpoint's step are dropped first.
 
-    def __init__(self, path: Path, *, keep_below: tuple[int, int] | None = None) -> None:
-        kept = _kept(path, keep_below) if keep_below is not None and path.is_file() else []
+    Args:
+        path: of the file.
+        up_to: phase and step of the checkpoint; None: the file begins anew.
+    """
+
+    def __init__(self, path: Path, *, up_to: tuple[str, int] | None = None) -> None:
+        kept = _kept(path, *up_to) if up_to is not None and path.is_file() else []
         self._file = path.open("w")
         self._file.writelines(kept)
         self._file.flush()
 
     def __call__(self, event: Event, /) -> None:
         """Write one event and flush it."""
-        self._file.write(json.dumps({"kind": event.kind, "step": event.step, "values": dict(event.values)}) + "\n")
-        self._file.flush()
+        if event.kind not in (NOTE, PROGRESS):
+            known = {"kind": event.kind, "phase": event.phase, "step": event.step, "values": dict(event.values)}
+            self._file.write(json.dumps(known) + "\n")
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _kept(path: Path, below: tuple[int, int]) -> list[str]:
-    """The complete lines up to the warm step and the step of a checkpoint."""
-    warm, step = below
-    kept = []
+def _kept(path: Path, phase: str, step: int) -> list[str]:
+    """The complete lines up to this step of this phase; the phases before it stand above."""
+    kept: list[str] = []
+    begun = False
     for line in path.read_text().splitlines(keepends=True):
         try:
             event = json.loads(line)
         except ValueError:
             break
-        if event["step"] <= (warm if event["kind"] == "warm" else step):
-            kept.append(line)
+        here = event["phase"] == phase
+        begun = begun or here
+        if begun and not (here and event["step"] <= step):
+            break
+        kept.append(line)
     return kept
 
 
@@ -85,6 +95,8 @@ def tensorboard(folder: Path) -> Sink:
     writer = kind(str(folder))
 
     def sink(event: Event, /) -> None:
+        if event.kind in (NOTE, PROGRESS):
+            return
         for name, value in event.values.items():
             if isinstance(value, int | float):
                 writer.add_scalar(f"{event.kind}/{name}", value, event.step)
@@ -94,12 +106,13 @@ def tensorboard(folder: Path) -> Sink:
 
 
 class Terminal:
-    """Progress for the person at the terminal: a bar with time left and epsilon spent; plain lines when piped."""
+    """A sink for the person at the terminal: notes, and a bar with time left and epsilon spent; plain lines when piped."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._console = Console(file=stream or sys.stderr, soft_wrap=True, highlight=False)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._what = ""
         self._started = self._last = time.monotonic()
         self._first = 0
 
@@ -111,15 +124,24 @@ class Terminal:
     ) -> None:
         self.stop()
 
-    def say(self, text: str) -> None:
-        """One line of plain words."""
-        self._console.print(text, markup=False)
+    def __call__(self, event: Event, /) -> None:
+        """Show a note, or how far something is; figures are for files."""
+        if event.kind == NOTE:
+            self._console.print(event.values["text"], markup=False)
+        if event.kind == PROGRESS:
+            self._advance(event.phase, event.step, int(event.values["of"]), str(event.values["note"]))
 
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Start counting towards `total`."""
+    def stop(self) -> None:
+        """End the present bar."""
+        self._what = ""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None
+
+    def _begin(self, what: str, done: int, of: int) -> None:
         self.stop()
+        self._what, self._first = what, done - 1
         self._started = self._last = time.monotonic()
-        self._first = done
         if self._console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),
@@ -129,28 +151,23 @@ class Terminal:
                 TextColumn("{task.fields[note]}"),
             )
             self._bar = Progress(*columns, console=self._console)
-            self._task = self._bar.add_task(what, total=total, completed=done, note="")
+            self._task = self._bar.add_task(what, total=of, completed=done, note="")
             self._bar.start()
-        self._what, self._total = what, total
 
-    def advance(self, done: int, note: str = "") -> None:
-        """Show that `done` of the total are done."""
+    def _advance(self, what: str, done: int, of: int, note: str) -> None:
+        if what != self._what:
+            self._begin(what, done, of)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, note=note)
             return
         now = time.monotonic()
-        if now - self._last < PLAIN_EVERY and done < self._total:
+        if now - self._last < PLAIN_EVERY and done < of:
             return
         self._last = now
         rate = (done - self._first) / max(now - self._started, 1e-9)
-        left = (self._total - done) / rate if rate else 0
-        self.say(f"{self._what}: {done:,} of {self._total:,} ({rate:.2f} per s, {_minutes(left)} left) {note}".rstrip())
-
-    def stop(self) -> None:
-        """End the present bar."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = self._task = None
+        left = (of - done) / rate if rate else 0
+        line = f"{what}: {done:,} of {of:,} ({rate:.2f} per s, {_minutes(left)} left) {note}".rstrip()
+        self._console.print(line, markup=False)
 
 
 def _minutes(seconds: float) -> str:

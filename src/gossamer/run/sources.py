@@ -124,23 +124,6 @@ class Found:
     fingerprint: str
 
 
-def protected_part(card: DataCard, share: float) -> DataCard:
-    """The card of what stays private if `share` of the data is given up as public.
-
-    The declared size of a run counts the private part only: (1 - share) of what is declared, never what was counted. How many
-    really fall on either side is random, and nobody is told.
-
-    Raises:
-        RequestError: if the share is not between 0 and 1, or gives up no declared unit or all.
-    """
-    stays = round((1 - share) * card.declared_size) if 0 < share < 1 else 0
-    if not 0 < stays < card.declared_size:
-        raise RequestError(
-            f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 gives up 2 %."
-        )
-    return dataclasses.replace(card, declared_size=stays)
-
-
 def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:
     """The public part and the private part, whole units on either side. An empty private part is one like any other.
 

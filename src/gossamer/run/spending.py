@@ -1,13 +1,10 @@
 """`gossamer budget` and `gossamer discard`: what the runs on a data set have spent together, and giving one up."""
 
 import dataclasses
-import json
 import math
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-import click
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers import EMBEDDED
@@ -18,7 +15,6 @@ from gossamer.privacy.accounts import Account, Charge, Limit, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run import options
 from gossamer.run.accounts import book_at, data_set, today, worth
 from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Sources
@@ -202,7 +198,7 @@ def _charge(
         relation=ledger.relation,
         unit=ledger.unit,
         delta=ledger.delta,
-        infinite=math.isinf(ledger.promise().epsilon) or bool(METHODS[config_json["method"]].FACTS.without_guarantee),
+        infinite=math.isinf(ledger.promise().epsilon) or bool(METHODS[config_json["method"]].without_guarantee),
         given_up=config_json["public"].get("share", 0.0),
     )
 
@@ -213,38 +209,3 @@ def _lost(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]
         f"{folder.path}: given up and deleted, with {paid:,} of {reserved:,} releases charged, {ledger.spent()}.",
         f"The account book keeps its whole plan under {charge.name}: {worth(charge)}.",
     ]
-
-
-@click.command("budget")
-@click.argument("data")
-@click.option(
-    "--card", type=click.Path(path_type=Path), help="The data's card: its data_set is the name of the account."
-)
-@click.option("--epsilon", type=float, help="Set the limit of all runs together; 'inf' lifts it (--force).")
-@click.option("--delta", type=float, help="Delta of the limit.")
-@click.option(
-    "--allow-infinite", is_flag=True, help="Let runs without a guarantee pass the limit, and do not count them."
-)
-@click.option("--force", is_flag=True, help="Let a looser limit replace a stricter one.")
-@options.accounts
-@options.as_json
-def budget_command(data: str, as_json: bool, **named: Any) -> None:
-    """What all runs on DATA have spent together, by the account book; with --epsilon and --delta, set their limit.
-
-    DATA is what `fit --data` was given, or the data_set of the card. Reads no record.
-    """
-    spent = budget(data, **named)
-    if as_json:
-        click.echo(json.dumps(spent.to_json()))
-        return
-    for line in spent.lines():
-        click.echo(line)
-
-
-@click.command("discard")
-@click.argument("run", type=click.Path(path_type=Path))
-@options.accounts
-def discard_command(run: Path, accounts: Path | None) -> None:
-    """Give up an unfinished RUN and delete it. What it was charged stays in the account book."""
-    for line in discard(run, accounts=accounts):
-        click.echo(line)

@@ -8,18 +8,23 @@ import dataclasses
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import write_atomically
+from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.privacy import certificate
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
 from gossamer.privacy.guarantee import RELATION_NAMES
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
-from gossamer.run.report import write_report
+
+if TYPE_CHECKING:
+    from gossamer.run import report
+else:
+    report = Lazy("gossamer.run.report")
 
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
@@ -78,12 +83,12 @@ def verify(run: str | Path) -> Verdict:
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
     """Whether config.json and the method's plan lead to what the ledger opened with and reserved."""
     try:
-        module, card = METHODS[settings["method"]], DataCard.from_dict(settings["card"])
-        config = module.Config(**settings["config"])
+        card = DataCard.from_dict(settings["card"])
+        job = METHODS[settings["method"]].job(settings["config"], card)
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
         says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
-        relation = module.FACTS.relation(config)
-        same = merge(module.plan(config, card)) == merge(ledger.plan)
+        relation = job.relation
+        same = merge(job.plan) == merge(ledger.plan)
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -203,7 +208,7 @@ def _fill(folder: Path, partial: Path) -> None:
     if (folder / EVENTS).is_file():
         shutil.copyfile(folder / EVENTS, partial / EVENTS)
     try:
-        write_report(partial, internal=False)
+        report.write_report(partial, internal=False)
     except RunFolderError as error:
         raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
     (partial / EVENTS).unlink(missing_ok=True)

@@ -187,3 +187,28 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
     label, words = _ACCURACIES[name]
     bar = {"label": label, "value": shown["value"], "share": value, "low": low, "width": high - low}
     return {"sentence": words.format(**shown), "on": on, "bar": bar}
+
+
+def release_in_words(event: dict[str, Any]) -> str:
+    """One event of the plan."""
+    match event:
+        case {"event": "NonPrivate"}:
+            return "the records as they are: no noise, no limit"
+        case {"event": "Gaussian", "noise_multiplier": noise}:
+            return f"a sum with Gaussian noise, noise multiplier {noise:g}"
+        case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
+            return f"{release_in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
+        case {"event": "SampledWithoutReplacement", "population": population, "drawn": drawn, "of": inner}:
+            return f"{release_in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
+        case _:
+            facts = ", ".join(f"{name} {setting_in_words(fact)}" for name, fact in event.items() if name != "event")
+            return f"{event['event']}{f' ({facts})' if facts else ''}"
+
+
+def setting_in_words(value: Any) -> str:
+    """A setting or a fact of an event, as the report prints it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

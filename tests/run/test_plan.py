@@ -6,7 +6,7 @@ import pytest
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError
 from gossamer.run import presets
-from gossamer.run.budget import resolve
+from gossamer.run.plan import resolve
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 DELTA = 1e-5

@@ -1,0 +1,39 @@
+"""`gossamer compare`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gossamer.lazy import Lazy
+from gossamer.run.options import as_json, force, refuse_taken
+
+if TYPE_CHECKING:
+    from gossamer.run import compare as comparison
+else:
+    comparison = Lazy("gossamer.run.compare")
+
+
+@click.command()
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--metric", default="accuracy", show_default=True, help="The figure of the plot.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="The plot, .png or .svg; default: none.")
+@force
+@as_json
+def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
+    """Several evaluated RUNs in one table, and utility against epsilon in one plot."""
+    entries = comparison.compare(runs)
+    metric = comparison.chosen_metric(entries, metric)
+    if out is not None:
+        refuse_taken(out, force=force)
+        comparison.plot(entries, metric, out)
+    if as_json:
+        click.echo(json.dumps({"runs": entries}))
+        return
+    shared = [
+        name for name in entries[0]["metrics"] if "samples of class" not in name and not name.startswith("accuracy,")
+    ]
+    for line in comparison.lines(comparison.table(entries, shared)):
+        click.echo(line)
+    click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")

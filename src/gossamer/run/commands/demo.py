@@ -1,0 +1,28 @@
+"""`gossamer demo`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    from gossamer.run import demo as showing
+    from gossamer.run import sinks
+else:
+    showing, sinks = Lazy("gossamer.run.demo"), Lazy("gossamer.run.sinks")
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Its own folder, replaced.",
+)
+def demo(out: Path) -> None:
+    """The whole way on scikit-learn's digits, with drawn glyphs as public data. No download."""
+    with sinks.Terminal() as terminal:
+        showing.demo(out, terminal)

@@ -1,0 +1,88 @@
+"""`gossamer plan`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gossamer.lazy import Lazy
+from gossamer.run.options import as_json, delta, epsilon, per_method, preset, public_share
+from gossamer.run.words import release_in_words
+
+if TYPE_CHECKING:
+    from gossamer.data import card as cards
+    from gossamer.privacy import accounting
+    from gossamer.run import calculator
+    from gossamer.run import plan as planning
+    from gossamer.run.plan import Request
+else:
+    cards, accounting = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting")
+    calculator, planning = Lazy("gossamer.run.calculator"), Lazy("gossamer.run.plan")
+
+
+def _plan(
+    *,
+    method: str,
+    settings: dict[str, Any],
+    card: Path,
+    public_share: float | None,
+    preset: str | None,
+    as_json: bool,
+    **budget: float | None,
+) -> None:
+    facts = cards.DataCard.load(card)
+    if public_share is not None:
+        facts = cards.protected_part(facts, public_share)
+    request = planning.plan(method, facts, settings, preset=preset, **budget)
+    click.echo(json.dumps(_as_json(request)) if as_json else "\n".join(_lines(request)))
+
+
+def _lines(request: "Request") -> list[str]:
+    job = request.job
+    if reason := job.method.without_guarantee:
+        return [
+            f"No formal guarantee: epsilon is infinity, because {reason}.",
+            f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
+        ]
+    told = [f"{job.method.title}: reads no record."]
+    told += [
+        f"releases: {count:,} x {release_in_words(accounting.event_to_json(event))}" for event, count in request.plan
+    ]
+    told += [job.explanation] if job.explanation else []
+    told.append(
+        f"noise multiplier {job.settings['noise_multiplier']:g}, sampling rate {calculator.rate_of(request.plan[0][0]):.6g}, "
+        f"steps {_steps(request):,}"
+    )
+    told += [f"{bound.accountant}: {bound.guarantee}" for bound in request.bounds]
+    return [*told, f"promise: {request.promise}"]
+
+
+def _as_json(request: "Request") -> dict[str, Any]:
+    return {
+        "method": request.job.method.name,
+        "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
+        "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
+        "sampling_rate": calculator.rate_of(request.plan[0][0]),
+        "steps": _steps(request),
+    }
+
+
+def _steps(request: "Request") -> int:
+    return request.job.phases[-1].steps
+
+
+plan = per_method(
+    "plan",
+    "What a run of METHOD would cost. Reads no record: it needs the card only.",
+    "gossamer plan dpgan --card card.toml --epsilon 10 --delta 1e-5",
+    _plan,
+    [
+        click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts."),
+        epsilon,
+        delta,
+        public_share,
+        preset,
+        as_json,
+    ],
+)

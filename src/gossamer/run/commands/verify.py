@@ -1,0 +1,60 @@
+"""`gossamer verify`, `gossamer release` and `gossamer report`."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gossamer.errors import GossamerError, RunFolderError
+from gossamer.lazy import Lazy
+from gossamer.run.options import as_json, force
+
+if TYPE_CHECKING:
+    from gossamer.privacy import certificate, guarantee
+    from gossamer.run import report as reporting
+    from gossamer.run import verify as checking
+else:
+    certificate, guarantee = Lazy("gossamer.privacy.certificate"), Lazy("gossamer.privacy.guarantee")
+    checking, reporting = Lazy("gossamer.run.verify"), Lazy("gossamer.run.report")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@as_json
+def verify(run: Path, as_json: bool) -> None:
+    """Recompute the guarantee of a RUN or a release from its ledger, with every accountant, and check its files."""
+    verdict = checking.verify(run)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(verdict) | {"ok": verdict.ok}))
+    elif verdict.ok:
+        for entry in verdict.guarantees:
+            click.echo(f"{entry['accountant']}: {guarantee.Guarantee.from_json(entry)}")
+        click.echo(f"{run}: verified. Ledger, certificate, settings and model agree.")
+        for note in verdict.notes:
+            click.echo(f"Note: {note}")
+    if not verdict.ok:
+        raise GossamerError(f"{run} does not verify. {' '.join(verdict.problems)}")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@force
+def release(run: Path, out: Path, force: bool) -> None:
+    """Copy what may be handed out: model, certificate, ledger, settings, samples, a report without internal figures."""
+    click.echo(str(checking.release(run, out, force=force)))
+    click.echo(certificate.Certificate.load(out).statement, err=True)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+def report(run: Path) -> None:
+    """Write RUN/report.html anew, one self-contained page."""
+    if checking.is_release(run):
+        raise RunFolderError(
+            f"{run} is a release: its report was written with it, and {checking.SUMS} names it. `gossamer report` is for a "
+            "RUN."
+        )
+    click.echo(str(reporting.write_report(run, internal=True)))

@@ -1,0 +1,93 @@
+"""The metrics of `gossamer evaluate --metrics`, each declared once. `measures.py` computes them, and is loaded when asked."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gossamer.errors import DataError, RequestError, did_you_mean
+from gossamer.estimate import Estimate
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    from gossamer.run import measures
+else:
+    measures = Lazy("gossamer.run.measures")
+
+Figures = Mapping[str, Estimate]
+PROTOCOLS = ("paper", "reduced")
+"""For `accuracy`: the 10 epochs of the paper, or fewer."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Args:
+        name: as on the command line.
+        compute: from what is measured to figures with their names.
+        needs_labels: whether samples without labels leave it nothing to train on.
+        in_all: whether `--metrics all` asks for it; the others take an hour or more, or settings of their own.
+    """
+
+    name: str
+    compute: "Callable[[measures.Subject], Figures]"
+    needs_labels: bool = False
+    in_all: bool = False
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", lambda subject: measures.accuracy(subject), needs_labels=True, in_all=True),
+        Metric("gs-wgan-cnn", lambda subject: measures.gs_wgan_cnn(subject), needs_labels=True),
+        Metric("privgan-cnn", lambda subject: measures.privgan_cnn(subject), needs_labels=True),
+        Metric("classical", lambda subject: measures.classical_list(subject), needs_labels=True),
+        Metric("inception-score", lambda subject: measures.inception(subject), in_all=True),
+        Metric("fid", lambda subject: measures.frechet_distance(subject), in_all=True),
+        Metric("neighbours", lambda subject: measures.neighbours(subject), in_all=True),
+        Metric("mmd", lambda subject: measures.discrepancy(subject), in_all=True),
+        Metric("jensen-shannon", lambda subject: measures.jensen_shannon(subject), in_all=True),
+        Metric("per-class", lambda subject: measures.by_class(subject), in_all=True),
+        Metric("nearest", lambda subject: measures.copies(subject)),
+        Metric("semi-supervised", lambda subject: measures.semi(subject)),
+        Metric("latent", lambda subject: measures.latent_space(subject)),
+    )
+}
+IN_ALL = tuple(name for name, metric in METRICS.items() if metric.in_all)
+
+
+def chosen_metrics(text: str) -> list[str]:
+    """The metrics of a comma-separated list; "all" stands for the quick ones.
+
+    Raises:
+        RequestError: if there is no such metric; names the nearest.
+    """
+    names: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if name != "all" and name not in METRICS:
+            raise RequestError(
+                f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Known: all, {', '.join(METRICS)}."
+            )
+        names += [each for each in (IN_ALL if name == "all" else (name,)) if each not in names]
+    return names
+
+
+def measured(subject: "measures.Subject", names: list[str]) -> "Iterator[tuple[str, Figures, str]]":
+    """Name of the metric, its figures, and why there are none where it does not apply to these records.
+
+    Raises:
+        DataError, RequestError: if the only metric asked for does not apply.
+    """
+    for name in names:
+        if METRICS[name].needs_labels and not subject.labelled:
+            reason = "the samples carry no labels (an unconditional generator), so nothing can be trained on them"
+            if len(names) == 1:
+                raise RequestError(f"{name}: {reason}. Take fid, inception-score or neighbours.")
+            yield name, {}, reason
+            continue
+        try:
+            yield name, METRICS[name].compute(subject), ""
+        except (DataError, RequestError) as error:
+            if len(names) == 1:
+                raise
+            yield name, {}, str(error)

@@ -1,0 +1,174 @@
+"""The driver of a run: thins events, shows progress, writes checkpoints, stops at Ctrl-C, and certifies at the end."""
+
+import datetime
+import hashlib
+import math
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gossamer.errors import GossamerError, RunFolderError
+from gossamer.events import Event, Sink, progress
+from gossamer.files import write_atomically
+from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
+from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.privacy.accounting import Odometer
+from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.guarantee import rounded_up
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run import checkpoint
+from gossamer.run.accounts import Booked
+from gossamer.run.figures import sample_grid
+from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
+from gossamer.run.interrupt import stop_asked
+from gossamer.run.memory import keep_pages
+from gossamer.run.report import write_report
+from gossamer.run.sinks import JsonLines, tensorboard, to_all
+from gossamer.run.sources import Found
+from gossamer.run.versions import versions
+
+GRID_PER_CLASS = 10
+GRID_ALONE = 100
+"""Samples on the grid of a generator without labels."""
+
+
+class Interrupted(GossamerError):
+    """The user stopped the run; it can be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Underway:
+    """A run in the hands of this process: decided, reserved, read and booked, about to train.
+
+    Args:
+        folder: the RUN folder, held.
+        job: the method, its settings and the card.
+        ledger: open.
+        found: the records.
+        booked: the run's entry in the account book.
+        rng: source of all randomness.
+        device: where the networks are.
+        sink: takes the events, with notes and progress.
+        with_tensorboard: whether TensorBoard files are written too.
+    """
+
+    folder: RunFolder
+    job: Job[BaseConfig, State]
+    ledger: PrivacyLedger
+    found: Found
+    booked: Booked
+    rng: Rng
+    device: str
+    sink: Sink
+    with_tensorboard: bool
+
+
+def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None = None) -> Synthesizer:
+    """Go through the method's phases from the last checkpoint to the end, then certify.
+
+    Args:
+        run: the run.
+        saved: state and public streams of the last checkpoint; None: from the start.
+
+    Raises:
+        Interrupted: after Ctrl-C.
+        RunFolderError: if the plan was spent and nothing trained.
+    """
+    keep_pages()
+    training = run.job.begin(run.rng, run.device)
+    up_to = None
+    if saved is not None:
+        training.state.load_state_dict(saved[0])
+        run.rng.restore(saved[1])
+        up_to = training.state.phase, training.state.step
+    with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
+        boards = [tensorboard(run.folder.path / "tensorboard")] if run.with_tensorboard else []
+        emit = to_all([lines, run.sink, *boards])
+        _drive(run, training, emit)
+        if not training.trained:
+            raise untrained(run.folder)
+        emit(Event("done", training.state.step, {}, training.state.phase))
+    return _finish(run, training.state)
+
+
+def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> None:
+    """Every step: what it may show goes to the sinks; a checkpoint where it is due and nothing is lost."""
+    clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
+
+    def save() -> float:
+        return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger)
+
+    with stop_asked() as stop:
+        for reached in training.drive(Confined(run.found.private, run.ledger), run.found.public):
+            if reached.shown is None and isinstance(reached.phase, OnPublic):
+                write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
+            _tell(reached, emit, spent)
+            if run.ledger.prepaid == 0 and (stop or clock.due()):
+                clock.written(save())
+                if stop:
+                    raise Interrupted(
+                        f"stopped at step {reached.step:,} of the {reached.phase.name}; nothing is lost. Go on with "
+                        f"`gossamer resume {run.folder.path}`."
+                    )
+        save()
+
+
+def _tell(reached: Reached, emit: Sink, spent: Callable[[], float]) -> None:
+    """How far the run is and, now and then, the figures of the step."""
+    phase, step = reached.phase, reached.step
+    if reached.shown is None:
+        return
+    emit(progress(phase.name, step, phase.steps, f"epsilon spent {rounded_up(spent())}" if phase.releases else ""))
+    if phase.worth_keeping(step):
+        values: dict[str, float | int | str] = {
+            name: value if isinstance(value, int) else float(value) for name, value in reached.shown.items()
+        }
+        if phase.releases:
+            values["epsilon_spent"] = epsilon_as_json(spent())
+        emit(Event("step" if phase.releases else "warm", step, values, phase.name))
+
+
+def _spent_so_far(ledger: PrivacyLedger) -> Callable[[], float]:
+    """Epsilon spent so far, for the eye: by RDP, which is quick, and never above the promise of the whole plan."""
+    odometer = Odometer(ledger.plan, delta=ledger.delta, relation=ledger.relation)
+    promise = ledger.promise().epsilon
+    return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
+
+
+def _finish(run: Underway, state: State) -> Synthesizer:
+    """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
+    net = state.released.cpu().eval()
+    certificate = Certificate.build(
+        run.ledger,
+        run.folder.config(),
+        model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
+        versions=versions(),
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+    synthesizer = Synthesizer(net, run.job, certificate)
+    per_class = np.repeat(np.arange(synthesizer.classes), GRID_PER_CLASS if synthesizer.classes > 1 else GRID_ALONE)
+    grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
+    run.folder.file(SAMPLES).write_bytes(sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS))
+    run.booked.finish(run.ledger)
+    synthesizer.save(run.folder.path)
+    write_report(run.folder.path, internal=True)
+    return synthesizer
+
+
+def untrained(folder: RunFolder) -> RunFolderError:
+    """What is said of a run whose releases are spent, with nothing to show for them."""
+    return RunFolderError(
+        f"{folder.path} has spent its whole plan, and no checkpoint holds a training step: the crash came between. The budget "
+        "of this run is gone, and an untrained generator is not certified. Give the run up with "
+        f"`gossamer discard {folder.path}` and start another; the account book will hold both plans."
+    )
+
+
+def epsilon_as_json(epsilon: float) -> float | str:
+    """Infinity as the string "inf": JSON has none."""
+    return "inf" if math.isinf(epsilon) else epsilon
