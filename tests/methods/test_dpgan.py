@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gossamer.run.budget import resolve
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
@@ -28,7 +29,6 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run.budget import resolve
 
 Z = 4.892
 B = 12

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gossamer.run.budget import resolve
 from torch import Tensor
 
 import gossamer
@@ -27,7 +28,6 @@ from gossamer.privacy.noise import Rng
 from gossamer.privacy.penalty import Points, penalised_losses
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.run import checkpoint, presets
-from gossamer.run.budget import resolve
 from gossamer.run.cli import main
 
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=40)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gossamer.run.budget import checked_config
 from torch import Tensor
 
 from gossamer.data.card import DataCard
@@ -32,7 +33,6 @@ from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
 from gossamer.run import presets
-from gossamer.run.budget import checked_config
 
 Z = 4.892
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=400)

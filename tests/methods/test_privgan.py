@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from gossamer.run.budget import resolve
 from safetensors.torch import load_file
 
 from gossamer.data.card import DataCard
@@ -18,7 +19,6 @@ from gossamer.methods.privgan import Config, Mixture, State
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run.budget import resolve
 
 CARD = DataCard(shape=(1, 6, 6), classes=3, declared_size=120)
 FEW = {

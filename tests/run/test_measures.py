@@ -13,6 +13,7 @@ from gossamer.metrics.neighbours import neighbourhood
 from gossamer.run import evaluate as running
 from gossamer.run import measures
 from gossamer.run.measures import ACCURACY, TWIN, WARM_ALONE, Subject
+from gossamer.run.metrics import METRICS
 from gossamer.run.twins import Twins
 
 
@@ -80,7 +81,7 @@ def test_accuracy_trains_on_one_set_and_tests_on_the_real_test_records(monkeypat
 def test_so_do_the_other_protocols(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder()
     monkeypatch.setattr(measures.classify, "accuracy", record)
-    found = measures.METRICS[metric](subject(monkeypatch))
+    found = METRICS[metric].compute(subject(monkeypatch))
     assert same(record.seen["synthetic records"], SAMPLES, TESTS)
     assert same(record.seen["real records"], REAL, TESTS)
     assert [estimate.computed_on for estimate in found.values()] == ["synthetic records", "real records"]
@@ -123,7 +124,7 @@ def test_evaluate_reads_each_set_from_its_own_file(monkeypatch: pytest.MonkeyPat
     for name, images in sets.items():
         np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(len(images)) % 3)
     seen: list[Subject] = []
-    monkeypatch.setattr(measures, "measured", lambda subject, names: seen.append(subject) or [])
+    monkeypatch.setattr(running, "measured", lambda subject, names: seen.append(subject) or [])
     running.evaluate(tmp_path / "s.npz", train=str(tmp_path / "a.npz"), test=str(tmp_path / "b.npz"))
     assert (seen[0].samples.images == sets["s"]).all()
     assert (seen[0].real.images == sets["a"]).all()

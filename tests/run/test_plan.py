@@ -6,20 +6,19 @@ import pytest
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError
 from gossamer.run import presets
-from gossamer.run.plan import resolve
+from gossamer.run.plan import plan
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 DELTA = 1e-5
 
 
 def ask(epsilon: float | None = None, delta: float | None = DELTA, preset: str | None = None, **settings: Any) -> Any:
-    defaults = presets.settings("dpgan", preset) if preset else None
-    return resolve("dpgan", CARD, settings, epsilon=epsilon, delta=delta, defaults=defaults)
+    return plan("dpgan", CARD, settings, epsilon=epsilon, delta=delta, preset=preset)
 
 
 def test_epsilon_alone_gives_the_noise_for_the_default_steps() -> None:
     request = ask(epsilon=10.0)
-    assert request.config.steps == 4_000
+    assert request.job.config.steps == 4_000
     assert 9.99 <= request.promise.epsilon <= 10.0
     assert request.plan[0][0].sampling_probability == 512 / 60_000
 
@@ -27,7 +26,7 @@ def test_epsilon_alone_gives_the_noise_for_the_default_steps() -> None:
 def test_epsilon_and_noise_give_the_steps() -> None:
     request = ask(epsilon=3.0, noise_multiplier=1.0)
     assert 2.99 <= request.promise.epsilon <= 3.0
-    assert ask(epsilon=3.0, noise_multiplier=1.0, steps=request.config.steps).config == request.config
+    assert ask(epsilon=3.0, noise_multiplier=1.0, steps=request.job.config.steps).job.config == request.job.config
 
 
 def test_noise_and_steps_give_epsilon() -> None:
@@ -44,7 +43,7 @@ def test_three_that_disagree_are_refused_either_way() -> None:
 
 def test_infinity_is_the_twin_without_noise() -> None:
     request = ask(epsilon=math.inf, delta=None)
-    assert request.config.noise_multiplier == 0
+    assert request.job.config.noise_multiplier == 0
     assert math.isinf(request.promise.epsilon)
     with pytest.raises(BudgetError, match="non-private twin"):
         ask(epsilon=math.inf, noise_multiplier=1.0)
@@ -52,10 +51,10 @@ def test_infinity_is_the_twin_without_noise() -> None:
 
 def test_a_preset_is_as_published_until_epsilon_is_given() -> None:
     published = ask(preset="paper-eps10-adaptive")
-    assert published.config.noise_multiplier == 2.0
+    assert published.job.config.noise_multiplier == 2.0
     assert published.promise.epsilon == pytest.approx(9.386, abs=0.002)  # accounting.md: B 512 at rate B/N
     asked = ask(epsilon=1.0, preset="paper-eps10-adaptive", steps=1_000)
-    assert asked.config.adaptive
+    assert asked.job.config.adaptive
     assert 0.99 <= asked.promise.epsilon <= 1.0
 
 
@@ -84,9 +83,9 @@ def test_refusals_name_the_flag(request_: dict[str, Any], says: str) -> None:
 
 def test_an_unknown_method_or_setting_is_answered_with_the_nearest() -> None:
     with pytest.raises(RequestError, match=r"no method 'dpgam'\. Did you mean 'dpgan'"):
-        resolve("dpgam", CARD, {}, epsilon=1.0, delta=DELTA)
+        plan("dpgam", CARD, {}, epsilon=1.0, delta=DELTA)
     with pytest.raises(RequestError, match=r"no setting 'step'\. Did you mean 'steps'"):
-        resolve("dpgan", CARD, {"step": 3}, epsilon=1.0, delta=DELTA)
+        plan("dpgan", CARD, {"step": 3}, epsilon=1.0, delta=DELTA)
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest() -> None:

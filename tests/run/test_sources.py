@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import DataCard, protected_part
 from gossamer.data.identity import SALT, given_up
 from gossamer.data.readers import read
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.fit import fit, resume
 from gossamer.run.folder import WARM
-from gossamer.run.sources import Sources, protected_part
+from gossamer.run.sources import Sources
 from gossamer.run.verify import verify
 
 Run = Callable[..., Any]
@@ -70,7 +70,7 @@ def test_neighbours_have_the_same_warm_start_and_the_same_settings(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """End to end: what is made before the first private step, and what is released beside the model, bit for bit."""
-    monkeypatch.setattr("gossamer.run.fit.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("gossamer.run.training.write_report", lambda *_, **__: None)
     runs = {"whole": data, "neighbour": without(data, [int(protected(data)[5])], "patients_.npz")}
     for name, path in runs.items():
         fit("dpgan", data=path, card=CARD, out=tmp_path / name, public_share=SHARE, **SETTINGS)
@@ -166,7 +166,7 @@ def test_nobody_public_is_said_and_nobody_private_is_not(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first follows from the public part alone. The second would tell that the last protected record is gone."""
-    monkeypatch.setattr("gossamer.run.fit.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("gossamer.run.training.write_report", lambda *_, **__: None)
     with pytest.raises(RequestError, match="nobody fell to the public part"):
         sources(without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE).read(CARD)
     lonely = without(data, protected(data), "public.npz")

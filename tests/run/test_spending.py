@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gossamer.errors import AccountsError, BudgetError, RequestError, RunFolderError
-from gossamer.events import Event, Sink
+from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting
 from gossamer.privacy.accounts import FILE, Account, AccountBook, Pages
@@ -22,11 +22,12 @@ from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, figures
 from gossamer.run.accounts import book_at
-from gossamer.run.fit import Interrupted, fit, resume
+from gossamer.run.fit import fit, resume
 from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
-from gossamer.run.sinks import Terminal
+from gossamer.run.sinks import Terminal, to_all
 from gossamer.run.sources import Sources
 from gossamer.run.spending import budget, discard
+from gossamer.run.training import Interrupted
 from gossamer.run.verify import verify
 
 Run = Callable[..., Any]
@@ -51,10 +52,11 @@ class Place:
 
     def fit(self, out: Path | None = None, **changed: Any) -> Synthesizer:
         request = {"data": self.data, "card": self.card, "out": out or self.run, "delta": DELTA, **SMALL, **changed}
-        return fit(request.pop("method", "dpgan"), terminal=Terminal(self.said), **request)
+        sink = to_all([Terminal(self.said), request.pop("sink", silent)])
+        return fit(request.pop("method", "dpgan"), sink=sink, **request)
 
     def resume(self, run: Path | None = None, **named: Any) -> Synthesizer:
-        return resume(run or self.run, terminal=Terminal(self.said), **named)
+        return resume(run or self.run, sink=Terminal(self.said), **named)
 
     def crash(self, step: int, out: Path | None = None, **changed: Any) -> None:
         with pytest.raises(Stopped):

@@ -326,7 +326,7 @@ def test_what_is_handed_out_was_verified_as_it_lies_there(
         flip(folder / "model.safetensors")
         return write_report(folder, **options)
 
-    monkeypatch.setattr("gossamer.run.verify.write_report", late)
+    monkeypatch.setattr("gossamer.run.report.write_report", late)
     with pytest.raises(RequestError, match="must not be released"):
         release(run, tmp_path / "out")
     assert names(tmp_path) == ["run"]
@@ -357,7 +357,7 @@ def test_internal_figures_are_private_whatever_was_there(
 ) -> None:
     figure = Estimate(value=0.5, low=0.4, high=0.6, n=160, computed_on="160 records")
     monkeypatch.setattr(
-        "gossamer.run.measures.measured", lambda subject, names: [("accuracy", {"accuracy": figure}, "")]
+        "gossamer.run.evaluate.measured", lambda subject, names: [("accuracy", {"accuracy": figure}, "")]
     )
     draw = np.random.default_rng(1)
     for name in ("inside", "outside"):

@@ -4,15 +4,15 @@ import json
 
 import click
 
+from gossamer.run import presets as named
 from gossamer.run.options import as_json
-from gossamer.run.presets import all_presets
 
 
 @click.command()
 @as_json
 def presets(as_json: bool) -> None:
     """List the named settings."""
-    known = all_presets()
+    known = named.all_presets()
     if as_json:
         click.echo(json.dumps({"presets": known}))
         return
