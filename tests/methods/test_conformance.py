@@ -1,4 +1,7 @@
-"""What every method must do, whatever its mathematics. A new method joins by its line in METHODS and its line in SMALL."""
+"""What every method must do, whatever its mathematics. A new method joins by its line in METHODS, and in SMALL and TOY.
+
+The sixth is an exercise (`tests/fixtures/class_means`): what is asked of it is asked of the others.
+"""
 
 import dataclasses
 import json
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from class_means import ClassMeans
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -52,6 +56,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "pairs": 2, "adversary_warm_epochs": 1, "adversary_delay_epochs": 1, "epochs": 4, "batch_size": 20, "width": 8,
         "latent_size": 8,
     },
+    "class-means": {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4},
 }  # fmt: skip
 TOY: dict[str, dict[str, Any]] = {
     "dpgan": {
@@ -75,6 +80,7 @@ TOY: dict[str, dict[str, Any]] = {
         "pairs": 2, "adversary_warm_epochs": 2, "adversary_delay_epochs": 2, "epochs": 30, "batch_size": 20, "width": 16,
         "latent_size": 8, "learning_rate": 2e-3, "privacy_weight": 0.1,
     },
+    "class-means": {"noise_multiplier": 0.1, "latent_size": 8},
 }  # fmt: skip
 
 
@@ -143,7 +149,13 @@ def says_infinity(ledger: PrivacyLedger, reason: str) -> None:
     assert ledger.promise().epsilon == float("inf")
 
 
-@pytest.fixture(params=sorted(METHODS))
+@pytest.fixture(autouse=True)
+def sixth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exercise's line in METHODS."""
+    monkeypatch.setitem(METHODS, ClassMeans.name, ClassMeans())
+
+
+@pytest.fixture(params=[*sorted(METHODS), ClassMeans.name])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -171,11 +183,11 @@ def test_the_non_private_twin_says_infinity(method: str) -> None:
 
 
 def test_plan_is_pure_and_reads_the_card_only(method: str) -> None:
-    """The declared size decides the rate, but for gs-wgan, where the critics are drawn, and where there is no guarantee."""
+    """The declared size decides the rate, unless critics are drawn, or all records, or there is no guarantee."""
     plan = METHODS[method].job(SMALL[method], CARD).plan
     assert plan == METHODS[method].job(SMALL[method], CARD).plan
     larger = METHODS[method].job(SMALL[method], dataclasses.replace(CARD, declared_size=400)).plan
-    assert (plan == larger) == (method in ("gs-wgan", "privgan"))
+    assert (plan == larger) == (method in ("gs-wgan", "privgan", "class-means"))
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -298,7 +310,8 @@ def test_a_checkpoint_of_a_real_run_holds_no_noise_state(method: str, tmp_path: 
     run = Run(method, stripes(180), SMALL[method], rng=Rng(1))
     steps = run.steps()
     for _ in range(5):
-        next(steps)
+        if sum(run.ledger.unused) > 1:  # something is left to be released
+            next(steps)
     checkpoint.save(tmp_path, run.training.state.state_dict(), run.rng.state(), run.ledger)
     results = []
     for _ in range(2):
