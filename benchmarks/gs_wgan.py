@@ -5,7 +5,7 @@ An iteration is 5 critic steps and one generator step, 32 images each. Three loo
 - plain: as the authors': the generator runs again for each critic step, the penalty is a double backward, the power iteration
   runs at every forward pass, pixels are doubled before they are convolved;
 - plain, fakes shared: the same, but the critic steps of an iteration share one batch of fakes;
-- Gossamer's: the whole training loop of `methods/gs_wgan.py`, with its coins, noise and ledger, at each K.
+- Gossamer's: the whole training loop of `methods/gs_wgan/`, with its coins, noise and ledger, at each K.
 
 Prints a Markdown table: CPU seconds per iteration, median (one thread by default, so that other work on the machine hardly
 counts); the ratio is the median of the ratios taken turn by turn. Records are random: the time does not depend on what they
@@ -29,9 +29,9 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.events import silent
-from gossamer.methods import gs_wgan
-from gossamer.nets.resnet import ProjectionCritic, ResNetGenerator, pixel_norm
+from gossamer.methods.gs_wgan import GsWgan
+from gossamer.methods.gs_wgan.loop import State
+from gossamer.methods.gs_wgan.nets import ProjectionCritic, ResNetGenerator, pixel_norm
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -100,15 +100,19 @@ def plain(width: int, *, share: bool) -> Callable[[], None]:
     return iteration
 
 
-def ours(width: int, critics: int, storage: str) -> tuple[Iterator[gs_wgan.State], PrivacyLedger, Rng]:
-    """The training loop of the method."""
-    config = gs_wgan.Config(
-        noise_multiplier=SIGMA, steps=100_000, critics=critics, batch_size=B, width=width, warm_steps=0, storage=storage
-    )
-    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=gs_wgan.FACTS.relation(config))
-    ledger.reserve(gs_wgan.plan(config, CARD))
+def ours(width: int, critics: int, storage: str) -> tuple[Iterator[State], PrivacyLedger, Rng]:
+    """The training loop of the method: its state after each iteration."""
+    settings = {
+        "noise_multiplier": SIGMA, "steps": 100_000, "critics": critics, "batch_size": B, "width": width, "warm_steps": 0,
+        "storage": storage,
+    }  # fmt: skip
+    job = GsWgan().job(settings, CARD)
+    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=job.relation)
+    ledger.reserve(job.plan)
     rng = Rng(0)
-    return gs_wgan.train(Confined(records(), ledger), config, CARD, emit=silent, rng=rng), ledger, rng
+    training = job.begin(rng)
+    going = training.drive(Confined(records(), ledger))
+    return (training.state for reached in going if reached.shown is not None), ledger, rng
 
 
 def timed(iteration: Callable[[], object]) -> float:

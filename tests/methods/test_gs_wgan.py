@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
-from gossamer.methods import gs_wgan
-from gossamer.methods.critics import Critics, Recipe
-from gossamer.methods.gs_wgan import FACTS, Answers, Config, State, plan
-from gossamer.methods.stacked import Batch, Layout, adam, penalised, rounded
-from gossamer.nets.resnet import DcganGenerator, ProjectionCritic
+from gossamer.methods.gs_wgan import Config, GsWgan, loop
+from gossamer.methods.gs_wgan.critics import Answers, Critics, Recipe
+from gossamer.methods.gs_wgan.loop import State
+from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
+from gossamer.methods.gs_wgan.panel import Panel
+from gossamer.methods.gs_wgan.stacked import Batch, Layout, adam, penalised, rounded
+from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -31,6 +34,7 @@ from gossamer.run import checkpoint, presets
 from gossamer.run.cli import main
 
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=40)
+METHOD = GsWgan()
 TINY: dict[str, Any] = {
     "noise_multiplier": 1.0, "steps": 12, "critics": 5, "batch_size": 4, "critic_steps": 1, "critic_batch_size": 4,
     "width": 2, "latent_size": 4, "warm_steps": 0, "generator": "dcgan",
@@ -65,9 +69,33 @@ def fakes(n: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def confined(config: Config, held: Records) -> tuple[Confined[Records], PrivacyLedger]:
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=FACTS.relation(config))
-    ledger.reserve(plan(config, CARD))
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=METHOD.relation(config))
+    ledger.reserve(METHOD.plan(config, CARD))
     return Confined(held, ledger), ledger
+
+
+def begin(config: Config, rng: Rng | None = None) -> Training[Config, State]:
+    return Job(METHOD, config, CARD).begin(rng or Rng(0))
+
+
+def states(
+    training: Training[Config, State], private: Confined[Records], public: Records | None = None
+) -> Iterator[State]:
+    """The state of a training, as it is after each step."""
+    for reached in training.drive(private, public):
+        if reached.shown is not None:
+            yield training.state
+
+
+def inside(state: State) -> Confined[Critics]:
+    assert isinstance(state.critics, Confined)
+    return state.critics
+
+
+def load(training: Training[Config, State], rng: Rng, folder: Path, ledger: PrivacyLedger) -> None:
+    saved, streams = checkpoint.load(folder, ledger) or ({}, {})
+    training.state.load_state_dict(saved)
+    rng.restore(streams)
 
 
 class Watched:
@@ -93,7 +121,7 @@ class Watched:
 
 def run(config: Config, *, rng: Rng | None = None, held: Records | None = None) -> tuple[State, PrivacyLedger]:
     private, ledger = confined(config, held or records(40))
-    *_, last = gs_wgan.train(private, config, CARD, emit=lambda event: None, rng=rng or Rng(0))
+    *_, last = states(begin(config, rng), private)
     return last, ledger
 
 
@@ -253,9 +281,8 @@ def test_a_changed_shard_moves_no_other_critic() -> None:
         mechanism = SanitizedRows._ask
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(SanitizedRows, "_ask", lambda self, h, q, ask=mechanism: torch.zeros_like(ask(self, h, q)))
-            *_, state = gs_wgan.train(private, config, CARD, emit=lambda event: None, rng=rng)
-        assert state.critics is not None
-        state.critics.update(lambda inside: rows.append(inside.weights.clone()))
+            *_, state = states(begin(config, rng), private)
+        inside(state).update(lambda critics: rows.append(critics.weights.clone()))
     changed = [i for i in range(5) if not torch.equal(rows[0][i], rows[1][i])]
     assert changed == [3]
 
@@ -265,15 +292,16 @@ def test_shards_are_drawn_by_independent_coins_once_and_kept(tmp_path: Path) -> 
     config = Config(**TINY)
     private, ledger = confined(config, Records(np.zeros((4000, 1, 28, 28), np.uint8), np.zeros(4000, np.int64)))
     seen: list[np.ndarray] = []
-    state = State.fresh(config, CARD, Rng(0))
-    state.confine(private, config, Rng(0)).update(lambda held: seen.append(held.shards))
+    given = Run(config, CARD, Rng(0))
+    state = State.fresh(given)
+    state.confine(given, private).update(lambda held: seen.append(held.shards))
     counts = np.bincount(seen[0], minlength=5)
     assert np.abs(counts - 800).max() < 4.892 * math.sqrt(4000 * 0.2 * 0.8)
     assert len(set(counts)) > 1
     checkpoint.save(tmp_path, state.state_dict(), {}, ledger)
-    again = State.fresh(config, CARD, Rng(0))
+    again = State.fresh(given)
     again.load_state_dict((checkpoint.load(tmp_path, ledger) or ({}, {}))[0])
-    again.confine(private, config, Rng(5)).update(lambda held: seen.append(held.shards))
+    again.confine(Run(config, CARD, Rng(5)), private).update(lambda held: seen.append(held.shards))
     assert (seen[0] == seen[1]).all()
 
 
@@ -350,14 +378,16 @@ def test_the_generator_descends_along_the_released_rows(answers: int, monkeypatc
     )
     config = Config(**{**TINY, "noise_multiplier": 0.0, "steps": 1, "answers": answers})
     state, _ = run(config)
-    fresh, streams = State.fresh(config, CARD, Rng(0)), Rng(0)
-    z, y = fresh.latents(max(4 * answers, 4), CARD, streams)
-    G = copy.deepcopy(fresh.G).double()
+    fresh = State.fresh(Run(config, CARD, Rng(0)))
+    z, y = fresh.G.latents(Run(config, CARD, Rng(0)), max(4 * answers, 4))
+    G = copy.deepcopy(fresh.G.net).double()
     expected = torch.zeros(sum(p.numel() for p in G.parameters()), dtype=torch.float64)
     for latent, label, row in zip(z.double(), y, rows.double(), strict=True):
         parts = torch.autograd.grad((G(latent[None], label[None])[0] * row).sum(), list(G.parameters()))
         expected += torch.cat([part.flatten() for part in parts]) / (4 * answers)
-    found = torch.cat([torch.zeros(0) if p.grad is None else p.grad.flatten() for p in state.G.parameters()]).double()
+    found = torch.cat(
+        [torch.zeros(0) if p.grad is None else p.grad.flatten() for p in state.G.net.parameters()]
+    ).double()
     assert float((found - expected).norm()) < 1e-2 * float(expected.norm())  # pixels at a kink may fall on either side
 
 
@@ -367,7 +397,7 @@ def test_a_step_of_several_answers_is_the_step_of_their_mean(monkeypatch: pytest
     ends = []
     for answers, rows in ((4, 2), (1, 8)):
         config = Config(**{**TINY, "noise_multiplier": 0.0, "steps": 1, "answers": answers, "batch_size": rows})
-        ends.append(run(config)[0].opt_G.state_dict()["state"][0]["exp_avg"])
+        ends.append(run(config)[0].G.optimiser.state_dict()["state"][0]["exp_avg"])
     torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-9)
     assert float(ends[0].abs().max()) > 1e-6
 
@@ -387,19 +417,21 @@ def test_a_resumed_round_robin_begins_a_new_pass(monkeypatch: pytest.MonkeyPatch
     config = Config(**{**TINY, "steps": 15}, draw="round_robin")
     private, ledger = confined(config, records(40))
     rng = Rng(0)
-    for state in gs_wgan.train(private, config, CARD, emit=lambda event: None, rng=rng):
+    for state in states(begin(config, rng), private):
         if state.step == 3:
             checkpoint.save(tmp_path, state.state_dict(), rng.state(), ledger)
         if state.step == 7:
             break  # the crash: two passes are charged, the checkpoint is of the first
-    again = State.fresh(config, CARD, rng)
-    again.load_state_dict((checkpoint.load(tmp_path, ledger) or ({}, {}))[0])
-    assert again.step == 3
-    lefts = [
-        state.left for state in gs_wgan.train(private, config, CARD, resume=again, emit=lambda event: None, rng=Rng(0))
-    ]
+    resumed, again = Rng(0), begin(config)
+    load(again, resumed, tmp_path, ledger)
+    assert again.state.step == 3
+    lefts: list[int] = []
+    monkeypatch.setattr(
+        Panel, "left", property(lambda self, left=Panel.left.fget: lefts.append(left(self)) or lefts[-1])
+    )
+    assert len(list(states(again, private))) == 5
     assert seen.answered == [0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4]
-    assert lefts == [4, 3, 2, 1, 0]
+    assert lefts == [5, 4, 3, 2, 1, 0]
     assert ledger.used == [3]
 
 
@@ -421,19 +453,18 @@ def test_non_interference_of_every_draw(draw: Any, kind: Any, monkeypatch: pytes
 def test_a_sealed_file_is_private_complete_and_the_only_one(tmp_path: Path) -> None:
     config = Config(**TINY)
     private, ledger = confined(config, records(20))
-    states = gs_wgan.train(private, config, CARD, emit=lambda event: None, rng=Rng(0))
+    steps = states(begin(config), private)
     for _ in range(3):
-        state = next(states)
+        state = next(steps)
         checkpoint.save(tmp_path, state.state_dict(), {}, ledger)
     (sealed,) = tmp_path.glob("*.sealed")
     assert stat.S_IMODE(sealed.stat().st_mode) == 0o600
-    assert state.critics is not None
     with pytest.raises(ConfinedError):
-        state.critics.seal(sealed)  # an existing file is not written over
-    inside: list[dict[str, Any]] = []
-    state.critics.update(lambda held: inside.append(snapshot(held)))
+        inside(state).seal(sealed)  # an existing file is not written over
+    found: list[dict[str, Any]] = []
+    inside(state).update(lambda held: found.append(snapshot(held)))
     saved = torch.load(sealed, weights_only=True)
-    assert equal({name: saved[name] for name in saved}, inside[0])
+    assert equal({name: saved[name] for name in saved}, found[0])
 
 
 def test_seal_is_called_by_the_checkpoint_alone() -> None:
@@ -442,48 +473,47 @@ def test_seal_is_called_by_the_checkpoint_alone() -> None:
     assert callers == ["checkpoint.py"]
 
 
-def test_the_warm_start_goes_on_in_the_middle_of_a_stack(tmp_path: Path) -> None:
-    config = Config(**{**TINY, "warm_steps": 3, "warm_stack": 2, "steps": 1})
+@pytest.mark.parametrize("public", [None, records(9, seed=1)], ids=["alone", "after a public start"])
+def test_the_warm_start_goes_on_in_the_middle_of_a_stack(public: Records | None, tmp_path: Path) -> None:
+    config = Config(**{**TINY, "warm_steps": 3, "warm_stack": 2, "steps": 1}, public_steps=2)
 
     def end(at: int | None) -> Tensor:
         private, ledger = confined(config, records(40))
-        rng, resume = Rng(1, noise_seed=2), None
-        for done, state in enumerate(gs_wgan.train(private, config, CARD, emit=lambda event: None, rng=rng), start=1):
+        rng, resumed = Rng(1, noise_seed=2), None
+        for done, state in enumerate(states(begin(config, rng), private, public), start=1):
             if done == at:
                 checkpoint.save(tmp_path, state.state_dict(), rng.state(), ledger)
                 rng = Rng(1, noise_seed=2)
-                resume = State.fresh(config, CARD, rng)
-                saved, streams = checkpoint.load(tmp_path, ledger) or ({}, {})
-                resume.load_state_dict(saved)
-                rng.restore(streams)
+                resumed = begin(config, rng)
+                load(resumed, rng, tmp_path, ledger)
                 break
-        if resume is not None:
-            *_, state = gs_wgan.train(private, config, CARD, resume=resume, emit=lambda event: None, rng=rng)
+        if resumed is not None:
+            *_, state = states(resumed, private, public)
         found: list[Tensor] = []
-        assert state.critics is not None
-        state.critics.update(lambda held: found.append(held.weights.clone()))
+        inside(state).update(lambda held: found.append(held.weights.clone()))
         return found[0]
 
     whole = end(None)
-    assert all(torch.equal(end(at), whole) for at in (2, 4, 9))
+    assert all(torch.equal(end(at), whole) for at in (1, 2, 4, 9, 11 if public else 9))
 
 
 def test_after_a_public_start_every_critic_begins_where_the_public_one_ended() -> None:
     config = Config(**TINY, public_steps=4, public_learning_rate=1e-2)
     private, _ = confined(config, records(40))
-    state = State.fresh(config, CARD, Rng(0))
+    given = Run(config, CARD, Rng(0))
+    state = State.fresh(given)
     before = {name: value.clone() for name, value in state.critic.state_dict().items()}
-    public = records(9, seed=1)
-    *_, state = gs_wgan.public_start(state, public, config, CARD, emit=lambda event: None, rng=Rng(0))
-    assert state.one is None
+    for _ in loop.public_start(given, state, records(9, seed=1)):
+        pass
+    assert state.public_critic is None
     assert not torch.equal(state.critic.state_dict()["downs.0.weight"], before["downs.0.weight"])
     found: list[Critics] = []
-    state.confine(private, config, Rng(0)).update(found.append)
+    state.confine(given, private).update(found.append)
     for row, directions in zip(found[0].weights, found[0].directions, strict=True):
         assert torch.equal(row, found[0].layout.flat(state.critic))
         assert torch.equal(directions, found[0].layout.flat_directions(state.critic))
-    assert all(group["lr"] == config.generator_learning_rate for group in state.opt_G.param_groups)
-    assert not state.opt_G.state
+    assert all(group["lr"] == config.generator_learning_rate for group in state.G.optimiser.param_groups)
+    assert not state.G.optimiser.state
 
 
 def test_after_a_public_start_critics_warm_up_on_the_fakes_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,9 +521,12 @@ def test_after_a_public_start_critics_warm_up_on_the_fakes_of_the_run(monkeypatc
     monkeypatch.setattr(Critics, "begin_warm", None)  # no throw-away generator
     config = Config(**{**TINY, "warm_steps": 2, "warm_stack": 3, "steps": 1}, public_steps=2)
     private, _ = confined(config, records(40))
-    states = gs_wgan.train(private, config, CARD, public=records(9), emit=lambda event: None, rng=Rng(0))
-    reached = [(state.warm, state.step) for state in states]
-    assert reached == [(1, 0), (2, 0), (2, 0), (3, 0), (3, 0), (4, 0), (4, 1)]
+    reached = [(state.phase, state.step) for state in states(begin(config), private, records(9))]
+    assert reached == [
+        *[("public start", step) for step in (1, 2)],
+        *[("warm start", step) for step in (1, 2, 3, 4)],
+        ("training", 1),
+    ]
     assert seen.trained == [[0], [0], [0, 1, 2], [0, 1, 2], [3, 4], [3, 4], [0]]
 
 
@@ -502,7 +535,9 @@ def test_after_a_public_start_critics_warm_up_on_the_fakes_of_the_run(monkeypatc
 
 def test_the_twin_is_neither_clipped_nor_private() -> None:
     config = Config(**{**TINY, "noise_multiplier": 0.0})
-    assert math.isinf(gs_wgan._mechanism(config, Rng()).max_norm)
+    private, _ = confined(config, records(4))
+    panel = Panel(Run(config, CARD, Rng()), private.map(lambda held: critics(held, [0] * 4, 5)))
+    assert math.isinf(panel._mechanism.max_norm)
     for draw in ("secret", "round_robin", "paper"):
         _, ledger = run(Config(**{**TINY, "noise_multiplier": 0.0, "draw": draw}))
         assert ledger.promise().epsilon == math.inf
@@ -510,13 +545,13 @@ def test_the_twin_is_neither_clipped_nor_private() -> None:
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(RequestError, match="goes with --draw secret"):
-        plan(Config(**TINY, draw="paper", visits=2), CARD)
+        METHOD.plan(Config(**TINY, draw="paper", visits=2), CARD)
     with pytest.raises(RequestError, match="--visits 6 is not between 1 and the 5 critics"):
-        plan(Config(**TINY, visits=6), CARD)
+        METHOD.plan(Config(**TINY, visits=6), CARD)
     with pytest.raises(RequestError, match="--answers 0 is not between 1 and the 5 critics"):
-        plan(Config(**TINY, answers=0), CARD)
+        METHOD.plan(Config(**TINY, answers=0), CARD)
     with pytest.raises(RequestError, match="the paper asks one critic a step"):
-        plan(Config(**TINY, draw="paper", answers=2), CARD)
+        METHOD.plan(Config(**TINY, draw="paper", answers=2), CARD)
 
 
 @pytest.mark.parametrize("draw", ["secret", "round_robin", "paper"])
@@ -524,7 +559,7 @@ def test_noise_and_relation_of_a_request(draw: Any) -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
     settings = {"draw": draw, "noise_multiplier": 12.0, "steps": 500, "critics": 100}
     request = resolve("gs-wgan", card, settings, delta=1e-5)
-    assert request.relation is FACTS.relation(request.config)
+    assert request.relation is METHOD.relation(Config(**settings))
     assert request.promise.relation is request.relation
     assert 0 < request.promise.epsilon < 10
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from gossamer.nets.resnet import ProjectionCritic
+from gossamer.methods.gs_wgan.nets import ProjectionCritic
 
 STRIDE, PADDING = 2, 2
 BETAS = (0.5, 0.9)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
-from gossamer.nets.resnet import DcganGenerator, ProjectionCritic, ResNetGenerator, Spectral, doubled_conv
+from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator, Spectral, doubled_conv
 
 
 def parameters(net: nn.Module) -> int:

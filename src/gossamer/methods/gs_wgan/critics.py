@@ -14,7 +14,8 @@ from torch.func import functional_call, vmap
 from torch.nn.grad import conv2d_input
 
 from gossamer.data.records import Records
-from gossamer.methods.stacked import (
+from gossamer.methods.gs_wgan.nets import ProjectionCritic
+from gossamer.methods.gs_wgan.stacked import (
     BETAS,
     PADDING,
     STRIDE,
@@ -26,7 +27,6 @@ from gossamer.methods.stacked import (
     penalised,
     rounded,
 )
-from gossamer.nets.resnet import ProjectionCritic
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,176 @@
+"""GS-WGAN: what a run promises and costs. `loop.py` trains, `panel.py` knows who answers, `nets.py` has the networks.
+
+The critics are in `critics.py`, and their mathematics in `stacked.py`.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.methods.gs_wgan import loop
+    from gossamer.privacy import costs
+    from gossamer.privacy.guarantee import NeighboringRelation
+else:
+    loop, costs = Lazy("gossamer.methods.gs_wgan.loop"), Lazy("gossamer.privacy.costs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: standard deviation of the noise / 2 max_norm, per row (sigma). Zero: the non-private twin.
+        steps: generator steps.
+        answers: answers that a step averages, each of a critic of its own draw and charged by itself: T is steps x answers.
+        critics: number of critics and shards (K).
+        batch_size: rows of an answer, one for each generated image (B).
+        draw: who answers. secret: nobody learns it; round_robin: in turns; paper: the one that has just trained, by lot.
+        max_norm: L2 bound on each row (C).
+        critic_steps: training steps in each visit to a critic (n_critic).
+        critic_batch_size: records, and fakes, in a training step of a critic.
+        visits: critics that train at each step; more than 1 with the secret draw only.
+        width: channels of a critic's first layer, a quarter of the generator's; the paper's nets have 64.
+        generator: resnet, as published, or dcgan, which is ten times faster.
+        latents: bernoulli: zeros and ones, as published; normal.
+        latent_size: length of the generator's latent vector.
+        critic_learning_rate: Adam's step size for the critics.
+        generator_learning_rate: Adam's step size for the generator.
+        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
+        warm_steps: visits to each critic before the first release, each with a step of a generator that is thrown away.
+        warm_stack: critics warmed up together; bounds the memory, not the result.
+        public_steps: steps of ordinary training of the generator and one critic on public records, where there are some. All
+            critics begin with that critic's weights, and warm up on that generator's fakes instead of a throw-away's.
+        public_learning_rate: Adam's step size for both there.
+        storage: how critics are kept between visits; bfloat16 takes half the memory and rounds at random.
+    """
+
+    noise_multiplier: float
+    steps: int = 5_000
+    answers: int = 1
+    critics: int = 100
+    batch_size: int = 16
+    draw: Literal["secret", "round_robin", "paper"] = "secret"  # `costs.Draw`, spelled out: that loads the accountants
+    max_norm: float = 1.0
+    critic_steps: int = 5
+    critic_batch_size: int = 32
+    visits: int = 1
+    width: int = 16
+    generator: Literal["resnet", "dcgan"] = "resnet"
+    latents: Literal["bernoulli", "normal"] = "bernoulli"
+    latent_size: int = 10
+    critic_learning_rate: float = 1e-4
+    generator_learning_rate: float = 1e-4
+    average_decay: float = 0.999
+    warm_steps: MaybeZero = 100
+    warm_stack: int = 4
+    public_steps: int = 2_000
+    public_learning_rate: float = 1e-3
+    storage: Literal["float32", "bfloat16"] = "float32"
+
+    @property
+    def warm_visits(self) -> int:
+        """Visits of the warm start, each to a whole stack: one stack after the other."""
+        return -(-self.critics // self.warm_stack) * self.warm_steps
+
+
+class GsWgan(Method[Config, "loop.State"]):
+    """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
+
+    Guarantee: (epsilon, delta)-DP for one unit. The records are dealt to K critics that train without noise and never leave
+    `Confined`. An answer is what one critic says about B generated images: the gradient of the generator's loss at each image,
+    clipped to C and noised against 2C (equation 11). All else is post-processing. A unit is in one shard and may change that
+    critic arbitrarily, so an answer is one Gaussian of multiplier noise_multiplier / sqrt(B), and `draw` says what is made of T
+    of them: secret (default, replace-one): 1 of K, sampled without replacement. round_robin (add-or-remove-one): every critic
+    answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, charged as if the draws were published, as its
+    critics are.
+
+    Departures from the paper:
+        - The published epsilon counts T x B separate draws, where B rows share one, and its critics train when they are drawn,
+          so that their state tells the hidden draws. Here each draw is charged for what it is (docs/methods/gs-wgan.md).
+        - In `secret` the critics train in turns that do not look at the draw. One that answers may not have trained for K
+          steps.
+        - Records go to shards by independent coins, so that one record more moves no other. A shard may be empty.
+        - Answering changes nothing: the power iteration of a critic's spectral norm takes a step when it trains, and only then.
+        - The fakes of a step are made once: the critic that trains sees them at each of its steps (paired by label with its
+          records), and the one that answers too. Batches are drawn with replacement. All critics begin with the same weights.
+        - A step may average several answers, each of a critic drawn for it alone and each charged (`answers`; 1 in the paper).
+        - The labels of fakes are drawn from the card's prior; the authors' critics see fakes made for the labels of their
+          records.
+        - The throw-away generators of the warm start are DCGANs, whatever the generator is, and a visit there is as in
+          training.
+    """
+
+    name = "gs-wgan"
+    title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
+    config_type = Config
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
+        """A public start, free; a warm start, of which nothing leaves; one event for each answer, or for each pass in turns."""
+        answers = costs.plan_of(
+            draw=config.draw,
+            critics=config.critics,
+            batch_size=config.batch_size,
+            noise_multiplier=config.noise_multiplier,
+            steps=config.steps * config.answers,
+        )
+        return [
+            OnPublic(
+                name="public start",
+                steps=config.public_steps,
+                body=lambda run, state, public: loop.public_start(run, state, public),
+            ),
+            OnPrivate(
+                name="warm start",
+                steps=config.warm_visits,
+                body=lambda run, state, private: loop.warm_start(run, state, private),
+            ),
+            OnPrivate(
+                name="training",
+                steps=config.steps,
+                plan=answers,
+                body=lambda run, state, private: loop.train(run, state, private),
+            ),
+        ]
+
+    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse draws that do not go with what is asked of them."""
+        if config.visits > 1 and config.draw != "secret":
+            raise RequestError(
+                f"--visits {config.visits} goes with --draw secret; else the critic that trains answers."
+            )
+        if config.answers > 1 and config.draw == "paper":
+            raise RequestError(
+                f"--answers {config.answers} goes with --draw secret or round_robin; the paper asks one critic a step."
+            )
+        for name in ("visits", "answers"):
+            if not 1 <= (asked := getattr(config, name)) <= config.critics:
+                raise RequestError(f"--{name} {asked} is not between 1 and the {config.critics} critics.")
+
+    def relation(self, config: Config) -> "NeighboringRelation":
+        """Replace-one for the secret draw, add-or-remove-one for the others."""
+        return costs.relation_of(config.draw)
+
+    def explain(self, config: Config) -> str:
+        """Which draw a plan has, in words."""
+        T, K = config.steps * config.answers, config.critics
+        in_words = {
+            "secret": f"each of {T:,} answers is given by one of {K:,} critics, and nobody learns by which",
+            "round_robin": f"{K:,} critics answer in turns, each {-(-T // K):,} times; nothing is amplified",
+            "paper": f"the drawn one of {K:,} critics trains and answers, {T:,} times; charged with the draws known",
+        }
+        return f"draw {config.draw}: {in_words[config.draw]}"
+
+    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
+        """The residual generator, or the DCGAN."""
+        return loop.generator(config, card)
+
+    def start(self, run: Run[Config]) -> "loop.State":
+        """Networks with fresh weights; the critics are made when there are records to deal to them."""
+        return loop.State.fresh(run)

@@ -1,0 +1,176 @@
+"""GS-WGAN's training: section 4 of Chen, Orekondy, Fritz (2020), the critics' warm-up, and a start on public records."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method
+from gossamer.methods.adversarial import Fakes
+from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan.critics import Critics, Recipe
+from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
+from gossamer.methods.gs_wgan.panel import Panel, secret_coins
+from gossamer.methods.gs_wgan.stacked import BETAS
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import InTraining, Optimiser, adam
+from gossamer.privacy.confined import Confined
+
+Generator: TypeAlias = ResNetGenerator | DcganGenerator
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Section 4 of the paper, one generator step per yield. Ends when the ledger holds no further release."""
+    critics = Panel(run, state.confine(run, private))
+    n = run.config.answers * run.config.batch_size
+
+    while critics.left:
+        fakes = state.fakes(run, n)  # G(z) of equation 9
+        critics.train(fakes)  # equations 8 and 12
+        rows = critics.release(fakes)  # equation 11, left factor; equation 13 stays inside
+        loss = (fakes.images[:n] * rows).sum() / n  # its gradient is the product of equation 11
+        state.G.descend(loss)  # equation 9
+        state.G.average.follow(at_most=1 - 1 / (state.step + 2))  # quickly at first, as the authors' code
+        yield {"released_norm": rows.norm()}
+
+
+def warm_start(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Train every critic inside, a stack after the other; nothing leaves. One visit to a stack per yield.
+
+    The paper's appendix has it and charges nothing for it, rightly: the critics go on inside.
+    """
+    config, critics = run.config, state.confine(run, private)
+    for visit in range(state.step, config.warm_visits):
+        stack, done = divmod(visit, config.warm_steps)
+        first = stack * config.warm_stack
+        chosen = range(first, min(first + config.warm_stack, config.critics))
+        warm_visit(run, state, critics, chosen, begins=done == 0)
+        yield {"critics_done": first}
+    critics.update(Critics.end_warm)
+
+
+def warm_visit(
+    run: Run[Config], state: "State", critics: Confined[Critics], chosen: Sequence[int], *, begins: bool
+) -> None:
+    """One visit to each critic of a stack, on the run's own fakes, or beside a throw-away generator of the critic's own."""
+    M, coins = run.config.critic_batch_size, secret_coins(run, chosen)
+    if state.own_fakes:
+        fakes = state.fakes(run, M, prefix="warm ")
+        images = fakes.images.detach()
+        critics.update(lambda held: held.learn(chosen, images, fakes.labels, coins))
+        return
+    if begins:
+        critics.update(lambda held: held.begin_warm(len(chosen)))
+    latents, labels = state.G.latents(run, M, prefix="warm ")
+    critics.update(lambda held: held.warm_round(chosen, latents, labels, coins))
+
+
+def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """The same game with one critic, without clipping or noise, on public records: free. One generator step per yield."""
+    config, critic = run.config, state.critic_on(run, public)
+    if state.step == 0:
+        state.G.renew(_adam(config.public_learning_rate))
+    for _ in range(state.step, config.public_steps):
+        fakes = state.fakes(run, config.critic_batch_size, prefix="public ")
+        seen = fakes.images.detach()
+        critic.learn([0], seen, fakes.labels, [run.rng.public("public critic")])
+        rows = critic.gradients([0], seen[None], fakes.labels[None])[0]
+        state.G.descend((fakes.images * rows).sum() / len(rows))
+        yield {}
+    critic.layout.put(critic.weights[0], critic.directions[0], state.critic)  # all critics begin there
+    state.G.renew(_adam(config.generator_learning_rate))  # the moments belong to gradients without noise
+    state.G.average.restart()
+    state.public_critic, state.own_fakes = None, True
+
+
+@dataclass
+class State(method.State):
+    """The generator has seen private records through releases only; the critics stay inside.
+
+    Args:
+        G: the generator.
+        critic: what every critic begins with: fresh, or what the public start has made of it.
+        throwaway: what every throw-away generator of the warm start begins with.
+        critics: inside; None before there are records, and a path between a checkpoint and the records.
+        public_critic: the critic of the public start; a checkpoint's state of it until the records are at hand.
+        own_fakes: whether critics warm up on the run's own fakes, because a public start has made them worth it.
+    """
+
+    G: InTraining[Generator]
+    critic: ProjectionCritic
+    throwaway: DcganGenerator
+    critics: Confined[Critics] | Path | None = None
+    public_critic: Critics | dict[str, Any] | None = None
+    own_fakes: bool = False
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Networks and optimiser at the start of a run."""
+        config, card = run.config, run.card
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            G = generator(config, card).to(run.device)
+            D = ProjectionCritic(card.shape, card.classes, width=config.width).to(run.device)
+            warm = DcganGenerator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
+        G_in_training = InTraining(G, _adam(config.generator_learning_rate), config.average_decay)
+        return cls(G_in_training, D, warm.to(run.device))
+
+    def confine(self, run: Run[Config], private: Confined[Records]) -> Confined[Critics]:
+        """Deal the records to critics, inside, once; those of a checkpoint go on, with the shards that they had."""
+        if isinstance(self.critics, Confined):
+            return self.critics
+        config, sealed = run.config, self.critics
+
+        def deal(records: Records) -> Critics:
+            units = records.population
+            shards = run.rng.integers(units, config.critics) if sealed is None else np.zeros(units, dtype=np.int64)
+            recipe = Recipe(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
+            storage = getattr(torch, config.storage)
+            return Critics(records, shards, self.critic, self.throwaway, config.critics, recipe, storage)
+
+        self.critics = private.map(deal)
+        if sealed is not None:
+            self.critics.unseal(sealed)
+        return self.critics
+
+    def critic_on(self, run: Run[Config], public: Records) -> Critics:
+        """One critic with all public records; that of a checkpoint goes on."""
+        if isinstance(self.public_critic, Critics):
+            return self.public_critic
+        config, saved = run.config, self.public_critic
+        shards = np.zeros(public.population, dtype=np.int64)
+        recipe = Recipe(config.critic_batch_size, config.critic_steps, config.public_learning_rate)
+        self.public_critic = Critics(public, shards, self.critic, self.throwaway, 1, recipe)
+        if saved is not None:
+            self.public_critic.load_state_dict(saved)
+        return self.public_critic
+
+    @property
+    def released(self) -> Generator:
+        """The generator that the run hands out."""
+        return self.G.average.released
+
+    def fakes(self, run: Run[Config], n: int, *, prefix: str = "") -> Fakes:
+        """Images from the present weights, enough for a critic's batch; the first n lead back to the generator."""
+        z, y = self.G.latents(run, max(n, run.config.critic_batch_size), prefix=prefix)
+        x = self.G.net(z[:n], y[:n])
+        if len(z) > n:
+            with torch.no_grad():
+                more = self.G.net(z[n:], y[n:])
+            x = torch.cat([x, more])
+        return Fakes(x, y)
+
+
+def generator(config: Config, card: DataCard) -> Generator:
+    """The network that a run releases, with fresh weights."""
+    kind = ResNetGenerator if config.generator == "resnet" else DcganGenerator
+    bernoulli = config.latents == "bernoulli"
+    return kind(card.shape, card.classes, width=config.width, latent_size=config.latent_size, bernoulli=bernoulli)
+
+
+def _adam(rate: float) -> Optimiser:
+    return adam(rate, BETAS)

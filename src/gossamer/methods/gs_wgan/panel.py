@@ -1,0 +1,73 @@
+"""The critics as the loop sees them: they train, and they answer. Who does so, by which coins and at what cost, stays here."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gossamer.methods.adversarial import Fakes
+from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan.critics import Answers, Critics
+from gossamer.methods.method import Run
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.mechanisms import clipped_to
+from gossamer.privacy.rows import SanitizedRows
+
+
+class Panel:
+    """Critics of records that are all in one place. A new one begins a new pass of the round robin.
+
+    Args:
+        run: the settings, and the source of coins and noise.
+        critics: those that train and answer.
+    """
+
+    def __init__(self, run: Run[Config], critics: Confined[Critics]) -> None:
+        config = run.config
+        self._run, self._critics = run, critics
+        self._mechanism = SanitizedRows(
+            draw=config.draw,
+            critics=config.critics,
+            batch_size=config.batch_size,
+            max_norm=clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier),
+            noise_multiplier=config.noise_multiplier,
+            rng=run.rng,
+            answers=config.answers,
+        )
+
+    @property
+    def left(self) -> int:
+        """How many more steps the plan holds."""
+        return self._answers_left // self._run.config.answers
+
+    def train(self, fakes: Fakes) -> None:
+        """One visit to each critic whose turn it is. Equations 8 and 12."""
+        chosen, images = self._turns(), fakes.images.detach()
+        coins = secret_coins(self._run, chosen)
+        self._critics.update(lambda held: held.learn(chosen, images, fakes.labels, coins))
+
+    def release(self, fakes: Fakes) -> Tensor:
+        """What critics say about the first images, sanitised: the left factor of equation 11. [answers x B, C, H, W]"""
+        shape = (self._run.config.answers, self._run.config.batch_size)
+        asked = fakes[: shape[0] * shape[1]]
+        query = Answers(asked.images.detach().unflatten(0, shape), asked.labels.view(shape))
+        return self._critics.release(self._mechanism, query)
+
+    def _turns(self) -> list[int]:
+        """Who trains now: for the secret draw in turns, which no draw moves; else those that will answer."""
+        config, answering = self._run.config, self._mechanism.next_critic()
+        if answering is not None:
+            return [(answering + i) % config.critics for i in range(config.answers)]
+        given = config.steps * config.answers - self._answers_left
+        first = given // config.answers * config.visits
+        return [(first + i) % config.critics for i in range(config.visits)]
+
+    @property
+    def _answers_left(self) -> int:
+        config, mechanism = self._run.config, self._mechanism
+        return mechanism.answers_left(self._critics.remaining(mechanism.paid), config.steps * config.answers)
+
+
+def secret_coins(run: Run[Config], chosen: Sequence[int]) -> list[torch.Generator]:
+    """Secret coins for each critic that trains, a stream of its own. How many there are, no record decides."""
+    return [run.rng.secret_generator() for _ in chosen]
