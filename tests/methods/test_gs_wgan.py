@@ -30,8 +30,9 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.penalty import Points, penalised_losses
 from gossamer.privacy.rows import SanitizedRows
-from gossamer.run import checkpoint, presets
+from gossamer.run import checkpoint
 from gossamer.run.cli import main
+from gossamer.run.plan import plan
 
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=40)
 METHOD = GsWgan()
@@ -558,16 +559,15 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 def test_noise_and_relation_of_a_request(draw: Any) -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
     settings = {"draw": draw, "noise_multiplier": 12.0, "steps": 500, "critics": 100}
-    request = resolve("gs-wgan", card, settings, delta=1e-5)
-    assert request.relation is METHOD.relation(Config(**settings))
-    assert request.promise.relation is request.relation
+    request = plan("gs-wgan", card, settings, delta=1e-5)
+    assert request.job.relation is METHOD.relation(Config(**settings))
+    assert request.promise.relation is request.job.relation
     assert 0 < request.promise.epsilon < 10
 
 
 def test_presets_as_published_cost_what_they_cost() -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
-    settings = presets.settings("gs-wgan", "paper-mnist-published")
-    request = resolve("gs-wgan", card, {}, delta=1e-5, defaults=settings)
+    request = plan("gs-wgan", card, delta=1e-5, preset="paper-mnist-published")
     assert {bound.accountant: round(bound.guarantee.epsilon) for bound in request.bounds} == {
         "revealed mixture": 610,
         "revealed RDP": 659,
@@ -577,15 +577,14 @@ def test_presets_as_published_cost_what_they_cost() -> None:
 def test_with_a_draw_for_each_row_the_published_noise_holds() -> None:
     """20,000 steps of 32 rows, as published; accounting.md: 640,000 draws cost 5.508, by the authors' way of counting 9.243."""
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
-    settings = presets.settings("gs-wgan", "paper-mnist-row-by-row")
-    request = resolve("gs-wgan", card, {}, delta=1e-5, defaults=settings)
+    request = plan("gs-wgan", card, delta=1e-5, preset="paper-mnist-row-by-row")
     assert request.plan[0][1] == 640_000
     assert {bound.accountant: round(bound.guarantee.epsilon, 2) for bound in request.bounds} == {
         "RDP": 9.24,
         "PLD": 5.51,
     }
     assert request.promise.epsilon == pytest.approx(5.508, abs=1e-3)
-    assert request.config.answers * request.config.batch_size == 32
+    assert request.job.settings["answers"] * request.job.settings["batch_size"] == 32
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
