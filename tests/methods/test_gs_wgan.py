@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gossamer.run.budget import resolve
 from torch import Tensor
 
 import gossamer

@@ -214,3 +214,13 @@ def test_kill_9_at_ten_random_moments(data: Path, card: Path, tmp_path: Path) ->
         assert second.returncode == 0, err
         assert verify(run).ok
         assert PrivacyLedger.load(run / "ledger.jsonl").charged[0][1] == 300
+
+
+def test_a_sealed_file_that_was_not_opened_yet_stays(tmp_path: Path) -> None:
+    """A checkpoint of a state that only just came from one: its critics are still a path."""
+    ledger = PrivacyLedger(budget=1.0, delta=1e-5)
+    (tmp_path / "critics-0.sealed").write_bytes(b"critics")
+    (tmp_path / "old-1.sealed").write_bytes(b"old")
+    checkpoint.save(tmp_path, {"critics": tmp_path / "critics-0.sealed", "step": 3}, {}, ledger)
+    assert checkpoint.load(tmp_path, ledger) == ({"critics": tmp_path / "critics-0.sealed", "step": 3}, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["critics-0.sealed", "state.pt"]

@@ -53,7 +53,8 @@ def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: Priva
     for name, value in confined.items():
         value.seal(folder / files[name])
     buffer = io.BytesIO()
-    plain = {name: value for name, value in state.items() if name not in confined}
+    files |= {name: value.name for name, value in state.items() if isinstance(value, Path)}  # sealed, not opened yet
+    plain = {name: value for name, value in state.items() if name not in files}
     torch.save({"state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
     write_atomically(folder / FILE, buffer.getvalue(), private=True)
     for old in folder.glob(f"*{SEALED}"):
