@@ -9,8 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import dp_wgan
+from gossamer.methods.dp_wgan import Config
+from gossamer.methods.dp_wgan.loop import ask_quantiles
+from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.gradients import PerRecordGradient, norms, rows
@@ -100,16 +103,17 @@ def test_bounds_follow_the_noised_vote_and_not_the_exact_one() -> None:
     differently is the noise. Mean and variance of the vote that each of 200 moves shows; error rate 2e-6."""
     n, multiplier, start = 6, 0.7, (1.0, 2.0)
     query = PerRecordGradient(net(), loss)
-    config = dp_wgan.Config(
+    config = Config(
         noise_multiplier=1.0, steps=1_000, expected_batch_size=n, bounds="private-quantile", quantile_every=1,
         quantile_noise_multiplier=multiplier, quantile=0.4,
     )  # fmt: skip
+    card = DataCard(shape=(1, 28, 28), classes=2, declared_size=n)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier), 200)])
     private, seen = Confined(records(n), ledger), []
     for _ in range(200):
         state: Any = SimpleNamespace(norms=list(start), groups=GROUPS)
-        dp_wgan.ask_quantiles(state, private, query, config, 1.0, Rng())
+        ask_quantiles(Run(config, card, Rng()), state, private, query)
         seen.append(
             [n * (0.4 - math.log(after / before) / 0.2 - 0.5) for before, after in zip(start, state.norms, strict=True)]
         )

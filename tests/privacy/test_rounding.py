@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from gossamer.nets.wgan import Critic
+from gossamer.methods.dp_wgan.nets import Critic
 from gossamer.privacy import clipping, norms
 from gossamer.privacy.clipping import clip_rows, row_norms, summed_calls
 from gossamer.privacy.gradients import PerRecordGradient, Tensors, clipped_sum

@@ -1,5 +1,6 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
+from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import AnyMethod

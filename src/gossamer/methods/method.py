@@ -134,12 +134,14 @@ class Run(Generic[C]):
         card: the declared facts of the records.
         rng: secret noise and coins, and the public streams.
         device: where the networks are.
+        public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
     """
 
     config: C
     card: "DataCard"
     rng: "Rng"
     device: str = "cpu"
+    public: "Records | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,7 +447,8 @@ class Training(Generic[C_co, S_co]):
         private: "Confined[Records]",
         public: "Records | None",
     ) -> Iterator[Shown]:
+        run = dataclasses.replace(self._run, public=public)
         if isinstance(phase, OnPrivate):
-            return phase.body(self._run, self._state, private)
+            return phase.body(run, self._state, private)
         assert public is not None
-        return phase.body(self._run, self._state, public)
+        return phase.body(run, self._state, public)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import nn
 
@@ -28,6 +28,24 @@ def per_tensor(module: nn.Module) -> tuple[int, ...]:
     return tuple(range(len(list(module.parameters()))))
 
 
+START: dict[str, Callable[[nn.Module], tuple[int, ...]]] = {
+    "none": one_group,
+    "weight-bias": weight_bias,
+    "cluster": per_tensor,
+}
+"""The groups before clustering, by the setting's name."""
+
+
+def check(groups: int, tensors: int) -> None:
+    """Refuse a number of groups that so many tensors cannot make.
+
+    Raises:
+        RequestError: if it is not between 1 and the number of tensors.
+    """
+    if not 1 <= groups <= tensors:
+        raise RequestError(f"--groups must lie between 1 and {tensors}, the tensors of the critic, not {groups}.")
+
+
 def cluster(norms: Sequence[float], groups: int) -> Bounds:
     """Algorithm 2 (weight clustering): merge the two groups with the most similar bounds until `groups` are left.
 
@@ -45,8 +63,7 @@ def cluster(norms: Sequence[float], groups: int) -> Bounds:
     Raises:
         RequestError: if k is not between 1 and the number of tensors.
     """
-    if not 1 <= groups <= len(norms):
-        raise RequestError(f"--groups must lie between 1 and {len(norms)}, the tensors of the critic, not {groups}.")
+    check(groups, len(norms))
     members = [([i], norm) for i, norm in enumerate(norms)]  # l. 1
     while len(members) > groups:  # l. 2
         order = sorted(members, key=lambda group: group[1])

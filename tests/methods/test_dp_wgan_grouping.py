@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gossamer.errors import RequestError
-from gossamer.methods.grouping import cluster, one_group, per_tensor, weight_bias
+from gossamer.methods.dp_wgan.grouping import cluster, one_group, per_tensor, weight_bias
 
 NORMS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=7, unique=True)
 

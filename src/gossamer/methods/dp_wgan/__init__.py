@@ -1,0 +1,161 @@
+"""dp-GAN: what a run promises and costs. `loop.py` trains, `grouping.py` groups tensors, `nets.py` has the networks."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
+    from gossamer.methods.dp_wgan import loop
+    from gossamer.privacy import costs
+else:
+    loop, costs = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.costs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: of the joint release, after the sqrt(k) of the groups. Zero: the non-private twin, without clipping.
+        steps: critic steps, each one release.
+        expected_batch_size: expected number of records in a step (m).
+        max_norm: L2 bound of each group of a record's gradient (C); where private quantiles begin.
+        grouping: none: one group; weight-bias: a group for each weight tensor and one for all biases; cluster: Algorithm 2.
+        groups: number of groups of `cluster` (k).
+        bounds: fixed: max_norm; public: the mean norm in a batch of public records, at every step; private-quantile: charged.
+        quantile: the share of records whose norm is to be below the bound.
+        quantile_noise_multiplier: noise of each question after the quantile, against its sensitivity.
+        quantile_every: critic steps between two such questions.
+        critic_steps: critic steps per generator step (n_critic).
+        width: d of the networks; the paper's have 64.
+        latent_size: length of the generator's latent vector.
+        conditional: generate by label; off: images without labels, as in the paper.
+        critic_learning_rate: Adam's step size for the critic.
+        generator_learning_rate: Adam's step size for the generator.
+        beta1: Adam's decay of the first moment; the paper takes 0.5 for MNIST and 0 elsewhere.
+        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
+        warm_steps: non-private critic steps on public records before the first private one; needs public data.
+        warm_batch_size: public records in a warm step, and in a batch that sets the bounds.
+        warm_learning_rate: Adam's step size for both networks in the warm start.
+        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+    """
+
+    noise_multiplier: float
+    steps: int = 4_000
+    expected_batch_size: int = 256
+    max_norm: float = 1.0
+    grouping: Literal["none", "weight-bias", "cluster"] = "none"
+    groups: int = 1
+    bounds: Literal["fixed", "public", "private-quantile"] = "fixed"
+    quantile: float = 0.5
+    quantile_noise_multiplier: float = 10.0
+    quantile_every: int = 20
+    critic_steps: int = 4
+    width: int = 32
+    latent_size: int = 128
+    conditional: bool = True
+    critic_learning_rate: float = 2e-4
+    generator_learning_rate: float = 2e-4
+    beta1: float = 0.5
+    average_decay: float = 0.0
+    warm_steps: MaybeZero = 4_000
+    warm_batch_size: int = 64
+    warm_learning_rate: float = 2e-4
+    physical_batch_size: int = 512
+
+    @property
+    def asks(self) -> bool:
+        """Whether the private records are asked after a quantile of their norms. The twin clips nothing, and asks nothing."""
+        return self.bounds == "private-quantile" and self.noise_multiplier > 0
+
+
+class DpWgan(Method[Config, "loop.State"]):
+    """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
+
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian: the k
+    groups of a record's gradient are clipped to c_1 ... c_k and noised together, as one release of multiplier
+    noise_multiplier. The fakes that a record is compared with are coins of that record. The generator sees the records
+    through the critic only. Bounds and warm start come from public records, from the config, or from a quantile that is
+    charged.
+
+    Departures from the paper:
+        - Theorem 4.1 charges k groups like one, by parallel composition. That needs disjoint records, and the groups are
+          disjoint coordinates of the same record. Here the noise on group j is sqrt(k) times wider, and the joint multiplier
+          is charged.
+        - Line 12 adds noise to every record's gradient; here it is added once, to the sum, as its accountant assumes.
+        - Records are drawn by independent coins, and the sum is divided by the expected batch.
+        - No batch normalisation in the generator, which would tie the fakes of a batch to each other; pixel norm instead.
+        - Labels, if `conditional`: the fake of a record carries the record's label. A running average of the generator.
+    """
+
+    name = "dp-wgan"
+    title = "dp-GAN (Zhang, Ji, Wang 2018)"
+    scores_have_no_scale = True
+    config_type = Config
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """A free warm start, then one joint Gaussian per critic step and, for private quantiles, one per question."""
+        rate = config.expected_batch_size / card.declared_size
+        plan = [(costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
+        if config.asks:
+            question = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
+            plan.append((question, -(-config.steps // config.quantile_every)))
+        return [
+            OnPublic(
+                name="warm start",
+                steps=config.warm_steps,
+                body=lambda run, state, public: loop.warm_start(run, state, public),
+            ),
+            OnPrivate(
+                name="training",
+                steps=config.steps,
+                plan=plan,
+                body=lambda run, state, private: loop.train(run, state, private),
+            ),
+        ]
+
+    def check(self, config: Config, card: "DataCard") -> None:
+        """Refuse settings that contradict each other, and more groups than the critic has tensors."""
+        if config.grouping != "cluster" and config.groups != 1:
+            raise RequestError(
+                f"--groups {config.groups} goes with --grouping cluster; {config.grouping} has its own number."
+            )
+        if config.grouping == "cluster" and config.bounds == "fixed":
+            raise RequestError("--grouping cluster needs bounds that differ: take --bounds public or private-quantile.")
+        if not 0 < config.quantile < 1:
+            raise RequestError(f"--quantile must lie between 0 and 1, not {config.quantile:g}.")
+        if config.bounds == "private-quantile" and config.quantile_noise_multiplier <= 0:
+            raise RequestError(
+                "--quantile-noise-multiplier must be above 0: without noise the quantile is not private."
+            )
+        if config.asks and config.quantile_noise_multiplier == config.noise_multiplier:
+            raise RequestError(
+                "--quantile-noise-multiplier must differ from --noise-multiplier: the ledger tells them apart by it."
+            )
+        if config.beta1 >= 1:
+            raise RequestError(f"--beta1 must be below 1, not {config.beta1:g}.")
+        if config.grouping == "cluster":
+            loop.check_groups(config, card)
+
+    def needs_public(self, config: Config) -> bool:
+        """Bounds from public records."""
+        return config.bounds == "public"
+
+    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
+        """The convolutional generator."""
+        return loop.generator(config, card)
+
+    def start(self, run: Run[Config]) -> "loop.State":
+        """Both networks with fresh weights."""
+        return loop.State.fresh(run)
+
+    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
+        """What the critic says: numbers without a scale. [1, n]"""
+        return loop.scores(state, records)

@@ -1,0 +1,229 @@
+"""dp-GAN's training: Algorithm 3 of Zhang, Ji, Wang (2018), its clipping bounds, and a warm start on public records."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method
+from gossamer.methods.dp_wgan import Config, grouping
+from gossamer.methods.dp_wgan.nets import Critic, Generator
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.gradients import norms
+from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum, clipped_to
+from gossamer.privacy.penalty import PenaltyGradient, Points
+from gossamer.privacy.quantiles import SharesBelow, moved
+
+PENALTY = 10.0
+"""lambda, section 5.1."""
+SMALLEST_BOUND = 1e-6
+"""A bound of zero would silence its group for good."""
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Algorithm 3 (Algorithm 1 with one group and fixed bounds), one critic step per yield."""
+    config, B, D = run.config, run.config.expected_batch_size, state.D
+    rate = B / run.card.declared_size
+    event = poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+    query = critic_gradient(run, state, run.rng.secret_generator)
+
+    while private.remaining(event):  # l. 2, 3, 22: the plan ends where the budget does
+        move_bounds(run, state, private, query)  # l. 4-5
+        bounds = joined(config, state)  # l. 6
+        release = GroupedGaussianSum(
+            sampling_rate=rate, noise_multiplier=config.noise_multiplier, bounds=bounds, rng=run.rng
+        )
+        g = private.release(release, query)  # l. 7-12, and the accountant of l. 15
+        norm = g.norm()
+        D.step(g.div_(B))  # l. 16-17
+        state.since += 1
+        if state.since >= config.critic_steps:
+            generator_step(run, state, B)  # l. 19-20
+        largest = max((bound for bound in bounds.norms if bound < math.inf), default=0.0)
+        yield {**state.shown, "released_norm": norm, "largest_bound": largest}
+
+
+def critic_gradient(run: Run[Config], state: "State", coins: Callable[[], torch.Generator]) -> PenaltyGradient[Records]:
+    """The query: the gradient of the critic's loss, where each record is paired with a fake."""
+    pairs = pairs_for(state.G.net, coins)
+    return PenaltyGradient(state.D.net, pairs, PENALTY, physical_batch_size=run.config.physical_batch_size)
+
+
+def pairs_for(G: Generator, coins: Callable[[], torch.Generator]) -> Callable[[Records], Points]:
+    """Lines 26 to 28: each record with a fake of its own, and a point between the two. The coins belong to the record."""
+
+    def points(records: Records) -> Points:
+        stream = coins()
+        images, labels = records.tensors(next(G.parameters()).device)
+        real = 2 * images - 1
+        latents = torch.randn(len(records), G.latent_size, generator=stream).to(real.device)  # l. 27
+        weight = torch.rand(len(records), 1, 1, 1, generator=stream).to(real.device)
+        with torch.no_grad():
+            fake = 2 * G(latents, labels) - 1
+        return Points(real, fake, fake.lerp(real, weight), labels)  # l. 28
+
+    return points
+
+
+def generator_step(run: Run[Config], state: "State", B: int) -> None:
+    """Lines 19 and 20: one update of the generator."""
+    latents, labels = state.G.latents(run, B)
+    loss = -state.D.net(2 * state.G.net(latents, labels) - 1, labels).mean()
+    state.G.descend(loss)
+    state.G.average.follow()
+    state.since = 0
+    state.shown = {"generator_loss": float(loss.detach())}
+
+
+def move_bounds(run: Run[Config], state: "State", private: Confined[Records], query: PenaltyGradient[Records]) -> None:
+    """Lines 4 and 5: new bounds for the groups before clustering, from public records or by a charged question."""
+    if run.config.bounds == "public":
+        assert run.public is not None  # see `DpWgan.needs_public`
+        state.norms = public_norms(run, state, run.public)
+    elif run.config.asks and state.step % run.config.quantile_every == 0:
+        ask_quantiles(run, state, private, query)
+
+
+def public_norms(run: Run[Config], state: "State", public: Records) -> list[float]:
+    """The mean gradient norm of each group before clustering, over a fresh batch of public records."""
+    stream = run.rng.public("bounds")
+    query = critic_gradient(run, state, lambda: stream)
+    batch = _batch(public, run.config.warm_batch_size, stream)
+    mean = norms(query, Records(batch.images, batch.labels), state.groups).nan_to_num(0, 0, 0).mean(0)
+    return [max(SMALLEST_BOUND, float(norm)) for norm in mean]
+
+
+def ask_quantiles(
+    run: Run[Config], state: "State", private: Confined[Records], query: PenaltyGradient[Records]
+) -> None:
+    """Move the bounds towards the wanted quantile of norms, by one charged release."""
+    config, B = run.config, run.config.expected_batch_size
+    question = SharesBelow(query, tuple(state.norms), state.groups)
+    release = PoissonGaussianSum(
+        sampling_rate=B / run.card.declared_size,
+        max_norm=question.sensitivity,
+        noise_multiplier=config.quantile_noise_multiplier,
+        rng=run.rng,
+    )
+    if not private.remaining(release.event):  # a crash has used some up
+        return
+    answer = private.release(release, question)
+    found = moved(state.norms, answer, expected_batch_size=B, quantile=config.quantile, rate=0.2)
+    state.norms = [max(SMALLEST_BOUND, bound) for bound in found]
+
+
+def joined(config: Config, state: "State") -> Bounds:
+    """The bounds of the next release: Algorithm 2 on the present norms, where asked for."""
+    found = Bounds(norms=tuple(state.norms), groups=state.groups)
+    if config.grouping == "cluster":
+        found = grouping.cluster(state.norms, config.groups)
+    clipped = (clipped_to(norm, noise_multiplier=config.noise_multiplier) for norm in found.norms)
+    return Bounds(norms=tuple(clipped), groups=found.groups)
+
+
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """Line 1: ordinary WGAN-GP on public records, one critic step per yield. Costs nothing."""
+    config, B = run.config, min(run.config.warm_batch_size, len(public))
+    query = critic_gradient(run, state, lambda: run.rng.public("warm pairs"))
+    if state.step == 0:
+        state.renew(config, config.warm_learning_rate, config.warm_learning_rate)
+    for _ in range(state.step, config.warm_steps):
+        batch = _batch(public, B, run.rng.public("warm start"))
+        state.D.step(query.summed(batch).div_(B))
+        state.since += 1
+        if state.since >= config.critic_steps:
+            generator_step(run, state, B)
+        yield state.shown
+    state.renew(config, config.critic_learning_rate, config.generator_learning_rate)
+    state.G.average.restart()
+    state.since = 0
+
+
+@dataclass
+class State(method.State):
+    """The networks and optimisers have seen records through releases only.
+
+    Args:
+        D: the critic.
+        G: the generator.
+        groups: the group of each tensor of the critic, before clustering.
+        norms: the bound of each of these groups.
+        since: critic steps since the last generator step.
+        shown: figures of the last generator step.
+    """
+
+    D: Learner[Critic]
+    G: InTraining[Generator]
+    groups: tuple[int, ...]
+    norms: list[float]
+    since: int = 0
+    shown: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Networks and optimisers at the start of a run."""
+        config, card = run.config, run.card
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            G = generator(config, card).to(run.device)
+            D = critic(config, card).to(run.device)
+        groups = grouping.START[config.grouping](D)
+        return cls(
+            Learner(D, _adam(config, config.critic_learning_rate)),
+            InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
+            groups,
+            [config.max_norm] * (max(groups) + 1),
+        )
+
+    def renew(self, config: Config, rate_D: float, rate_G: float) -> None:
+        """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
+        self.D.renew(_adam(config, rate_D))
+        self.G.renew(_adam(config, rate_G))
+
+    @property
+    def released(self) -> Generator:
+        """The generator that the run hands out."""
+        return self.G.average.released
+
+
+def generator(config: Config, card: DataCard) -> Generator:
+    """The network that a run releases, with fresh weights."""
+    return Generator(card.shape, _classes(config, card), width=config.width, latent_size=config.latent_size)
+
+
+def critic(config: Config, card: DataCard) -> Critic:
+    """The network that learns from the records, with fresh weights."""
+    return Critic(card.shape, _classes(config, card), width=config.width)
+
+
+def check_groups(config: Config, card: DataCard) -> None:
+    """Refuse a number of groups that the critic's tensors cannot make. Counted on a critic without weights."""
+    with torch.device("meta"):
+        tensors = len(list(critic(config, card).parameters()))
+    grouping.check(config.groups, tensors)
+
+
+def scores(state: State, records: Records) -> Tensor:
+    """What the critic says of records: numbers without a scale, of which larger ones look more real. [1, n]"""
+    images, labels = records.tensors()
+    found: Tensor = state.D.net(2 * images - 1, labels)
+    return found[None]
+
+
+def _adam(config: Config, rate: float) -> Optimiser:
+    return adam(rate, (config.beta1, 0.9))  # Table 1
+
+
+def _classes(config: Config, card: DataCard) -> int:
+    return card.classes if config.conditional else 1
+
+
+def _batch(records: Records, size: int, stream: torch.Generator) -> Records:
+    positions = torch.randint(len(records), (min(size, len(records)),), generator=stream).numpy()
+    return records[positions]
