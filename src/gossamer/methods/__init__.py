@@ -2,6 +2,8 @@
 
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.method import AnyMethod
+from gossamer.methods.privae import Privae
+from gossamer.methods.privgan import Privgan
 
-METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(),)}
+METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(), Privae(), Privgan())}
 """Each method by its name on the command line."""

@@ -4,8 +4,8 @@ import torch
 
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
+from gossamer.methods.privae.nets import Autoencoder
 from gossamer.metrics import latent
-from gossamer.nets.vae import Autoencoder
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""

@@ -15,6 +15,7 @@ from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.estimate import Estimate
 from gossamer.files import write_atomically
+from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classical, classify, per_class, semi_supervised
 from gossamer.metrics.discriminate import discriminate
@@ -22,7 +23,6 @@ from gossamer.metrics.features import ClassifierFeatures, Features, InceptionFea
 from gossamer.metrics.fidelity import frechet, inception_score, mmd
 from gossamer.metrics.intervals import proportion
 from gossamer.metrics.neighbours import nearest, neighbourhood
-from gossamer.nets.vae import Autoencoder
 from gossamer.run.codes import codes
 from gossamer.run.figures import sample_grid
 from gossamer.run.sinks import Terminal
