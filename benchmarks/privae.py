@@ -28,11 +28,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.data.toys import ARMS, EXTENT, as_points, pinwheel
-from gossamer.events import silent
 from gossamer.files import write_atomically
-from gossamer.methods import privae
+from gossamer.methods.privae import Config, Privae
+from gossamer.methods.privae.nets import CENTRES, Autoencoder
 from gossamer.metrics import latent
-from gossamer.nets.vae import CENTRES, Autoencoder
 from gossamer.privacy import accounting
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -41,6 +40,7 @@ from gossamer.run import presets
 from gossamer.run.codes import codes
 from gossamer.run.memory import keep_pages
 
+PRIVAE = Privae()
 # What each curve of figure 1 is: settings over those common to all.
 CURVES: dict[str, dict[str, Any]] = {
     "PriVAE + MMD": {"divergence": "mmd", "max_norm_batch": 0.005},
@@ -106,20 +106,20 @@ def settings(run: Run, options: argparse.Namespace) -> dict[str, Any]:
 
 def trained(
     records: Records, card: DataCard, given: dict[str, Any], epsilon: float, seed: int, delta: float
-) -> tuple[Autoencoder, privae.Config]:
+) -> tuple[Autoencoder, Config]:
     """A network at the end of its training, with the noise that epsilon asks for."""
     if math.isfinite(epsilon):
         noise = accounting.calibrate_noise(
-            lambda m: privae.plan(privae.Config(noise_multiplier=m, **given), card), epsilon=epsilon, delta=delta
+            lambda m: PRIVAE.job({"noise_multiplier": m, **given}, card).plan, epsilon=epsilon, delta=delta
         )
         given = {"noise_multiplier": noise, **given}
-    config = privae.Config(**given)
+    job = PRIVAE.job(given, card)
     ledger = PrivacyLedger(budget=epsilon, delta=delta)
-    ledger.reserve(privae.plan(config, card))
-    rng = Rng(seed)
-    for state in privae.train(Confined(records, ledger), config, card, emit=silent, rng=rng):
-        last = state
-    return last.released, config
+    ledger.reserve(job.plan)
+    training = job.begin(Rng(seed))
+    for _ in training.drive(Confined(records, ledger)):
+        pass
+    return training.state.released, job.config
 
 
 def sparsity(options: argparse.Namespace) -> None:

@@ -28,16 +28,18 @@ from gossamer.attacks.total_variation import total_variation
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.records import Records
-from gossamer.events import silent
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
-from gossamer.methods import privgan
+from gossamer.methods.method import Run, Training
+from gossamer.methods.privgan import Config, Privgan
+from gossamer.methods.privgan.loop import State
 from gossamer.metrics import classify
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run.memory import keep_pages
 
+PRIVGAN = Privgan()
 PAPER = {
     "white-box": (
         {"MNIST": (0.467, 0.144, 0.12, 0.096), "f-MNIST": (0.527, 0.192, 0.192, 0.095),
@@ -89,18 +91,18 @@ def measured(job: Job, options: argparse.Namespace) -> dict[str, Any]:
     count = round(options.share * len(order))
     members, others = whole[order[:count]], whole[order[count:]]
     card = DataCard(shape=whole.shape, classes=int(whole.labels.max()) + 1, declared_size=count)
-    config = privgan.Config(
+    config = Config(
         pairs=job.pairs, privacy_weight=job.weight, epochs=options.epochs, adversary_warm_epochs=options.warm_epochs,
         adversary_delay_epochs=options.delay_epochs, batch_size=options.batch_size, width=options.width,
         labels=options.labels, network=options.network, real_target=options.real_target,
     )  # fmt: skip
     started = time.perf_counter()
-    state = trained(members, config, card, Rng(1_000 * options.seed + job.repeat), options.device)
+    state = trained(members, Run(config, card, Rng(1_000 * options.seed + job.repeat), options.device))
     seconds = time.perf_counter() - started
 
-    scores = [on(state, records, options.device) for records in (members, others)]
+    scores = [on(state, records) for records in (members, others)]
     oracle = total_variation(*scores, seed=options.seed)
-    samples = drawn(state, config, options.samples, options.seed + job.repeat, options.device)
+    samples = drawn(state, options.samples, options.seed + job.repeat, options.device)
     size = min(100, count // 10)
     sets = set_attack(
         samples.images, members.images, others.images, held_out.images, set_size=size,
@@ -127,29 +129,31 @@ def measured(job: Job, options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def trained(members: Records, config: privgan.Config, card: DataCard, rng: Rng, device: str) -> privgan.State:
+def trained(members: Records, run: Run[Config]) -> State:
     """A model at the end of its training."""
-    ledger = PrivacyLedger(budget=math.inf, delta=0.1 / card.declared_size)
-    ledger.reserve(privgan.plan(config, card))
-    for state in privgan.train(Confined(members, ledger), config, card, emit=silent, rng=rng, device=device):
-        last = state
-    return last
+    ledger = PrivacyLedger(budget=math.inf, delta=0.1 / run.card.declared_size)
+    ledger.reserve(PRIVGAN.plan(run.config, run.card))
+    training = Training(PRIVGAN, run)
+    for _ in training.drive(Confined(members, ledger)):
+        pass
+    return training.state
 
 
-def on(state: privgan.State, records: Records, device: str) -> np.ndarray:
+def on(state: State, records: Records) -> np.ndarray:
     """Scores of all discriminators, [N, n]."""
-    pieces = [state.scores(*records[lo : lo + 2_000].tensors(device)) for lo in range(0, len(records), 2_000)]
+    pieces = [PRIVGAN.scores(state, records[lo : lo + 2_000]) for lo in range(0, len(records), 2_000)]
     return torch.cat(pieces, 1).double().cpu().numpy()
 
 
 @torch.no_grad()
-def drawn(state: privgan.State, config: privgan.Config, n: int, seed: int, device: str) -> Records:
+def drawn(state: State, n: int, seed: int, device: str) -> Records:
     """Samples of the released generators."""
     stream, images, labels = torch.Generator().manual_seed(seed), [], []
+    net = state.released
     for lo in range(0, n, 2_000):
-        z = torch.randn(min(2_000, n - lo), config.latent_size, generator=stream)
-        y = torch.randint(state.released.classes, (len(z),), generator=stream)
-        images.append(state.released(z.to(device), y.to(device)).mul(255).round().byte().cpu().numpy())
+        z = torch.randn(min(2_000, n - lo), net.latent_size, generator=stream)
+        y = torch.randint(net.classes, (len(z),), generator=stream)
+        images.append(net(z.to(device), y.to(device)).mul(255).round().byte().cpu().numpy())
         labels.append(y.numpy())
     return Records(np.concatenate(images), np.concatenate(labels))
 

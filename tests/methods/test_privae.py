@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gossamer.run.budget import checked_config
 from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.toys import EXTENT, as_points, pinwheel
 from gossamer.errors import RequestError
-from gossamer.methods import privae
-from gossamer.methods.divergences import SCALES, kl_from_prior, mmd
-from gossamer.methods.privae import Config, Objective, State, batch_wise, direction, mechanism_for, plan, sample_wise
+from gossamer.methods.method import Run, Training
+from gossamer.methods.privae import Config, Privae, objective
+from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
+from gossamer.methods.privae.loop import State, direction, mechanism_for
+from gossamer.methods.privae.nets import log_normal
+from gossamer.methods.privae.objective import Objective, batch_wise, sample_wise, secret_coins
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.metrics import fidelity
-from gossamer.nets.vae import log_normal
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.gradients import PerRecordGradient
@@ -32,9 +33,10 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
-from gossamer.run import presets
+from gossamer.run.plan import checked
 
 Z = 4.892
+PRIVAE = Privae()
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=400)
 TINY: dict[str, Any] = {
     "noise_multiplier": 1.0, "steps": 5, "expected_batch_size": 20, "network": "dense", "width": 6, "latent_size": 3,
@@ -74,21 +76,26 @@ class OwnGroups(Rng):
         return self.coins[-n:]
 
 
-def objective(config: Config) -> Objective:
-    return Objective.of(State.fresh(config, CARD, Rng(0)).vae, config, own_coins)
+def fresh(config: Config, card: DataCard = CARD, rng: Rng | None = None) -> State:
+    return State.fresh(Run(config, card, rng or Rng(0)))
+
+
+def query_of(config: Config) -> Objective:
+    return Objective.of(fresh(config).vae.net, config, own_coins)
+
+
+def confined(config: Config, *, card: DataCard = CARD, held: Records | None = None) -> Confined[Records]:
+    """Records with a ledger that has reserved the plan."""
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve(PRIVAE.plan(config, card))
+    return Confined(records(60) if held is None else held, ledger)
 
 
 def run(config: Config, *, card: DataCard = CARD, held: Records | None = None, rng: Rng | None = None) -> State:
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-    ledger.reserve(plan(config, card))
-    *_, last = privae.train(
-        Confined(records(60) if held is None else held, ledger),
-        config,
-        card,
-        emit=lambda event: None,
-        rng=rng or Rng(0),
-    )
-    return last
+    training = Training(PRIVAE, Run(config, card, rng or Rng(0)))
+    for _ in training.drive(confined(config, card=card, held=held)):
+        pass
+    return training.state
 
 
 @pytest.mark.parametrize(("n", "m"), [(7, 7), (2, 5), (1, 1), (1, 4)])
@@ -117,7 +124,7 @@ def test_mmd_in_pieces_is_the_same_and_is_the_one_of_the_evaluation(monkeypatch:
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, 5, generator=draw), 0.5 + torch.randn(40, 5, generator=draw)
     whole = mmd(x, y)
-    monkeypatch.setattr("gossamer.methods.divergences._AT_ONCE", 40 * 40 * 2)
+    monkeypatch.setattr("gossamer.methods.privae.divergences._AT_ONCE", 40 * 40 * 2)
     torch.testing.assert_close(mmd(x, y), whole)
     other = fidelity.mmd(x.numpy(), y.numpy(), kernel=fidelity.CauchySum())
     assert float(whole) == pytest.approx(other.value, rel=1e-4)
@@ -144,7 +151,7 @@ def test_kl_from_the_prior_against_its_value() -> None:
 @pytest.mark.parametrize("divergence", ["mmd", "kl"])
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_the_gradient_of_a_group_is_finite_and_moves_the_encoder_alone(divergence: str, n: int) -> None:
-    query = objective(Config(**TINY, divergence=divergence, prior="sparse"))
+    query = query_of(Config(**TINY, divergence=divergence, prior="sparse"))
     g = query.group_gradient(records(n))
     assert bool(g.isfinite().all())
     sizes = [(name.split(".")[0], p.numel()) for name, p in query.vae.named_parameters()]
@@ -159,7 +166,7 @@ def test_phi_is_reconstruction_and_divergence_averaged_over_draws() -> None:
     """The summed rows of L draws are the ELBO's terms computed apart; closed form and Monte Carlo agree on average."""
     held, L = records(4), 3
     config = Config(**TINY, draws=L, beta=0.7)
-    vae = State.fresh(config, CARD, Rng(0)).vae
+    vae = fresh(config).vae.net
     found = sample_wise(vae, held, config, own_coins).view(L, 4)
     images, labels = held.tensors()
     mean, scale = vae.encode(images, labels)
@@ -176,7 +183,7 @@ def test_kl_of_a_prior_without_closed_form_is_sampled() -> None:
     """beta 0 against beta 1 on the same coins: the difference is log q(z|x) - log p(z) at the drawn code."""
     held = records(5)
     config = Config(**TINY, prior="mixture")
-    vae = State.fresh(config, CARD, Rng(0)).vae
+    vae = fresh(config).vae.net
     without = sample_wise(vae, held, dataclasses.replace(config, beta=0.0), own_coins)
     mean, scale = vae.encode(*held.tensors())
     z = mean + scale * own_coins(held, 3)
@@ -191,7 +198,7 @@ def test_kl_of_a_prior_without_closed_form_is_sampled() -> None:
 def test_the_clipped_sum_takes_its_fast_form(network: str, conditional: bool, draws: int) -> None:
     """The fast form knows the networks, and agrees with the plain loop to 1e-5 of the bound."""
     config = Config(**{**TINY, "network": network, "width": 4, "draws": draws}, conditional=conditional)
-    query = objective(config)
+    query = query_of(config)
     held = records(6)
     forms = [
         PerRecordGradient(query.vae, query.phi.loss, 4, form, draws).clipped_sum(held, Bounds(norms=(50.0,)))
@@ -206,7 +213,7 @@ def test_measured_sensitivity_of_the_joint_release_through_the_network(divergenc
     """One unlike record more, first in the data, in a group of many and in one of its own. In units of its noise it moves the
     pair by at most 1; the sample-wise sum by C1; groups that it is not in stay as they are."""
     config = Config(**TINY, divergence=divergence, max_norm=1e-2, max_norm_batch=1e-2, prior="mixture")
-    query, held = objective(config), records(9)
+    query, held = query_of(config), records(9)
     coins = [0, 0, 1, 0, 1, 0, 1, 0, 0]
     sums = []
     for data, own in ((held, coins), (with_one_more(held), [group, *coins])):
@@ -271,7 +278,7 @@ def test_the_leak_of_micro_aggregation_charged_as_c() -> None:
 @pytest.mark.parametrize("aggregation", ["micro", "batch"])
 def test_baselines_never_move_by_more_than_they_are_charged_for(aggregation: str) -> None:
     config = Config(**TINY, aggregation=aggregation, divergence="mmd", max_norm=1e-3, prior="sparse")
-    query, held = objective(config), records(9)
+    query, held = query_of(config), records(9)
     mechanism = dataclasses.replace(mechanism_for(config, CARD, Rng()), noise_multiplier=0.0, sampling_rate=1.0)
     moved = float((mechanism(with_one_more(held), query) - mechanism(held, query)).norm())
     assert 0 < moved <= 2 * mechanism.max_norm
@@ -294,7 +301,7 @@ def test_non_interference_of_the_other_forms(settings: dict[str, Any], monkeypat
 def test_micro_aggregation_is_the_plain_loop_over_both_terms() -> None:
     """Each record's gradient of phi(x) + psi(batch), clipped to C, by ordinary autograd."""
     config = Config(**TINY, aggregation="micro", divergence="mmd", max_norm=30.0, likelihood="laplace")
-    query, held = objective(config), records(5)
+    query, held = query_of(config), records(5)
     psi = batch_wise(query.vae, held, config, own_coins)
     parameters = list(query.vae.parameters())
     expected = torch.zeros(query.dimension)
@@ -310,14 +317,14 @@ def test_micro_aggregation_is_the_plain_loop_over_both_terms() -> None:
 def test_micro_aggregation_leaves_out_a_record_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     """It adds nothing, and the others what they add in the plain loop."""
     config = Config(**TINY, aggregation="micro", divergence="mmd", max_norm=30.0)
-    query, held = objective(config), records(5)
-    psi, whole = torch.ones(query.dimension), privae.sample_wise
+    query, held = query_of(config), records(5)
+    psi, whole = torch.ones(query.dimension), objective.sample_wise
 
     def poisoned(vae: Any, batch: Records, *rest: Any) -> Tensor:
         bad = torch.from_numpy((batch.images == held.images[2]).all((1, 2, 3)))
         return whole(vae, batch, *rest) * torch.where(bad, torch.inf, 1.0)
 
-    monkeypatch.setattr(privae, "sample_wise", poisoned)
+    monkeypatch.setattr(objective, "sample_wise", poisoned)
     expected = query._micro(held[np.array([0, 1, 3, 4])], psi, 30.0)
     torch.testing.assert_close(query._micro(held, psi, 30.0), expected, rtol=1e-5, atol=1e-5)
 
@@ -329,7 +336,7 @@ def test_without_noise_all_aggregations_of_one_group_are_one_loss() -> None:
         config = Config(**{**TINY, "noise_multiplier": 0.0, "expected_batch_size": 9, "partitions": 1}, divergence="mmd",
                         aggregation=aggregation, physical_batch_size=4)  # fmt: skip
         mechanism = dataclasses.replace(mechanism_for(config, CARD, Rng()), sampling_rate=1.0)
-        found.append(direction(mechanism(records(9), objective(config)), config))
+        found.append(direction(mechanism(records(9), query_of(config)), config))
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-3)
 
@@ -354,7 +361,7 @@ def test_table_1_noise_scales_as_measured() -> None:
     nobody = records(0)
     for name, settings in rows.items():
         config = Config(**common, **{"divergence": "mmd", "max_norm": C, "max_norm_batch": C2, **settings})
-        noise = direction(mechanism_for(config, card, Rng())(nobody, objective(config)), config).double()
+        noise = direction(mechanism_for(config, card, Rng())(nobody, query_of(config)), config).double()
         n = len(noise)
         assert abs(float((noise / expected[name]).square().mean()) - 1) < Z * (2 / n) ** 0.5, name
         assert abs(float((noise / expected[name]).mean())) < Z / n**0.5, name
@@ -366,17 +373,17 @@ def test_without_a_batch_wise_term_it_is_dp_sgd(settings: dict[str, Any]) -> Non
     """Same coins and noise: the answer of `PoissonGaussianSum`, to the bit, and no noise on the second sum."""
     config = Config(**TINY, **settings)
     rate = 20 / 400
-    found = mechanism_for(config, CARD, Rng(noise_seed=3))(records(60), objective(config))
+    found = mechanism_for(config, CARD, Rng(noise_seed=3))(records(60), query_of(config))
     ordinary = PoissonGaussianSum(sampling_rate=rate, noise_multiplier=1.0, max_norm=1.0, rng=Rng(noise_seed=3))
-    assert torch.equal(found[0], ordinary(records(60), objective(config)))
+    assert torch.equal(found[0], ordinary(records(60), query_of(config)))
     assert not found[1].any()
-    assert plan(config, CARD) == [(poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0), 5)]
+    assert PRIVAE.plan(config, CARD) == [(poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0), 5)]
 
 
 def test_coins_are_secret_fresh_and_one_row_per_record() -> None:
     """Two runs with one seed have other coins, two calls too: nothing of the seed, nothing of the records, is in them."""
     held = records(7)
-    first, second = privae.secret_coins(Rng(0)), privae.secret_coins(Rng(0))
+    first, second = secret_coins(Rng(0)), secret_coins(Rng(0))
     rows = first(held, 5)
     assert rows.shape == (7, 5)
     assert not torch.equal(rows, second(held, 5))
@@ -389,26 +396,25 @@ def test_what_is_released_is_the_decoder_and_the_encoder_if_asked(release_encode
     state = run(config)
     names = {name.split(".")[0] for name in state.released.state_dict()}
     assert names == ({"encoder", "decoder"} if release_encoder else {"decoder"})
-    fresh = privae.generator(config, CARD)
-    fresh.load_state_dict(state.released.state_dict())
-    assert model_bytes(fresh) == model_bytes(state.released)
+    net = PRIVAE.generator(config, CARD)
+    net.load_state_dict(state.released.state_dict())
+    assert model_bytes(net) == model_bytes(state.released)
     if release_encoder:
-        mean, _ = fresh.encode(*records(3).tensors())
+        mean, _ = net.encode(*records(3).tensors())
         assert mean.shape == (3, 3)
 
 
 def test_the_released_average_follows_the_weights() -> None:
     """decay 0.5, with the ramp step / (step + 9): the average of step t is d old + (1 - d) new."""
-    config = Config(**{**TINY, "average_decay": 0.5}, optimiser="sgd")
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-    ledger.reserve(plan(config, CARD))
-    average = None
-    for state in privae.train(Confined(records(60), ledger), config, CARD, emit=lambda event: None, rng=Rng(0)):
-        if average is None:
-            average = torch.cat([p.detach().flatten() for p in State.fresh(config, CARD, Rng(0)).vae.parameters()])
-        average = average.lerp(state.theta.detach(), 1 - min(0.5, state.step / (state.step + 9)))
-        found = torch.cat([p.detach().flatten() for p in state.average.parameters()])
-        torch.testing.assert_close(found, average)
+    config = Config(**{**TINY, "average_decay": 0.5}, optimiser="sgd", release_encoder=True)
+    training = Training(PRIVAE, Run(config, CARD, Rng(0)))
+    average = fresh(config).vae.vector.detach()
+    for reached in training.drive(confined(config)):
+        if reached.shown is not None:
+            average = average.lerp(training.state.vae.vector.detach(), 1 - min(0.5, reached.step / (reached.step + 9)))
+        for net in (training.state.average.released, training.state.released):
+            torch.testing.assert_close(torch.cat([p.detach().flatten() for p in net.parameters()]), average)
+    assert reached.step == 5
 
 
 def test_sgd_descends_by_its_learning_rate() -> None:
@@ -416,10 +422,10 @@ def test_sgd_descends_by_its_learning_rate() -> None:
     config = Config(**{**TINY, "steps": 1}, optimiser="sgd", learning_rate=0.1, divergence="mmd")
     card = dataclasses.replace(CARD, declared_size=400)
     state = run(config, held=records(0), rng=Rng(0, noise_seed=5), card=card)
-    begin = State.fresh(config, card, Rng(0, noise_seed=5))
-    noise = mechanism_for(config, card, Rng(0, noise_seed=5))(records(0), objective(config))
+    begin = fresh(config, card, Rng(0, noise_seed=5))
+    noise = mechanism_for(config, card, Rng(0, noise_seed=5))(records(0), query_of(config))
     g = noise[0] / 20 + noise[1] / 4
-    torch.testing.assert_close(state.theta.detach(), begin.theta.detach() - 0.1 * g, rtol=0, atol=1e-6)
+    torch.testing.assert_close(state.vae.vector.detach(), begin.vae.vector.detach() - 0.1 * g, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
@@ -427,22 +433,19 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
     config = Config(**TINY, optimiser=optimiser, warm_steps=6, warm_batch_size=5, divergence="kl")
     ends = []
     for at in (None, 3):
-        ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-        ledger.reserve(plan(config, CARD))
-        rng, state = Rng(0, noise_seed=1), None
-        private = Confined(records(60), ledger)
-        settings = {"public": records(30, seed=4), "emit": lambda event: None}
+        rng, private, public = Rng(0, noise_seed=1), confined(config), records(30, seed=4)
+        training = Training(PRIVAE, Run(config, CARD, rng))
         if at is not None:
-            for state in privae.train(private, config, CARD, rng=rng, **settings):
-                if state.warm == at:
-                    saved, rng_state = state.state_dict(), rng.state()
-                    break
+            reached = next(each for each in training.drive(private, public) if each.step == at)
+            assert reached.phase.name == "warm start"
+            saved, rng_state = training.state.state_dict(), rng.state()
             rng = Rng(0, noise_seed=1)
-            state = State.fresh(config, CARD, rng)
-            state.load_state_dict(saved)
+            training = Training(PRIVAE, Run(config, CARD, rng))
+            training.state.load_state_dict(saved)
             rng.restore(rng_state)
-        *_, last = privae.train(private, config, CARD, resume=state, rng=rng, **settings)
-        ends.append(model_bytes(last.released))
+        for _ in training.drive(private, public):
+            pass
+        ends.append(model_bytes(training.state.released))
     assert ends[0] == ends[1]
 
 
@@ -457,18 +460,19 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        plan(Config(**TINY, **settings), CARD)
+        PRIVAE.plan(Config(**TINY, **settings), CARD)
 
 
-@pytest.mark.parametrize("name", presets.all_presets()["privae"])
+@pytest.mark.parametrize("name", PRIVAE.presets())
 def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
     """On the card that it is meant for."""
     shape = (1, 1, 2) if "pinwheel" in name else (1, 28, 28) if "mnist" in name else (1, 32, 32)
     card = DataCard(shape=shape, classes=4, declared_size=60_000)
-    config = checked_config(Config(**{"noise_multiplier": 1.0, **presets.settings("privae", name)}), card)
-    ((_, steps),) = plan(config, card)
+    settings = {key: value for key, value in PRIVAE.presets()[name].items() if key != "about"}
+    config = checked(PRIVAE.job({"noise_multiplier": 1.0, **settings}, card)).config
+    ((_, steps),) = PRIVAE.plan(config, card)
     assert steps == config.steps
-    assert privae.generator(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (2, *shape)
+    assert PRIVAE.generator(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (2, *shape)
 
 
 def test_the_mmd_term_pulls_the_codes_towards_the_prior() -> None:
@@ -501,7 +505,7 @@ def test_the_pinwheel_trains_to_coordinates() -> None:
     real = as_points(held.images)
     trained = run(config, card=card, held=held, rng=Rng(0, noise_seed=1))  # the coins too: the same run every time
     distances = []
-    for net in (State.fresh(config, card, Rng(0)).released, trained.released):
+    for net in (fresh(config, card).released, trained.released):
         with torch.no_grad():
             made = net(
                 torch.randn(300, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(300, dtype=torch.int64)

@@ -86,6 +86,22 @@ def test_declassify_turns_every_statement_to_infinity_and_keeps_the_reason(tmp_p
     assert math.isinf(again.promise().epsilon)
 
 
+def test_a_reason_is_said_once(tmp_path: Path) -> None:
+    """Every phase of a run without a guarantee goes through the door, and so does every resume."""
+    path = tmp_path / "ledger.jsonl"
+    ledger = on_disk(path)
+    for reason in ("a test", "a test", "another", "a test"):
+        ledger.declassify(reason)
+    ledger.close()
+    again = PrivacyLedger.resume(path)
+    again.declassify("a test")
+    again.close()
+    found = PrivacyLedger.load(path)
+    assert found.reasons == ledger.reasons == again.reasons == ["a test", "another"]
+    assert path.read_text().count("declassify") == 2
+    assert math.isinf(found.promise().epsilon)
+
+
 def test_a_charge_is_on_disk_before_it_returns(tmp_path: Path) -> None:
     ledger = on_disk(tmp_path / "ledger.jsonl")
     used = 0
@@ -236,6 +252,7 @@ def test_create_never_overwrites(tmp_path: Path) -> None:
 USES = """
 import os, sys
 from pathlib import Path
+from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
 event = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 ledger = PrivacyLedger(budget=float('inf'), delta=1e-5)

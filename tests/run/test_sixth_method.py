@@ -39,7 +39,9 @@ def test_flags_plan_fit_report_and_attacks_come_by_themselves(
     other = tmp_path / "others.npz"
     draw = np.random.default_rng(1)
     np.savez(other, images=draw.integers(0, 256, (160, 28, 28), np.uint8), labels=np.arange(160) % 2)
-    attacked = gossamer("attack", run, "--members", data, "--nonmembers", other, "-n", 200, "--limit", 40, "--json").json
+    attacked = gossamer(
+        "attack", run, "--members", data, "--nonmembers", other, "-n", 200, "--limit", 40, "--json"
+    ).json
     assert "keeps no discriminator" in attacked["left_out"]["white-box and oracle TVD"]
     assert len(attacked["attacks"]) > 3
     assert gossamer("release", run, "-o", tmp_path / "out").status == 0
@@ -63,8 +65,6 @@ def test_it_stops_and_goes_on(data: Path, card: Path, tmp_path: Path) -> None:
         patch.setattr(checkpoint.Clock, "due", lambda _: True)
         with pytest.raises(RuntimeError):
             fit("class-means", data=data, card=card, out=tmp_path / "run", epsilon=3.0, delta=1e-3, sink=crash)
-    synthesizer = resume(
-        tmp_path / "run", sink=lambda event: kept.append(event.step) if event.kind == "step" else None
-    )
+    synthesizer = resume(tmp_path / "run", sink=lambda event: kept.append(event.step) if event.kind == "step" else None)
     assert kept == list(range(30, 51))
     assert synthesizer.certificate.guarantee["epsilon"] <= 3.0

@@ -4,6 +4,8 @@ from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import AnyMethod
+from gossamer.methods.privae import Privae
+from gossamer.methods.privgan import Privgan
 
-METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(), GsWgan())}
+METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan())}
 """Each method by its name on the command line."""

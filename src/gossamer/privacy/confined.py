@@ -69,7 +69,7 @@ class Confined(Generic[T]):
             UnplannedRelease: if the ledger has not reserved this release. No record has been read then.
             ConfinedError: if the query fails. Its message is withheld, because it could hold a record.
         """
-        if mechanism.rng.reproducible and FIXED_SEED not in self.__ledger.reasons:
+        if mechanism.rng.reproducible:
             self.__ledger.declassify(FIXED_SEED)
         self.__ledger.charge(mechanism.event)
         return _inside(lambda: mechanism(self.__held, query)).detach()

@@ -133,11 +133,12 @@ class PrivacyLedger:
         return self._cost(self.plan)
 
     def declassify(self, reason: str) -> None:
-        """Write down that something left without a mechanism. From here on epsilon is infinity."""
+        """Write down that something left without a mechanism. From here on epsilon is infinity. A reason is said once."""
         if not reason.strip():
             raise ValueError("declassify needs a reason: it is printed in every report")
-        self._append([{"declassify": reason}])
-        self.reasons.append(reason)
+        if reason not in self.reasons:
+            self._append([{"declassify": reason}])
+            self.reasons.append(reason)
 
     # ------------------------------------------------------------------ what it knows
 

@@ -42,7 +42,7 @@ _NOT_COVERED = (
 def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, Any]) -> str:
     """The first paragraph: the figure, whom it protects, and whom it does not."""
     if ledger.reasons:
-        reasons = dict.fromkeys(ledger.reasons)  # a resumed run goes through the door again, for the same reason
+        reasons = dict.fromkeys(ledger.reasons)  # a ledger of an earlier version may give one twice
         return f"No formal guarantee: epsilon is infinity, because {'; '.join(reasons)}."
     guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
     if math.isinf(guarantee.epsilon):

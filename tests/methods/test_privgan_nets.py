@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from gossamer.errors import RequestError
-from gossamer.nets import mlp, privgan_cifar
+from gossamer.methods.privgan import conv, dense
 
-NETS = [(mlp, (1, 12, 10)), (mlp, (3, 8, 8)), (privgan_cifar, (3, 32, 32)), (privgan_cifar, (1, 32, 32))]
+NETS = [(dense, (1, 12, 10)), (dense, (3, 8, 8)), (conv, (3, 32, 32)), (conv, (1, 32, 32))]
 
 
 def size(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def dense(*sizes):
+def in_dense(*sizes):
     """Parameters of a chain of dense layers, with biases."""
     return sum((inside + 1) * out for inside, out in pairwise(sizes))
 
@@ -24,17 +24,17 @@ def dense(*sizes):
 @pytest.mark.parametrize("pixels", [(1, 28, 28), (1, 62, 47)])
 def test_the_dense_pair_has_the_sizes_of_appendix_1(pixels):
     n = math.prod(pixels)
-    assert size(mlp.Generator(pixels, 1)) == dense(100, 512, 512, 1024, n)
-    assert size(mlp.Discriminator(pixels, 1)) == dense(n, 2048, 512, 256, 1)
-    assert size(mlp.Discriminator(pixels, 1, outputs=4)) == dense(n, 2048, 512, 256, 4)
+    assert size(dense.Generator(pixels, 1)) == in_dense(100, 512, 512, 1024, n)
+    assert size(dense.Discriminator(pixels, 1)) == in_dense(n, 2048, 512, 256, 1)
+    assert size(dense.Discriminator(pixels, 1, outputs=4)) == in_dense(n, 2048, 512, 256, 4)
 
 
 def test_the_convolutional_pair_has_the_sizes_of_appendix_1():
-    def conv(*channels):
+    def in_conv(*channels):
         return sum(25 * inside * out + out for inside, out in pairwise(channels))
 
-    assert size(privgan_cifar.Generator((3, 32, 32), 1)) == dense(100, 2048) + conv(512, 256, 128, 64, 3)
-    assert size(privgan_cifar.Discriminator((3, 32, 32), 1)) == conv(3, 64, 128, 128, 256) + dense(2 * 2 * 256, 1)
+    assert size(conv.Generator((3, 32, 32), 1)) == in_dense(100, 2048) + in_conv(512, 256, 128, 64, 3)
+    assert size(conv.Discriminator((3, 32, 32), 1)) == in_conv(3, 64, 128, 128, 256) + in_dense(2 * 2 * 256, 1)
 
 
 @pytest.mark.parametrize(("nets", "shape"), NETS)
@@ -77,7 +77,7 @@ def test_a_record_does_not_see_its_batch(nets, shape):
 def test_initialisation_is_that_of_the_published_code():
     """The first layer has standard deviation 0.02 (of 51,200 weights: to 2 %, 6 standard errors); Glorot's bound after it."""
     torch.manual_seed(0)
-    first, second, *_ = mlp.Generator((1, 28, 28), 1).layers
+    first, second, *_ = dense.Generator((1, 28, 28), 1).layers
     assert float(first.weight.detach().std()) == pytest.approx(0.02, rel=0.02)
     bound = math.sqrt(6 / (512 + 512))
     assert float(second.weight.detach().abs().max()) == pytest.approx(bound, rel=1e-3)
@@ -87,10 +87,10 @@ def test_initialisation_is_that_of_the_published_code():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: mlp.Generator((1, 4, 4), 1, width=0), "width must be at least 1"),
-        (lambda: mlp.Discriminator((1, 4, 4), 1, width=7), "even"),
-        (lambda: privgan_cifar.Generator((3, 32, 32), 1, width=12), "multiple of 8"),
-        (lambda: privgan_cifar.Discriminator((1, 28, 28), 1), "--network dense"),
+        (lambda: dense.Generator((1, 4, 4), 1, width=0), "width must be at least 1"),
+        (lambda: dense.Discriminator((1, 4, 4), 1, width=7), "even"),
+        (lambda: conv.Generator((3, 32, 32), 1, width=12), "multiple of 8"),
+        (lambda: conv.Discriminator((1, 28, 28), 1), "--network dense"),
     ],
 )
 def test_what_is_refused(make, says):

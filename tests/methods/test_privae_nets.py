@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from gossamer.errors import RequestError
-from gossamer.nets.vae import CENTRE_DEVIATION, CENTRES, Autoencoder, Prior
+from gossamer.methods.privae.nets import CENTRE_DEVIATION, CENTRES, Autoencoder, Prior
 
 
 def autoencoder(**settings: object) -> Autoencoder:

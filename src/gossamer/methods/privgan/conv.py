@@ -1,8 +1,8 @@
 """The convolutional pair of privGAN for CIFAR-10 (Mukherjee et al. 2021, appendix 1), 32x32 pixels.
 
 The paper's list of the discriminator's layers leaves the first activation out and prints a reshape that fits no shape; the
-published code has neither oddity, and stands here. Activations, scaling and initialisation are those of `mlp`; labels join the
-generator's latents as one-hot codes and the discriminator's image as constant planes.
+published code has neither oddity, and stands here. Activations, scaling and initialisation are those of `dense.py`; labels
+join the generator's latents as one-hot codes and the discriminator's image as constant planes.
 """
 
 from itertools import pairwise
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, one_hot
 
 from gossamer.errors import RequestError
-from gossamer.nets.mlp import SLOPE, codes, counted, initialise, with_codes
+from gossamer.methods.privgan.dense import SLOPE, codes, counted, initialise, with_codes
 
 _KERNEL, _PADDING = 5, 2
 
@@ -34,7 +34,7 @@ class Generator(nn.Module):
         super().__init__()
         counted(classes=classes, width=width, latent_size=latent_size)
         channels = _checked(shape, width)
-        self.classes, self.latent_size, self.width = classes, latent_size, width
+        self.shape, self.classes, self.latent_size, self.width = shape, classes, latent_size, width
         sizes = (width, width // 2, width // 4, width // 8, channels)
         self.layers = nn.ModuleList([nn.Linear(latent_size + codes(classes), 4 * width)])
         for inside, out in pairwise(sizes):

@@ -1,0 +1,144 @@
+"""PriVAE's training: Algorithm 1 of Takahashi et al. (2020), and a warm start on public records."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import Average, Learner, Optimiser, adam
+from gossamer.methods.privae import Config
+from gossamer.methods.privae.nets import Autoencoder
+from gossamer.methods.privae.objective import Objective, secret_coins
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.mechanisms import clipped_to
+from gossamer.privacy.noise import Rng
+from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Algorithm 1, one step per yield; its lines counted from "Initialize". Ends when the ledger holds no further release."""
+    config, vae = run.config, state.vae  # l. 1
+    release = mechanism_for(config, run.card, run.rng)
+    query = Objective.of(vae.net, config, secret_coins(run.rng))
+
+    while private.remaining(release.event):  # l. 2
+        released = private.release(release, query)  # l. 3-6, and both noises of l. 7
+        g = direction(released, config)  # l. 7
+        vae.step(g)  # l. 8
+        t = state.step + 1
+        state.average.follow(at_most=t / (t + 9))
+        yield {"released_norm": g.norm()}
+
+
+def mechanism_for(config: Config, card: DataCard, rng: Rng) -> TermwiseGaussianSum | WholeGaussian:
+    """The release of one step. Without noise nothing is clipped: the twin."""
+    B, sigma = config.expected_batch_size, config.noise_multiplier
+    rate = B / card.declared_size
+    C1, C2 = (clipped_to(norm, noise_multiplier=sigma) for norm in (config.max_norm, config.max_norm_batch))
+    if config.aggregation == "batch":
+        return WholeGaussian(sampling_rate=rate, noise_multiplier=sigma, rng=rng, max_norm=C1)
+    if config.aggregation == "micro":
+        return WholeGaussian(sampling_rate=rate, noise_multiplier=sigma, rng=rng, max_norm=B * C1)
+    has_batch_term = config.divergence != "none" and config.max_norm_batch > 0
+    return TermwiseGaussianSum(
+        sampling_rate=rate,
+        noise_multiplier=sigma,
+        rng=rng,
+        max_norm=C1,
+        max_norm_batch=C2 if has_batch_term else 0.0,
+        partitions=config.partitions,
+        weights=(config.split**0.5, (1 - config.split) ** 0.5),
+    )
+
+
+def direction(released: Tensor, config: Config) -> Tensor:
+    """Line 7 after the noise: division by the expected batch and by the number of groups, never by what was drawn. [D]"""
+    if config.aggregation == "batch":
+        return released
+    if config.aggregation == "micro":
+        return released / config.expected_batch_size
+    return released[0] / config.expected_batch_size + released[1] / config.partitions
+
+
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """Train on public records, without privacy, one step per yield. Costs nothing."""
+    config, B = run.config, min(run.config.warm_batch_size, len(public))
+
+    def coins(records: Records, k: int) -> Tensor:
+        return torch.randn(len(records), k, generator=run.rng.public("warm coins"))
+
+    query = Objective.of(state.vae.net, config, coins)
+    if state.step == 0:
+        state.vae.renew(_optimiser(config, config.warm_learning_rate))
+    for _ in range(state.step, config.warm_steps):
+        batch = public[torch.randint(len(public), (B,), generator=run.rng.public("warm start")).numpy()]
+        g = query.phi.summed(batch) / B
+        if config.divergence != "none":
+            g = g + query.group_gradient(batch)
+        state.vae.step(g)
+        yield {"gradient_norm": g.norm()}
+    state.vae.renew(_optimiser(config, config.learning_rate))
+    state.average.restart()
+
+
+@dataclass
+class State(method.State):
+    """The network, its optimiser and the average have seen records through releases only.
+
+    Args:
+        vae: the autoencoder.
+        average: the running average of its weights.
+        with_encoder: whether the encoder is released too.
+    """
+
+    vae: Learner[Autoencoder]
+    average: Average[Autoencoder]
+    with_encoder: bool
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Network and optimiser at the start of a run."""
+        config = run.config
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            vae = _network(config, run.card, encoder=True).to(run.device)
+        learner = Learner(vae, _optimiser(config, config.learning_rate))
+        return cls(learner, Average(vae, config.average_decay), config.release_encoder)
+
+    @property
+    def released(self) -> Autoencoder:
+        """A copy of the network that the run hands out."""
+        net = copy.deepcopy(self.average.released)
+        if not self.with_encoder:
+            net.encoder = None
+        return net
+
+
+def generator(config: Config, card: DataCard) -> Autoencoder:
+    """The network that a run releases, with fresh weights: the decoder, and the encoder where it was asked for."""
+    return _network(config, card, encoder=config.release_encoder)
+
+
+def _network(config: Config, card: DataCard, *, encoder: bool) -> Autoencoder:
+    return Autoencoder(
+        card.shape,
+        card.classes if config.conditional else 1,
+        network=config.network,
+        width=config.width,
+        latent_size=config.latent_size,
+        prior=config.prior,
+        likelihood=config.likelihood,
+        extent=config.extent,
+        encoder=encoder,
+    )
+
+
+def _optimiser(config: Config, rate: float) -> Optimiser:
+    if config.optimiser == "sgd":
+        return lambda parameters: torch.optim.SGD(parameters, lr=rate)
+    return adam(rate, (0.9, 0.999))

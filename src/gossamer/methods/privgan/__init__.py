@@ -1,0 +1,160 @@
+"""privGAN: what a run promises (nothing) and takes. `loop.py` trains, `nets.py` has the networks."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Run
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
+    from gossamer.methods.privgan import loop
+    from gossamer.privacy import costs
+else:
+    loop, costs = Lazy("gossamer.methods.privgan.loop"), Lazy("gossamer.privacy.costs")
+
+REASON = (
+    "privGAN (Mukherjee et al. 2021) trains on the records without clipping and without noise; what it protects is measured by "
+    "attacks, not proved"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        pairs: generators, each with a discriminator and a part of the records of its own (N). 1: the plain GAN.
+        privacy_weight: weight of misleading the privacy discriminator (lambda).
+        objective: wrong-class: call each sample the work of a random other generator (Algorithm 1); equation-5: log of the
+            probability of the right one, to be made small, without a lower bound.
+        adversary_warm_epochs: epochs of the privacy discriminator alone, on records and the number of their part (n_i).
+        adversary_delay_epochs: epochs of the pairs in which the privacy discriminator rests as it is (n_d).
+        epochs: passes over a part of the records (n).
+        batch_size: records, and samples of each generator, in a batch.
+        labels: conditional: the label is an input of all networks; per-class: a model for each class, as in the paper's
+            section 6.2; none: without labels, as where the paper attacks.
+        release: how many of the generators are released, the first ones of the random order; 0: all.
+        shared_latents: all generators get the same latents in a batch, as in the published code; off: each its own.
+        network: dense: fully connected, any size; conv: convolutional, 32x32.
+        width: size of all hidden layers; the paper's networks have 512, counted as in `dense.py` and `conv.py`.
+        latent_size: numbers in a latent vector; the last one picks the generator, the others (the paper's 100) are its input.
+        learning_rate: Adam's step size for all networks.
+        beta1: Adam's decay of the first moment.
+        real_target: what discriminators are taught to answer on records; 1 is the paper's formula, 0.95 its code.
+    """
+
+    pairs: int = 2
+    privacy_weight: float = 1.0
+    objective: Literal["wrong-class", "equation-5"] = "wrong-class"
+    adversary_warm_epochs: MaybeZero = 50
+    adversary_delay_epochs: MaybeZero = 100
+    epochs: int = 200
+    batch_size: int = 256
+    labels: Literal["conditional", "per-class", "none"] = "conditional"
+    release: MaybeZero = 0
+    shared_latents: bool = True
+    network: Literal["dense", "conv"] = "dense"
+    width: int = 512
+    latent_size: int = 101
+    learning_rate: float = 2e-4
+    beta1: float = 0.5
+    real_target: float = 0.95
+
+
+class Privgan(Method[Config, "loop.State"]):
+    """privGAN (Mukherjee, Xu, Trivedi, Patowary, Lavista Ferres; "privGAN: Protecting GANs from membership inference attacks").
+
+    Guarantee: none. Epsilon is infinity, and every run says so first: the networks learn from the records without clipping and
+    without noise, so `train` goes through `declassify` before it reads one. What the method does is make attacks harder. The
+    records are cut into N random parts, each with a generator and a discriminator of its own; a privacy discriminator guesses
+    which generator made a sample, and the generators are also trained to mislead it. How much that helps is measured by attacks
+    (`gossamer attack`), never proved. The privacy discriminator has seen the records with their part: it is never released.
+
+    Departures from the paper:
+        - The steps of Algorithm 1 follow each other per batch, not per epoch, as in the published code; a batch is drawn from
+          its part with replacement. The number of batches in an epoch comes from the declared size.
+        - The generators descend on -log D(G(z)), the usual form, not on the log(1 - D(G(z))) of equations 1 and 5.
+        - Records are taught as `real_target` in place of 1. The paper does not mention it; the published code has 0.95, and 0.9
+          for the plain GAN with which it compares. Here both have the same.
+        - Labels, as inputs of all networks; the paper trains one model per class (`--labels per-class`), or none has labels.
+        - Appendix 1, CIFAR-10: see `methods/privgan/conv.py`.
+    """
+
+    name = "privgan"
+    title = "privGAN (Mukherjee et al. 2021): no formal guarantee"
+    without_guarantee = REASON
+    takes_public = False
+    config_type = Config
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """The privacy discriminator's warm-up, where there is one, and the training: both read the records as they are.
+
+        The plan holds one event without privacy, which says infinity even where the reason gets lost.
+        """
+        warm, steps = length(config, card)
+        both: Phases[Config, loop.State] = [
+            OnPrivate(
+                name="warm start",
+                steps=warm,
+                body=lambda run, state, private: loop.warm_up(run, state, private),
+            ),
+            OnPrivate(
+                name="training",
+                steps=steps,
+                plan=[(costs.without_privacy(), 1)],
+                body=lambda run, state, private: loop.train(run, state, private),
+            ),
+        ]
+        return both if config.pairs > 1 else both[1:]
+
+    def check(self, config: Config, card: "DataCard") -> None:
+        """Refuse settings that contradict each other, and a declared size that is too small for them."""
+        if config.release > config.pairs:
+            raise RequestError(
+                f"--release {config.release} is more than the {config.pairs} generators that --pairs makes."
+            )
+        if config.latent_size < 2:
+            raise RequestError("--latent-size must be at least 2: the last number picks the generator.")
+        if not 0.5 < config.real_target <= 1:
+            raise RequestError(f"--real-target must be above 0.5 and at most 1, not {config.real_target:g}.")
+        if config.beta1 >= 1:
+            raise RequestError(f"--beta1 must be below 1, not {config.beta1:g}.")
+        part = card.declared_size // (groups(config, card) * config.pairs)
+        if part < config.batch_size:
+            raise RequestError(
+                f"--batch-size {config.batch_size} is more than the {part} records of a part ({card.declared_size:,} declared, "
+                f"{groups(config, card)} x {config.pairs} parts). Lower it, or --pairs."
+            )
+
+    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
+        """The generators of all models, or the first ones of each, as one."""
+        return loop.generator(config, card)
+
+    def start(self, run: Run[Config]) -> "loop.State":
+        """All networks with fresh weights, and the seed of the partition."""
+        return loop.State.fresh(run)
+
+    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
+        """What each discriminator says: probabilities. [N, n]"""
+        return loop.scores(state, records)
+
+
+def length(config: Config, card: "DataCard") -> tuple[int, int]:
+    """Batches of the privacy discriminator's warm-up, which takes from all parts at once, and of the training."""
+    warm = config.adversary_warm_epochs * _batches(config, card, parts=1) if config.pairs > 1 else 0
+    return warm, config.epochs * _batches(config, card, parts=config.pairs)
+
+
+def groups(config: Config, card: "DataCard") -> int:
+    """How many models there are: one, or one per class."""
+    return card.classes if config.labels == "per-class" else 1
+
+
+def _batches(config: Config, card: "DataCard", *, parts: int) -> int:
+    """Batches in an epoch of a model whose share of the declared size is cut into so many parts."""
+    return max(1, card.declared_size // (groups(config, card) * parts * config.batch_size))

@@ -1,0 +1,236 @@
+"""privGAN's training: Algorithm 1 of Mukherjee et al. (2021), its lines counted from "N <-". Records are read as they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import DataError
+from gossamer.methods import adversarial, method
+from gossamer.methods.method import Run, Saved, Shown
+from gossamer.methods.privgan import REASON, Config, groups, length, nets
+from gossamer.privacy.confined import Confined
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Lines 7 to 20, one batch per yield."""
+    config = run.config
+    parts = parts_of(run, state, private)  # l. 1-3
+    _, steps = length(config, run.card)
+    for step in range(state.step, steps):  # l. 7
+        epoch = step * config.epochs // steps
+        shown = []
+        for model, mine in zip(state.models, parts, strict=True):
+            latents, labels = draw_latents(run)
+            fakes = [G(z, y) for G, z, y in zip(model.generators, latents, labels, strict=True)]  # l. 9
+            loss = discriminator_loss(run, model, mine, fakes, labels)  # l. 8, 11-13
+            adversarial.descend(model.opt_D, loss, model.discriminators)  # l. 14
+            if model.adversary is not None and epoch >= config.adversary_delay_epochs:  # l. 17
+                model.adversary.learn(fakes, labels)  # l. 18
+            loss, figures = generator_loss(run, model, fakes, labels)  # l. 10, 15-16
+            adversarial.descend(model.opt_G, loss, model.generators)  # l. 20
+            shown.append(figures)
+        yield {name: sum(each[name] for each in shown) / len(shown) for name in shown[0]}
+
+
+def warm_up(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Lines 4 to 6: teach the privacy discriminator which part a record lies in, one batch per yield. Shows nothing."""
+    parts = parts_of(run, state, private)  # l. 1-3
+    steps, _ = length(run.config, run.card)
+    for _ in range(state.step, steps):
+        for model, mine in zip(state.models, parts, strict=True):
+            assert model.adversary is not None, "a single pair has no warm-up"
+            share = -(-run.config.batch_size // len(mine))
+            batches = [_batch(run, part, share) for part in mine]
+            model.adversary.learn([images for images, _ in batches], [labels for _, labels in batches])  # l. 5
+        yield {}
+
+
+def parts_of(run: Run[Config], state: "State", private: Confined[Records]) -> list[list[Records]]:
+    """The parts of a run, the same in both of its phases. From `declassify` on, epsilon is infinity."""
+    records = private.declassify(reason=REASON)
+    return partition(records, run.config, run.card, state.split_seed)
+
+
+def partition(records: Records, config: Config, card: DataCard, seed: int) -> list[list[Records]]:
+    """Lines 1 to 3: N random parts of equal size (but for one unit), for each model: one, or one per class.
+
+    Whole units go to one part. The order comes from a seed that the checkpoint keeps, so a resume finds the same parts.
+
+    Raises:
+        DataError: if a part would be empty.
+    """
+    order = np.random.default_rng(seed).permutation(records.population)
+    parts = [records.take(np.sort(some)) for some in np.array_split(order, config.pairs)]
+    if config.labels != "per-class":
+        found = [parts]
+    else:
+        found = [[part[np.flatnonzero(part.labels == label)] for part in parts] for label in range(card.classes)]
+    for number, mine in enumerate(found):
+        if min(map(len, mine)) == 0:
+            which = f"records of class {number}" if config.labels == "per-class" else "records"
+            raise DataError(f"too few {which} for {config.pairs} parts: one part holds none. Lower --pairs.")
+    return found
+
+
+def draw_latents(run: Run[Config]) -> tuple[list[Tensor], list[Tensor]]:
+    """For each generator latents [B, latent_size - 1] and labels [B]: the same for all, or each its own."""
+    config, B = run.config, run.config.batch_size
+
+    def draw() -> tuple[Tensor, Tensor]:
+        z = torch.randn(B, config.latent_size - 1, generator=run.rng.public("latents"))
+        y = torch.zeros(B, dtype=torch.int64)
+        if config.labels == "conditional":
+            y = adversarial.draw_labels(B, run.card, run.rng.public("labels"))
+        return z.to(run.device), y.to(run.device)
+
+    drawn = [draw()] * config.pairs if config.shared_latents else [draw() for _ in range(config.pairs)]
+    return [z for z, _ in drawn], [y for _, y in drawn]
+
+
+def discriminator_loss(
+    run: Run[Config], model: "Model", parts: list[Records], fakes: list[Tensor], labels: list[Tensor]
+) -> Tensor:
+    """Lines 11 to 13: tell a batch of each part from the fakes of its generator. Summed over the pairs."""
+    total = torch.zeros((), device=run.device)
+    for D, part, fake, label in zip(model.discriminators, parts, fakes, labels, strict=True):
+        images, real_labels = _batch(run, part, run.config.batch_size)
+        real = D(images, real_labels)
+        on_records = F.binary_cross_entropy_with_logits(real, torch.full_like(real, run.config.real_target))
+        total = total + (on_records + F.softplus(D(fake.detach(), label)).mean()) / 2
+    return total
+
+
+def generator_loss(
+    run: Run[Config], model: "Model", fakes: list[Tensor], labels: list[Tensor]
+) -> tuple[Tensor, dict[str, float]]:
+    """Lines 10, 15 and 16: deceive the own discriminator and mislead the adversary. Summed over the pairs.
+
+    Returns:
+        The loss, and figures to show; they are computed on fakes.
+    """
+    logits = [D(fake, label) for D, fake, label in zip(model.discriminators, fakes, labels, strict=True)]
+    deceive = torch.stack([adversarial.non_saturating_loss(logit) for logit in logits]).sum()
+    shown = {"generator_loss": float(deceive.detach()) / len(fakes)}
+    shown["accuracy_on_fakes"] = float((torch.cat(logits).detach() < 0).float().mean())
+    if model.adversary is None:
+        return deceive, shown
+    answers = model.adversary.net(torch.cat(fakes), torch.cat(labels))
+    own = _numbers(fakes)
+    mislead = misleading(run, answers, own) * len(fakes)
+    shown["adversary_accuracy"] = float((answers.detach().argmax(1) == own).float().mean())
+    return deceive + run.config.privacy_weight * mislead, shown
+
+
+def misleading(run: Run[Config], answers: Tensor, own: Tensor) -> Tensor:
+    """What the generators lose to the adversary, averaged over samples. answers: logits [n, N]; own: int64 [n]."""
+    N = run.config.pairs
+    if run.config.objective == "equation-5":
+        return -F.cross_entropy(answers, own)
+    offset = torch.randint(1, N, own.shape, generator=run.rng.public("wrong classes")).to(own.device)
+    return F.cross_entropy(answers, (own + offset) % N)  # l. 10, 16: another generator, uniformly
+
+
+@dataclass
+class Adversary(Saved):
+    """The privacy discriminator, D_p. It has seen records with the number of their part: it never leaves the checkpoint."""
+
+    net: nn.Module
+    optimiser: torch.optim.Adam
+
+    def learn(self, images: list[Tensor], labels: list[Tensor]) -> None:
+        """Lines 5 and 18: one step on -log of the probability of the right part, or generator, averaged over all images."""
+        logits = self.net(torch.cat(images).detach(), torch.cat(labels))
+        adversarial.descend(self.optimiser, F.cross_entropy(logits, _numbers(images)), self.net)
+
+
+@dataclass
+class Model(Saved):
+    """N pairs and their privacy discriminator: all of a run, or what one class has."""
+
+    generators: nn.ModuleList
+    discriminators: nn.ModuleList
+    opt_G: torch.optim.Adam
+    opt_D: torch.optim.Adam
+    adversary: Adversary | None
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "Model":
+        """Untrained."""
+        config, card, N = run.config, run.card, run.config.pairs
+        G = nn.ModuleList(nets.generator(config, card) for _ in range(N)).to(run.device)
+        D = nn.ModuleList(nets.discriminator(config, card, outputs=1) for _ in range(N)).to(run.device)
+        adversary = None
+        if N > 1:
+            P = nets.discriminator(config, card, outputs=N).to(run.device)
+            adversary = Adversary(P, _adam(P, config))
+        return cls(G, D, _adam(G, config), _adam(D, config), adversary)
+
+
+@dataclass
+class State(method.State):
+    """Private: all of it has seen the records. Only `released` is handed out.
+
+    Args:
+        models: one, or one per class.
+        split_seed: fixes the parts, so that a resume finds them again.
+        count: how many generators of each model are released.
+    """
+
+    models: list[Model]
+    split_seed: int
+    count: int
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Networks and optimisers at the start of a run, and the seed of the partition."""
+        config = run.config
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            models = [Model.fresh(run) for _ in range(groups(config, run.card))]
+        split_seed = int(torch.randint(2**62, (1,), generator=run.rng.public("partition")))
+        return cls(models, split_seed, config.release or config.pairs)
+
+    @property
+    def released(self) -> nets.Mixture:
+        """The generators that the run hands out."""
+        generators = [G for model in self.models for G in list(model.generators)[: self.count]]
+        return nets.Mixture(generators, groups=len(self.models))
+
+
+def generator(config: Config, card: DataCard) -> nets.Mixture:
+    """The network that a run releases, with fresh weights."""
+    models = groups(config, card)
+    count = models * (config.release or config.pairs)
+    return nets.Mixture([nets.generator(config, card) for _ in range(count)], groups=models)
+
+
+@torch.no_grad()
+def scores(state: State, records: Records) -> Tensor:
+    """How real each discriminator finds each record: probabilities, of the model of its class. [N, n]"""
+    images, labels = records.tensors(next(state.models[0].generators.parameters()).device)
+    found = images.new_zeros(len(state.models[0].discriminators), len(images))
+    for number, model in enumerate(state.models):
+        mine = labels == number if len(state.models) > 1 else torch.ones_like(labels, dtype=torch.bool)
+        for row, D in zip(found, model.discriminators, strict=True):
+            row[mine] = torch.sigmoid(D(images[mine], labels[mine]))[:, 0]
+    return found
+
+
+def _adam(module: nn.Module, config: Config) -> torch.optim.Adam:
+    return torch.optim.Adam(module.parameters(), lr=config.learning_rate, betas=(config.beta1, 0.999), fused=True)
+
+
+def _batch(run: Run[Config], records: Records, size: int) -> tuple[Tensor, Tensor]:
+    """Images and labels of records drawn with replacement."""
+    positions = torch.randint(len(records), (size,), generator=run.rng.public("records")).numpy()
+    return records[positions].tensors(run.device)
+
+
+def _numbers(images: list[Tensor]) -> Tensor:
+    """The number of its part or generator for each image: int64 [n]."""
+    return torch.cat([torch.full((len(each),), number, device=each.device) for number, each in enumerate(images)])

@@ -1,0 +1,62 @@
+"""The networks of privGAN by its Config, dense or convolutional, and what a run releases: its generators as one."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.card import DataCard
+from gossamer.methods.privgan import Config, conv, dense
+
+Generator: TypeAlias = dense.Generator | conv.Generator
+Discriminator: TypeAlias = dense.Discriminator | conv.Discriminator
+
+
+class Mixture(nn.Module):
+    """The released generators as one: each sample comes from a random one of them.
+
+    Args:
+        generators: [groups x released], those of one group side by side, all of one kind.
+        groups: 1, or one group per class, each of which knows its class only.
+    """
+
+    def __init__(self, generators: Sequence[nn.Module], *, groups: int) -> None:
+        super().__init__()
+        self.generators, self.groups = nn.ModuleList(generators), groups
+        first: Any = generators[0]
+        self.shape: tuple[int, ...] = first.shape
+        self.classes = groups * int(first.classes)
+        self.latent_size = int(first.latent_size) + 1
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """latents: float [n, latent_size], standard normal; labels: int64 [n]. Returns [n, C, H, W] in [0, 1].
+
+        The normal distribution function turns the last latent into a uniform number, and that into a generator.
+        """
+        released = len(self.generators) // self.groups
+        chosen = (torch.special.ndtr(latents[:, -1]) * released).long().clamp_(max=released - 1)
+        if self.groups > 1:
+            chosen = chosen + released * labels
+        images = latents.new_zeros(len(latents), *self.shape)
+        for number in chosen.unique().tolist():
+            mine = chosen == number
+            images[mine] = self.generators[number](latents[mine, :-1], labels[mine])
+        return images
+
+
+def generator(config: Config, card: DataCard) -> Generator:
+    """One generator, with fresh weights. The last latent is not its own: it picks the generator."""
+    kind = conv.Generator if config.network == "conv" else dense.Generator
+    return kind(card.shape, _classes(config, card), width=config.width, latent_size=config.latent_size - 1)
+
+
+def discriminator(config: Config, card: DataCard, *, outputs: int) -> Discriminator:
+    """One discriminator, with fresh weights; with several outputs the privacy discriminator."""
+    kind = conv.Discriminator if config.network == "conv" else dense.Discriminator
+    return kind(card.shape, _classes(config, card), width=config.width, outputs=outputs)
+
+
+def _classes(config: Config, card: DataCard) -> int:
+    """The labels that one network tells apart."""
+    return card.classes if config.labels == "conditional" else 1
