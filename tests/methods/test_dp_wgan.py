@@ -63,7 +63,7 @@ def trained(
 def fresh(config: Config, *, card: DataCard = CARD, rng: Rng | None = None) -> tuple[Run[Config], State]:
     """A run at its start."""
     run = Run(config, card, rng or Rng(0))
-    return run, DpWgan().start(run)
+    return run, DpWgan().loop.start(run)
 
 
 def test_the_joint_multiplier_is_charged_once_whatever_the_groups() -> None:

@@ -396,7 +396,7 @@ def test_what_is_released_is_the_decoder_and_the_encoder_if_asked(release_encode
     state = run(config)
     names = {name.split(".")[0] for name in state.released.state_dict()}
     assert names == ({"encoder", "decoder"} if release_encoder else {"decoder"})
-    net = PRIVAE.generator(config, CARD)
+    net = PRIVAE.loop.generator(config, CARD)
     net.load_state_dict(state.released.state_dict())
     assert model_bytes(net) == model_bytes(state.released)
     if release_encoder:
@@ -472,7 +472,10 @@ def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
     config = checked(PRIVAE.job({"noise_multiplier": 1.0, **settings}, card)).config
     ((_, steps),) = PRIVAE.plan(config, card)
     assert steps == config.steps
-    assert PRIVAE.generator(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (2, *shape)
+    assert PRIVAE.loop.generator(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (
+        2,
+        *shape,
+    )
 
 
 def test_the_mmd_term_pulls_the_codes_towards_the_prior() -> None:

@@ -316,7 +316,7 @@ def test_a_release_holds_so_many_generators_and_nothing_else(labels, groups, rel
     config = Config(pairs=3, labels=labels, release=release, **{**FEW, "batch_size": 5})
     state = fresh(config)
     names = set(state.released.state_dict())
-    assert names == set(PRIVGAN.generator(config, CARD).state_dict())
+    assert names == set(PRIVGAN.loop.generator(config, CARD).state_dict())
     assert {name.split(".")[1] for name in names} == {str(j) for j in range(groups * (release or 3))}
     assert all(name.startswith("generators.") for name in names)
     assert state.released.classes == (1 if labels == "none" else 3)

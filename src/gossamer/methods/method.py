@@ -206,6 +206,22 @@ class Reached:
     shown: "Shown | None"
 
 
+class Loop(Protocol[C, S]):
+    """What the module `loop.py` of a method gives."""
+
+    def generator(self, config: C, card: "DataCard", /) -> "nn.Module":
+        """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows."""
+        ...
+
+    def start(self, run: Run[C], /) -> S:
+        """Networks and optimisers at the start of a run: the one place where a State is made."""
+        ...
+
+    def train(self, run: Run[C], state: S, private: "Confined[Records]", /) -> Iterator[Shown]:
+        """The body of the phase that trains."""
+        ...
+
+
 class AnyMethod(ABC):
     """A method, whatever its Config and State: what the command line and the registry see."""
 
@@ -243,18 +259,20 @@ class Method(AnyMethod, Generic[C, S]):
     """
 
     config_type: type[C]
+    loop: Loop[C, S]
 
     @abstractmethod
     def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
         """The phases of a run, in order. Pure."""
 
-    @abstractmethod
-    def generator(self, config: C, card: "DataCard") -> "nn.Module":
-        """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows."""
-
-    @abstractmethod
-    def start(self, run: Run[C]) -> S:
-        """Networks and optimisers at the start of a run: the one place where a State is made."""
+    def training(self, steps: int, plan: "Plan") -> OnPrivate[C, S]:
+        """The phase of `loop.train`, the last one of most methods."""
+        return OnPrivate(
+            name="training",
+            steps=steps,
+            plan=plan,
+            body=lambda run, state, private: self.loop.train(run, state, private),
+        )
 
     def check(self, config: C, card: "DataCard") -> None:
         """Refuse settings that contradict each other. Pure.
@@ -373,8 +391,8 @@ class Job(Generic[C_co, S_co]):
         return self._method.explain(self._config)
 
     def generator(self) -> "nn.Module":
-        """See `Method.generator`."""
-        return self._method.generator(self._config, self.card)
+        """See `Loop.generator`."""
+        return self._method.loop.generator(self._config, self.card)
 
     def sample(
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
@@ -402,7 +420,7 @@ class Training(Generic[C_co, S_co]):
 
     def __init__(self, job: Job[C_co, S_co], run: Run[C_co]) -> None:
         self._job, self._method, self._run = job, job._method, run
-        self._state = self._method.start(run)
+        self._state = self._method.loop.start(run)
 
     @property
     def method(self) -> AnyMethod:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
@@ -99,6 +99,7 @@ class DpWgan(Method[Config, "loop.State"]):
     title = "dp-GAN (Zhang, Ji, Wang 2018)"
     scores_have_no_scale = True
     config_type = Config
+    loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one joint Gaussian per critic step and, for private quantiles, one per question."""
@@ -113,12 +114,7 @@ class DpWgan(Method[Config, "loop.State"]):
                 steps=config.warm_steps,
                 body=lambda run, state, public: loop.warm_start(run, state, public),
             ),
-            OnPrivate(
-                name="training",
-                steps=config.steps,
-                plan=plan,
-                body=lambda run, state, private: loop.train(run, state, private),
-            ),
+            self.training(config.steps, plan),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:
@@ -147,14 +143,6 @@ class DpWgan(Method[Config, "loop.State"]):
     def needs_public(self, config: Config) -> bool:
         """Bounds from public records."""
         return config.bounds == "public"
-
-    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
-        """The convolutional generator."""
-        return loop.generator(config, card)
-
-    def start(self, run: Run[Config]) -> "loop.State":
-        """Both networks with fresh weights."""
-        return loop.State.fresh(run)
 
     def scores(self, state: "loop.State", records: "Records") -> "Tensor":
         """What the critic says: numbers without a scale. [1, n]"""

@@ -192,6 +192,9 @@ class State(method.State):
         return self.G.average.released
 
 
+start = State.fresh
+
+
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(card.shape, _classes(config, card), width=config.width, latent_size=config.latent_size)

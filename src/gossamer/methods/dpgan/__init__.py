@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
@@ -81,6 +81,7 @@ class Dpgan(Method[Config, "loop.State"]):
     name = "dpgan"
     title = "DPGAN (Bie, Kamath, Zhang 2023)"
     config_type = Config
+    loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one Poisson-sampled Gaussian per discriminator step."""
@@ -92,12 +93,7 @@ class Dpgan(Method[Config, "loop.State"]):
                 steps=config.warm_steps,
                 body=lambda run, state, public: loop.warm_start(run, state, public),
             ),
-            OnPrivate(
-                name="training",
-                steps=config.steps,
-                plan=[(release, config.steps)],
-                body=lambda run, state, private: loop.train(run, state, private),
-            ),
+            self.training(config.steps, [(release, config.steps)]),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
@@ -108,14 +104,6 @@ class Dpgan(Method[Config, "loop.State"]):
             )
         if config.accuracy_floor > 1:
             raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")
-
-    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
-        """The convolutional generator."""
-        return loop.generator(config, card)
-
-    def start(self, run: Run[Config]) -> "loop.State":
-        """Both networks with fresh weights."""
-        return loop.State.fresh(run)
 
     def scores(self, state: "loop.State", records: "Records") -> "Tensor":
         """What the discriminator says: probabilities. [1, n]"""

@@ -138,6 +138,9 @@ class State(method.State):
         return self.G.average.released
 
 
+start = State.fresh
+
+
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)

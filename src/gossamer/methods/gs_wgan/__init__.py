@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from gossamer.data.card import DataCard
     from gossamer.methods.gs_wgan import loop
     from gossamer.privacy import costs
@@ -110,6 +108,7 @@ class GsWgan(Method[Config, "loop.State"]):
     name = "gs-wgan"
     title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
     config_type = Config
+    loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
         """A public start, free; a warm start, of which nothing leaves; one event for each answer, or for each pass in turns."""
@@ -131,12 +130,7 @@ class GsWgan(Method[Config, "loop.State"]):
                 steps=config.warm_visits,
                 body=lambda run, state, private: loop.warm_start(run, state, private),
             ),
-            OnPrivate(
-                name="training",
-                steps=config.steps,
-                plan=answers,
-                body=lambda run, state, private: loop.train(run, state, private),
-            ),
+            self.training(config.steps, answers),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
@@ -166,11 +160,3 @@ class GsWgan(Method[Config, "loop.State"]):
             "paper": f"the drawn one of {K:,} critics trains and answers, {T:,} times; charged with the draws known",
         }
         return f"draw {config.draw}: {in_words[config.draw]}"
-
-    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
-        """The residual generator, or the DCGAN."""
-        return loop.generator(config, card)
-
-    def start(self, run: Run[Config]) -> "loop.State":
-        """Networks with fresh weights; the critics are made when there are records to deal to them."""
-        return loop.State.fresh(run)

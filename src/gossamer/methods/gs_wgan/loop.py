@@ -165,6 +165,9 @@ class State(method.State):
         return Fakes(x, y)
 
 
+start = State.fresh
+
+
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     kind = ResNetGenerator if config.generator == "resnet" else DcganGenerator

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, Run
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from gossamer.data.card import DataCard
     from gossamer.methods.privae import loop
     from gossamer.privacy import costs
@@ -103,6 +101,7 @@ class Privae(Method[Config, "loop.State"]):
     name = "privae"
     title = "PriVAE (Takahashi, Takagi, Ono, Komatsu 2020)"
     config_type = Config
+    loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one joint Gaussian per step, whatever the terms."""
@@ -114,12 +113,7 @@ class Privae(Method[Config, "loop.State"]):
                 steps=config.warm_steps,
                 body=lambda run, state, public: loop.warm_start(run, state, public),
             ),
-            OnPrivate(
-                name="training",
-                steps=config.steps,
-                plan=[(release, config.steps)],
-                body=lambda run, state, private: loop.train(run, state, private),
-            ),
+            self.training(config.steps, [(release, config.steps)]),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
@@ -130,11 +124,3 @@ class Privae(Method[Config, "loop.State"]):
             raise RequestError(
                 f"--aggregation {config.aggregation} is a baseline for a batch-wise term: give --divergence mmd or kl."
             )
-
-    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
-        """The decoder, and the encoder where it was asked for."""
-        return loop.generator(config, card)
-
-    def start(self, run: Run[Config]) -> "loop.State":
-        """The autoencoder with fresh weights."""
-        return loop.State.fresh(run)

@@ -119,6 +119,9 @@ class State(method.State):
         return net
 
 
+start = State.fresh
+
+
 def generator(config: Config, card: DataCard) -> Autoencoder:
     """The network that a run releases, with fresh weights: the decoder, and the encoder where it was asked for."""
     return _network(config, card, encoder=config.release_encoder)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Run
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
@@ -90,6 +90,7 @@ class Privgan(Method[Config, "loop.State"]):
     without_guarantee = REASON
     takes_public = False
     config_type = Config
+    loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The privacy discriminator's warm-up, where there is one, and the training: both read the records as they are.
@@ -103,12 +104,7 @@ class Privgan(Method[Config, "loop.State"]):
                 steps=warm,
                 body=lambda run, state, private: loop.warm_up(run, state, private),
             ),
-            OnPrivate(
-                name="training",
-                steps=steps,
-                plan=[(costs.without_privacy(), 1)],
-                body=lambda run, state, private: loop.train(run, state, private),
-            ),
+            self.training(steps, [(costs.without_privacy(), 1)]),
         ]
         return both if config.pairs > 1 else both[1:]
 
@@ -130,14 +126,6 @@ class Privgan(Method[Config, "loop.State"]):
                 f"--batch-size {config.batch_size} is more than the {part} records of a part ({card.declared_size:,} declared, "
                 f"{groups(config, card)} x {config.pairs} parts). Lower it, or --pairs."
             )
-
-    def generator(self, config: Config, card: "DataCard") -> "nn.Module":
-        """The generators of all models, or the first ones of each, as one."""
-        return loop.generator(config, card)
-
-    def start(self, run: Run[Config]) -> "loop.State":
-        """All networks with fresh weights, and the seed of the partition."""
-        return loop.State.fresh(run)
 
     def scores(self, state: "loop.State", records: "Records") -> "Tensor":
         """What each discriminator says: probabilities. [N, n]"""

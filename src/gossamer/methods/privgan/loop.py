@@ -202,6 +202,9 @@ class State(method.State):
         return nets.Mixture(generators, groups=len(self.models))
 
 
+start = State.fresh
+
+
 def generator(config: Config, card: DataCard) -> nets.Mixture:
     """The network that a run releases, with fresh weights."""
     models = groups(config, card)
