@@ -8,19 +8,35 @@ samples = synthesizer.sample(1_000, seed=0)
 """
 
 import importlib
-from typing import TYPE_CHECKING
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from gossamer.data.card import DataCard as DataCard
     from gossamer.data.readers import read as read
     from gossamer.data.records import Records as Records
+    from gossamer.errors import AccountsError as AccountsError
+    from gossamer.errors import BudgetError as BudgetError
+    from gossamer.errors import BudgetExceeded as BudgetExceeded
+    from gossamer.errors import CardError as CardError
+    from gossamer.errors import ConfinedError as ConfinedError
+    from gossamer.errors import DataError as DataError
     from gossamer.errors import GossamerError as GossamerError
+    from gossamer.errors import LedgerDamaged as LedgerDamaged
     from gossamer.errors import PrivacyError as PrivacyError
     from gossamer.errors import RequestError as RequestError
+    from gossamer.errors import RunFolderError as RunFolderError
+    from gossamer.errors import UnplannedRelease as UnplannedRelease
     from gossamer.estimate import Estimate as Estimate
     from gossamer.events import Event as Event
     from gossamer.events import Sink as Sink
     from gossamer.methods import METHODS as METHODS
+    from gossamer.methods.method import BaseConfig as BaseConfig
+    from gossamer.methods.method import MaybeZero as MaybeZero
+    from gossamer.methods.method import Method as Method
+    from gossamer.methods.method import OnPrivate as OnPrivate
+    from gossamer.methods.method import OnPublic as OnPublic
+    from gossamer.methods.method import Run as Run
+    from gossamer.methods.method import State as State
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.privacy.certificate import Certificate as Certificate
     from gossamer.privacy.confined import Confined as Confined
@@ -30,33 +46,55 @@ if TYPE_CHECKING:
     from gossamer.privacy.mechanisms import Bounds as Bounds
     from gossamer.privacy.mechanisms import PoissonGaussianSum as PoissonGaussianSum
     from gossamer.privacy.noise import Rng as Rng
+    from gossamer.run.attack import Attacked as Attacked
+    from gossamer.run.attack import attack as attack
+    from gossamer.run.evaluate import Evaluation as Evaluation
     from gossamer.run.evaluate import evaluate as evaluate
     from gossamer.run.fit import fit as fit
     from gossamer.run.fit import resume as resume
+    from gossamer.run.plan import Request as Request
+    from gossamer.run.plan import plan as plan
+    from gossamer.run.sinks import Terminal as Terminal
+    from gossamer.run.training import Interrupted as Interrupted
+    from gossamer.run.verify import Verdict as Verdict
     from gossamer.run.verify import release as release
     from gossamer.run.verify import verify as verify
 
-_HOMES = {
-    "gossamer.data.card": ("DataCard",),
-    "gossamer.data.readers": ("read",),
-    "gossamer.data.records": ("Records",),
-    "gossamer.errors": ("GossamerError", "PrivacyError", "RequestError"),
-    "gossamer.estimate": ("Estimate",),
-    "gossamer.events": ("Event", "Sink"),
-    "gossamer.methods": ("METHODS",),
-    "gossamer.methods.synthesizer": ("Synthesizer",),
-    "gossamer.privacy.certificate": ("Certificate",),
-    "gossamer.privacy.confined": ("Confined",),
-    "gossamer.privacy.gradients": ("PerRecordGradient",),
-    "gossamer.privacy.guarantee": ("Guarantee",),
-    "gossamer.privacy.ledger": ("PrivacyLedger",),
-    "gossamer.privacy.mechanisms": ("Bounds", "PoissonGaussianSum"),
-    "gossamer.privacy.noise": ("Rng",),
-    "gossamer.run.evaluate": ("evaluate",),
-    "gossamer.run.fit": ("fit", "resume"),
-    "gossamer.run.verify": ("release", "verify"),
+# Where each name lives: those that a curator calls, and those that the author of a method builds with (docs/python.md).
+_FOR_CURATORS = {
+    "gossamer.data.card": "DataCard",
+    "gossamer.data.readers": "read",
+    "gossamer.data.records": "Records",
+    "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError LedgerDamaged "
+    "PrivacyError RequestError RunFolderError UnplannedRelease",
+    "gossamer.estimate": "Estimate",
+    "gossamer.events": "Event Sink",
+    "gossamer.methods": "METHODS",
+    "gossamer.methods.synthesizer": "Synthesizer",
+    "gossamer.privacy.certificate": "Certificate",
+    "gossamer.privacy.guarantee": "Guarantee",
+    "gossamer.run.attack": "Attacked attack",
+    "gossamer.run.evaluate": "Evaluation evaluate",
+    "gossamer.run.fit": "fit resume",
+    "gossamer.run.plan": "Request plan",
+    "gossamer.run.sinks": "Terminal",
+    "gossamer.run.training": "Interrupted",
+    "gossamer.run.verify": "Verdict release verify",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_FOR_AUTHORS_OF_METHODS = {
+    "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic Run State",
+    "gossamer.privacy.confined": "Confined",
+    "gossamer.privacy.gradients": "PerRecordGradient",
+    "gossamer.privacy.ledger": "PrivacyLedger",
+    "gossamer.privacy.mechanisms": "Bounds PoissonGaussianSum",
+    "gossamer.privacy.noise": "Rng",
+}
+_HOME = {
+    name: home
+    for homes in (_FOR_CURATORS, _FOR_AUTHORS_OF_METHODS)
+    for home, names in homes.items()
+    for name in names.split()
+}
 __all__ = sorted(_HOME)  # noqa: PLE0605 (each name is loaded when it is asked for)
 
 

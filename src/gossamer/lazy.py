@@ -15,4 +15,6 @@ class Lazy:
         self.__name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python asks for these of whatever stands in a class
+            raise AttributeError(name)
         return getattr(importlib.import_module(self.__name), name)

@@ -50,7 +50,7 @@ START = "0" * _HASH_LENGTH
 """The hash before the first line."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PrivacyLedger:
     """Reserves a plan and charges releases against it.
 

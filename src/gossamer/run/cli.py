@@ -5,6 +5,7 @@ traceback. `--json` prints one JSON object on stdout and nothing else there. A c
 """
 
 import importlib
+import os
 import sys
 import traceback
 
@@ -90,6 +91,7 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every error into one paragraph and an exit status."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
