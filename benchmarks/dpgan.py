@@ -16,8 +16,9 @@ import torch
 
 from gossamer.data.card import DataCard
 from gossamer.data.glyphs import draw
-from gossamer.events import silent
-from gossamer.methods import dpgan
+from gossamer.methods import METHODS
+from gossamer.methods.dpgan import loop
+from gossamer.methods.method import Reached
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
@@ -25,19 +26,18 @@ from gossamer.privacy.noise import Rng
 from gossamer.run.memory import keep_pages
 
 
-def training(form: str, options: argparse.Namespace) -> Iterator[dpgan.State]:
+def training(form: str, options: argparse.Namespace) -> Iterator[Reached]:
     """A run whose discriminator steps use one form of the clipped sum."""
     records = draw(6_000, seed=0)
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=len(records))
-    config = dpgan.Config(
-        noise_multiplier=1.0, steps=10_000, expected_batch_size=options.batch, width=options.width, warm_steps=0
-    )
+    settings = {"noise_multiplier": 1.0, "steps": 10_000, "expected_batch_size": options.batch, "width": options.width}
+    job = METHODS["dpgan"].job(settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
-    ledger.reserve(dpgan.plan(config, card))
-    dpgan.PerRecordGradient = functools.partial(PerRecordGradient, form=form)
-    states = dpgan.train(Confined(records, ledger), config, card, emit=silent, rng=Rng(0))
-    next(states)  # builds the networks and looks at them once
-    return states
+    ledger.reserve(job.plan)
+    loop.PerRecordGradient = functools.partial(PerRecordGradient, form=form)
+    steps = job.begin(Rng(0)).drive(Confined(records, ledger))
+    next(steps)  # looks at the networks once
+    return steps
 
 
 def main() -> None:
@@ -52,9 +52,9 @@ def main() -> None:
     runs = {form: training(form, options) for form in ("slow", "fast")}
     seconds: dict[str, list[float]] = {form: [] for form in runs}
     for _ in range(options.steps):
-        for form, states in runs.items():
+        for form, steps in runs.items():
             started = time.perf_counter()
-            next(states)
+            next(steps)
             seconds[form].append(time.perf_counter() - started)
     print("| clipped sum | seconds per step | steps per second |\n|---|---|---|")
     for form, name in (("slow", "plain loop over records"), ("fast", "fast form")):

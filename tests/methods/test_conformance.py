@@ -4,6 +4,7 @@ The sixth is an exercise (`tests/fixtures/class_means`): what is asked of it is 
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -301,6 +302,29 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int, tm
     second.go_on_from(tmp_path, first.ledger)
     assert model_bytes(second.end().released) == model_bytes(expected.released)
     assert first.ledger.used == whole.ledger.used
+
+
+def test_resume_where_one_phase_turns_into_the_next(method: str, tmp_path: Path) -> None:
+    """At the last step of a phase and at its end: what its body does last is done once."""
+
+    def begin() -> Run:
+        return Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=stripes(30, seed=5))
+
+    whole = begin()
+    ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.shown is None]
+    expected = model_bytes(whole.training.state.released)
+    for at in [number - before for number in ends[:-1] for before in (1, 0)]:
+        first = begin()
+        for _ in itertools.islice(first.steps(), at):
+            pass
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        checkpoint.save(folder, first.training.state.state_dict(), first.rng.state(), first.ledger)
+        second = begin()
+        second.ledger, second.private = first.ledger, first.private
+        second.go_on_from(folder, first.ledger)
+        assert model_bytes(second.end().released) == expected
+        assert second.ledger.used == whole.ledger.used
 
 
 def test_a_checkpoint_of_a_real_run_holds_no_noise_state(method: str, tmp_path: Path) -> None:

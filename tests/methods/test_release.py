@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -31,6 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 TRAINED = {"dpgan": "G", "dp-wgan": "G", "gs-wgan": "G", "privae": "vae"}
+"""The part of a state whose network is released, or whose average is."""
 DECAYS: dict[str, Callable[[int], float]] = {
     "dpgan": lambda _: DECAY,
     "dp-wgan": lambda _: DECAY,
@@ -40,15 +42,24 @@ DECAYS: dict[str, Callable[[int], float]] = {
 """The weight of the old average at the t-th move; the last two begin quickly, so that the first weights are soon forgotten."""
 
 
-def states(method: str, **more: Any) -> Any:
-    module = METHODS[method]
-    config = module.Config(**{**SETTINGS[method], **more})
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=module.FACTS.relation(config))
-    ledger.reserve(module.plan(config, CARD))
+def job(method: str, **more: Any) -> Job[BaseConfig, State]:
+    return METHODS[method].job({**SETTINGS[method], **more}, CARD)
+
+
+def states(method: str, **more: Any) -> Iterator[Any]:
+    """The states of a run, one per step."""
+    asked = job(method, **more)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=asked.relation)
+    ledger.reserve(asked.plan)
+    training = asked.begin(Rng(0, noise_seed=1))
     draw = np.random.default_rng(0)
     held = Records(draw.integers(0, 256, (30, 1, 28, 28)).astype(np.uint8), draw.integers(3, size=30))
-    rng = Rng(0, noise_seed=1)
-    return module.train(Confined(held, ledger), config, CARD, emit=lambda event: None, rng=rng)
+    return (training.state for reached in training.drive(Confined(held, ledger)) if reached.shown is not None)
+
+
+def trained(method: str, state: Any) -> dict[str, Tensor]:
+    """The weights that a step changes."""
+    return weights(getattr(state, TRAINED[method]).net)
 
 
 def weights(net: nn.Module) -> dict[str, Tensor]:
@@ -58,13 +69,10 @@ def weights(net: nn.Module) -> dict[str, Tensor]:
 @pytest.mark.parametrize("method", SETTINGS)
 def test_the_running_average_is_released(method: str) -> None:
     """It moves whenever the released network has taken a step, and what comes out is neither its start nor its end."""
-    module = METHODS[method]
-    config = module.Config(**SETTINGS[method])
-    trained = TRAINED[method]
-    expected = weights(getattr(module.State.fresh(config, CARD, Rng(0)), trained))
+    expected = trained(method, job(method).begin(Rng(0)).state)
     first, before, moves = expected, expected, 0
     for state in states(method):
-        now = weights(getattr(state, trained))
+        now = trained(method, state)
         if any(not torch.equal(now[name], before[name]) for name in now):
             moves += 1
             decay = DECAYS[method](moves)
@@ -85,7 +93,7 @@ def test_the_running_average_is_released(method: str) -> None:
 @pytest.mark.parametrize("method", SETTINGS)
 def test_without_an_average_the_last_weights_are_released(method: str) -> None:
     *_, state = states(method, average_decay=0.0)
-    released, last = weights(state.released), weights(getattr(state, TRAINED[method]))
+    released, last = weights(state.released), trained(method, state)
     assert all(torch.equal(value, last[name]) for name, value in released.items())
 
 

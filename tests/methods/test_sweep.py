@@ -201,10 +201,9 @@ def revealed(population: int, noise: float, count: int, delta: float) -> float:
 
 def certified(name: str, settings: dict[str, Any], card: DataCard, delta: float, path: Path) -> float:
     """The figure of the certificate: plan, reserve on disk, promise. No record, no training."""
-    module = METHODS[_method(name)]
-    config = module.Config(**settings)
-    ledger = PrivacyLedger(budget=math.inf, delta=delta, relation=module.FACTS.relation(config), unit=card.unit)
-    ledger.reserve(module.plan(config, card))
+    job = METHODS[_method(name)].job(settings, card)
+    ledger = PrivacyLedger(budget=math.inf, delta=delta, relation=job.relation, unit=card.unit)
+    ledger.reserve(job.plan)
     ledger.create(path)
     ledger.close()
     return ledger.promise().epsilon

@@ -1,6 +1,7 @@
 """What is left when the records are gone: samples carry the labels that they were made for, and a seed decides what it says."""
 
-from types import SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
+from gossamer.methods.method import BaseConfig, Method, Run, State
 from gossamer.methods.synthesizer import CHUNK, Synthesizer
 
 CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
@@ -18,6 +20,8 @@ Z = 4.892
 
 class Telltale(nn.Module):
     """A generator whose images say for which label they were made (first pixel) and show their latent (the others)."""
+
+    latent_size = 3
 
     def __init__(self, classes: int = 4) -> None:
         super().__init__()
@@ -28,10 +32,31 @@ class Telltale(nn.Module):
         return torch.cat([labels[:, None] * 20 / 255, pixels], 1).view(-1, 1, 2, 2)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Nothing to set."""
+
+
+class Bare(Method[Config, State]):
+    """A method that samples as most do, and is never trained."""
+
+    name = "bare"
+    title = "Bare"
+    config_type = Config
+
+    def phases(self, config: Config, card: DataCard) -> Sequence[Any]:
+        return []
+
+    def generator(self, config: Config, card: DataCard) -> nn.Module:
+        return Telltale()
+
+    def start(self, run: Run[Config]) -> State:
+        raise NotImplementedError
+
+
 def synthesizer(classes: int = 4) -> Synthesizer:
-    config: Any = SimpleNamespace(latent_size=3)
     certificate: Any = None
-    return Synthesizer(Telltale(classes), config, CARD, certificate)
+    return Synthesizer(Telltale(classes), Bare().job({}, CARD), certificate)
 
 
 def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> None:
@@ -77,6 +102,22 @@ def test_a_generator_without_labels_calls_everything_0() -> None:
     drawn = synthesizer(classes=1).sample(50, seed=0)
     assert not drawn.labels.any()
     assert not drawn.images[:, 0, 0, 0].any()
+
+
+def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
+    """Chunk by chunk, with the labels that were asked for, on the stream that the seed fixes."""
+
+    class Halving(Bare):
+        def sample(self, net: nn.Module, config: Config, card: DataCard, n: int, labels: Any, stream: Any) -> Any:
+            images, chosen = super().sample(net, config, card, n, labels, stream)
+            return images / 2, chosen
+
+    certificate: Any = None
+    halved = Synthesizer(Telltale(), Halving().job({}, CARD), certificate).sample(CHUNK + 1, seed=0)
+    plain = synthesizer().sample(CHUNK + 1, seed=0)
+    assert (halved.labels == plain.labels).all()
+    assert abs(halved.images - plain.images / 2).max() <= 0.5
+    assert plain.images.max() == 255
 
 
 @pytest.mark.parametrize(
