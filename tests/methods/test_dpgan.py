@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gossamer.run.budget import resolve
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard

@@ -236,6 +236,7 @@ class Group(Saved):
 
     members: list[Small]
     best: float | None
+    rows: list[list[Small | None]]
 
 
 @dataclass
@@ -267,7 +268,8 @@ class Whole(Saved):
                 return nn.Linear(2, 1)
 
         def group(size: int) -> Group:
-            return Group([Small(linear(), seed + i) for i in range(size)], seed / 7 if seed else None)
+            members = [Small(linear(), seed + i) for i in range(size)]
+            return Group(members, seed / 7 if seed else None, [[None, Small(linear(), seed)], []])
 
         rate = adam(0.1, (0.5, 0.9))
         module, generator = linear(), InTraining(linear(), rate, 0.6)
@@ -304,7 +306,7 @@ class Whole(Saved):
 
 def parts_of(whole: Whole) -> list[Any]:
     """The objects that must stay what they are: others hold them too, as an optimiser does the parameters."""
-    inner = [each for group in whole.groups for each in group.members]
+    inner = [each for group in whole.groups for each in [*group.members, group.rows[0][1]] if each is not None]
     parts = [
         whole.learner,
         whole.generator,

@@ -96,9 +96,13 @@ def _loaded(value: Any, saved: Any) -> Any:
     if isinstance(value, Keepable):
         value.load_state_dict(saved)
         return value
-    if isinstance(value, list) and value and isinstance(value[0], Keepable):
+    if _holds_parts(value):
         return [_loaded(each, one) for each, one in zip(value, saved, strict=True)]
     return saved
+
+
+def _holds_parts(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, Keepable) or _holds_parts(each) for each in value)
 
 
 @dataclass(kw_only=True)
@@ -174,7 +178,7 @@ class OnPublic(Phase, Generic[C, S]):
 
     Args:
         body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; what stands
-            after its last yield is reached by every run.
+            after its last yield is reached by every run, once. In the last phase nothing stands there.
     """
 
     body: "Callable[[Run[C], S, Records], Iterator[Shown]]"
@@ -447,7 +451,11 @@ class Training(Generic[C_co, S_co]):
         phases = self._method.phases(self._run.config, self._run.card)
         going = [each for each in phases if public is not None or isinstance(each, OnPrivate)]
         names = [each.name for each in going]
+        if public is None and self._method.needs_public(self._run.config):
+            raise RequestError(f"these settings of {self._method.name} need public records")
         state.phase = state.phase or names[0]
+        if state.phase not in names:
+            raise RequestError(f"the {state.phase} of this run had public records; without them it cannot go on")
         for phase, following in zip(going, [*names[1:], ""], strict=True):
             if phase.name != state.phase:
                 continue
