@@ -15,8 +15,7 @@ def test_all_is_what_there_is() -> None:
     names = {
         name
         for name in {*vars(gossamer), *dir(gossamer)}
-        if not name.startswith("_")
-        and not isinstance(getattr(gossamer, name), types.ModuleType)
+        if not name.startswith("_") and not isinstance(getattr(gossamer, name), types.ModuleType)
     }
     assert names == set(gossamer.__all__)
     assert len(gossamer.__all__) <= 50

@@ -68,12 +68,26 @@ class Diary(State):
         return self.page
 
 
+class ToyLoop:
+    """What stands in a `loop.py`."""
+
+    def generator(self, config: Config, card: DataCard) -> nn.Module:
+        return nn.Identity()
+
+    def start(self, run: Run[Config]) -> Diary:
+        return Diary(self.generator(run.config, run.card))
+
+    def train(self, run: Run[Config], state: Diary, private: object) -> Any:
+        raise AssertionError("the toy's phases have bodies of their own")
+
+
 class Toy(Method[Config, Diary]):
     """Phases on public and on private records by turns; the last has nothing after its last yield."""
 
     name = "toy"
     title = "Toy"
     config_type = Config
+    loop = ToyLoop()
 
     def phases(self, config: Config, card: DataCard) -> Any:
         return [
@@ -84,12 +98,6 @@ class Toy(Method[Config, Diary]):
             OnPublic(name="second look", steps=config.second_looks, body=body("second look", config.second_looks)),
             OnPrivate(name="polish", steps=config.polishes, plan=[(RELEASE, 7)], body=polish),
         ]
-
-    def generator(self, config: Config, card: DataCard) -> nn.Module:
-        return nn.Identity()
-
-    def start(self, run: Run[Config]) -> Diary:
-        return Diary(self.generator(run.config, run.card))
 
     def check(self, config: Config, card: DataCard) -> None:
         if config.sketches > config.counts:

@@ -18,7 +18,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.toys import EXTENT, as_points, pinwheel
 from gossamer.errors import RequestError
-from gossamer.methods.method import Run, Training
+from gossamer.methods.method import Job, Run
 from gossamer.methods.privae import Config, Privae, objective
 from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
 from gossamer.methods.privae.loop import State, direction, mechanism_for
@@ -92,7 +92,7 @@ def confined(config: Config, *, card: DataCard = CARD, held: Records | None = No
 
 
 def run(config: Config, *, card: DataCard = CARD, held: Records | None = None, rng: Rng | None = None) -> State:
-    training = Training(PRIVAE, Run(config, card, rng or Rng(0)))
+    training = Job(PRIVAE, config, card).begin(rng or Rng(0))
     for _ in training.drive(confined(config, card=card, held=held)):
         pass
     return training.state
@@ -407,7 +407,7 @@ def test_what_is_released_is_the_decoder_and_the_encoder_if_asked(release_encode
 def test_the_released_average_follows_the_weights() -> None:
     """decay 0.5, with the ramp step / (step + 9): the average of step t is d old + (1 - d) new."""
     config = Config(**{**TINY, "average_decay": 0.5}, optimiser="sgd", release_encoder=True)
-    training = Training(PRIVAE, Run(config, CARD, Rng(0)))
+    training = Job(PRIVAE, config, CARD).begin(Rng(0))
     average = fresh(config).vae.vector.detach()
     for reached in training.drive(confined(config)):
         if reached.shown is not None:
@@ -434,13 +434,13 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
     ends = []
     for at in (None, 3):
         rng, private, public = Rng(0, noise_seed=1), confined(config), records(30, seed=4)
-        training = Training(PRIVAE, Run(config, CARD, rng))
+        training = Job(PRIVAE, config, CARD).begin(rng)
         if at is not None:
             reached = next(each for each in training.drive(private, public) if each.step == at)
             assert reached.phase.name == "warm start"
             saved, rng_state = training.state.state_dict(), rng.state()
             rng = Rng(0, noise_seed=1)
-            training = Training(PRIVAE, Run(config, CARD, rng))
+            training = Job(PRIVAE, config, CARD).begin(rng)
             training.state.load_state_dict(saved)
             rng.restore(rng_state)
         for _ in training.drive(private, public):

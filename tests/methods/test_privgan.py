@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import BudgetError, DataError, RequestError
-from gossamer.methods.method import Run, Training
+from gossamer.methods.method import Job, Run, Training
 from gossamer.methods.privgan import REASON, Config, Privgan, length, loop
 from gossamer.methods.privgan.loop import State
 from gossamer.methods.privgan.nets import Mixture
@@ -50,7 +50,9 @@ def training(config, *, held=None):
     """The state after each step, with where it is; and the ledger."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-4)
     ledger.reserve(PRIVGAN.plan(config, CARD))
-    return steps(Training(PRIVGAN, run_of(config)), Confined(records() if held is None else held, ledger)), ledger
+    return steps(
+        Training(Job(PRIVGAN, config, CARD), run_of(config)), Confined(records() if held is None else held, ledger)
+    ), ledger
 
 
 def steps(going, private):
@@ -252,12 +254,14 @@ def test_resume_finds_the_same_parts(at):
     expected = last_of(config)
     run = run_of(config)
     private = Confined(records(), PrivacyLedger(budget=math.inf, delta=1e-4))
-    first = steps(Training(PRIVGAN, run), private)
+    first = steps(Training(Job(PRIVGAN, run.config, run.card), run), private)
     for _ in range(at):
         reached, state = next(first)
     assert reached.phase.name == ("warm start" if at == 3 else "training")
     saved = torch.load(_stored(state.state_dict()), weights_only=True)
-    other = Training(PRIVGAN, run)  # other networks and another partition, until it is loaded
+    other = Training(
+        Job(PRIVGAN, run.config, run.card), run
+    )  # other networks and another partition, until it is loaded
     assert other.state.split_seed != saved["split_seed"]
     other.state.load_state_dict(saved)
     *_, (_, last) = steps(other, private)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
-from gossamer.methods.method import BaseConfig, Method, Run, State
+from gossamer.methods.method import BaseConfig, Method, State
 from gossamer.methods.synthesizer import CHUNK, Synthesizer
 
 CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
@@ -46,12 +46,6 @@ class Bare(Method[Config, State]):
 
     def phases(self, config: Config, card: DataCard) -> Sequence[Any]:
         return []
-
-    def generator(self, config: Config, card: DataCard) -> nn.Module:
-        return Telltale()
-
-    def start(self, run: Run[Config]) -> State:
-        raise NotImplementedError
 
 
 def synthesizer(classes: int = 4) -> Synthesizer:
