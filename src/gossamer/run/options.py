@@ -77,19 +77,26 @@ class NearestName(click.Group):
         return super().resolve_command(ctx, args)
 
 
+BUDGET = "--epsilon 10 --delta 1e-5"
+"""In the examples; left out where a method takes none."""
+
+
 class PerMethod(NearestName):
     """A group with one subcommand for each METHOD, with the shared flags and those of its Config.
 
     Args:
         name: of the group, for example "fit".
+        example: of a command, with METHOD in it.
         command: called with method=..., the shared flags, and settings={field: value or None}.
         shared: click options that every method has.
         more: of `click.Group`.
     """
 
-    def __init__(self, name: str, command: Callable[..., None], shared: list[Callable[[F], F]], **more: Any) -> None:
+    def __init__(
+        self, name: str, example: str, command: Callable[..., None], shared: list[Callable[[F], F]], **more: Any
+    ) -> None:
         super().__init__(name, **more)
-        self._command, self._shared = command, shared
+        self._example, self._command, self._shared = example, command, shared
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The methods."""
@@ -97,7 +104,26 @@ class PerMethod(NearestName):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command of one method."""
-        return _of_method(METHODS[cmd_name], self._command, self._shared) if cmd_name in METHODS else None
+        return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
+
+    def _of_method(self, method: AnyMethod) -> click.Command:
+        def callback(**values: Any) -> None:
+            settings = {each.name: values.pop(each.name) for each in dataclasses.fields(method.config_type)}
+            self._command(method=method.name, settings=settings, **values)
+
+        decorated: Any = callback
+        for field in reversed(dataclasses.fields(method.config_type)):
+            decorated = _option(field, method.config_type)(decorated)
+        for option in reversed(self._shared):
+            decorated = option(decorated)
+        example = self._example.replace("METHOD", method.name)
+        example = example.replace(f" {BUDGET}", "") if method.without_guarantee else example
+        about = (inspect.getdoc(type(method)) or "").replace("\n\n", "\n\n\b\n")
+        made = click.command(method.name, help=f"\b\n{example}\n\n{about}", short_help=method.title)(decorated)
+        for parameter in made.params:
+            if isinstance(parameter, click.Option) and _refused(method, parameter.name):
+                parameter.hidden = True  # it is refused with a reason; help need not offer it
+        return made
 
 
 def per_method(
@@ -105,27 +131,9 @@ def per_method(
 ) -> click.Group:
     """See `PerMethod`. `about` and `example` are its help."""
     return PerMethod(
-        name, command, shared, help=f"{example}\n\n{about}", short_help=about, no_args_is_help=True,
+        name, example, command, shared, help=f"\b\n{example}\n\n{about}", no_args_is_help=True,
         subcommand_metavar="METHOD [FLAGS]...",
     )  # fmt: skip
-
-
-def _of_method(method: AnyMethod, command: Callable[..., None], shared: list[Callable[[F], F]]) -> click.Command:
-    def callback(**values: Any) -> None:
-        settings = {each.name: values.pop(each.name) for each in dataclasses.fields(method.config_type)}
-        command(method=method.name, settings=settings, **values)
-
-    decorated: Any = callback
-    for field in reversed(dataclasses.fields(method.config_type)):
-        decorated = _option(field, method.config_type)(decorated)
-    for option in reversed(shared):
-        decorated = option(decorated)
-    about = (inspect.getdoc(type(method)) or "").replace("\n\n", "\n\n\b\n")
-    made = click.command(method.name, help=about, short_help=method.title)(decorated)
-    for parameter in made.params:
-        if isinstance(parameter, click.Option) and _refused(method, parameter.name):
-            parameter.hidden = True  # it is refused with a reason; help need not offer it
-    return made
 
 
 def _refused(method: AnyMethod, flag: str | None) -> bool:

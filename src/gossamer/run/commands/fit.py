@@ -7,6 +7,7 @@ import click
 
 from gossamer.lazy import Lazy
 from gossamer.run.options import (
+    BUDGET,
     accounts,
     delta,
     epsilon,
@@ -42,7 +43,7 @@ def _finished(synthesizer: "Synthesizer", out: Path) -> None:
 fit = per_method(
     "fit",
     "Train METHOD on private records under a budget and write a RUN folder.",
-    "gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --delta 1e-5 --out RUN",
+    f"gossamer fit METHOD --data DATA --card card.toml {BUDGET} --out RUN",
     _fit,
     [
         click.option("--data", required=True, help="The private records."),

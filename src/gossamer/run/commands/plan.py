@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import as_json, delta, epsilon, per_method, preset, public_share
+from gossamer.run.options import BUDGET, as_json, delta, epsilon, per_method, preset, public_share
 from gossamer.run.words import release_in_words
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _steps(request: "Request") -> int:
 plan = per_method(
     "plan",
     "What a run of METHOD would cost. Reads no record: it needs the card only.",
-    "gossamer plan dpgan --card card.toml --epsilon 10 --delta 1e-5",
+    f"gossamer plan METHOD --card card.toml {BUDGET}",
     _plan,
     [
         click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts."),
