@@ -59,6 +59,9 @@ VERIFY = "tests/run/test_verify.py"
 
 MISTAKES = (
     Mistake("no clipping", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
+    Mistake("what stood in a new sum's memory is left where no product writes", "privacy/clipping.py", "            if number not in written:\n                view.zero_()", "            if False:\n                view.zero_()", GRADIENTS),
+    Mistake("every physical batch begins the sum anew", "privacy/gradients.py", "bounds, fresh=fresh)\n        fresh = False", "bounds, fresh=fresh)", GRADIENTS),
+    Mistake("a sum of units alone begins with what stood in its memory", "privacy/gradients.py", "    if fresh:\n        out.zero_()\n    for unit in several:", "    for unit in several:", GRADIENTS),
     Mistake("clipping to twice the bound", "privacy/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
     Mistake("a unit's records are clipped one by one", "privacy/gradients.py", "single, several = _by_unit(records) if clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
     Mistake("a record that is not finite is multiplied by zero", "privacy/clipping.py", "dropped if bool(dropped.any()) else None)", "None)", f"{GRADIENTS} {MECHANISMS}"),
@@ -72,7 +75,7 @@ MISTAKES = (
     Mistake("the rounding slack is not charged", "privacy/rounding.py", "return bound / (1 + SLACK * torch.finfo(dtype).eps)", "return bound", ROUNDING),
     Mistake("a pixel that no tap reads may be NaN", "privacy/norms.py", "return squares + unread(self.calls, self.shape, self.draws, lo, hi)", "return squares", "tests/privacy/test_tape_layers.py"),
     Mistake("TF32 is left on", "privacy/rounding.py", "place.fp32_precision = \"ieee\"", "pass", ROUNDING),
-    Mistake("TF32 is off in norms, and on in sums", "privacy/clipping.py", "    for part in parts:\n        part.add_", "    for part in parts:\n        torch.set_float32_matmul_precision(\"medium\")\n        part.add_", ROUNDING),
+    Mistake("TF32 is off in norms, and on in sums", "privacy/clipping.py", "    for part in parts:\n        put =", "    for part in parts:\n        torch.set_float32_matmul_precision(\"medium\")\n        put =", ROUNDING),
     Mistake("constant planes: the norm forgets the constants", "privacy/norms.py", "return square_norms(self.a) * square_norms(self.b.flatten(1))", "return square_norms(self.b.flatten(1))", "tests/privacy/test_tape_layers.py"),
     Mistake("a convolution's kept gradients stay in the order of unfolding", "privacy/norms.py", "total = by_channels(total.view(len(out), -1), self.taps)", "pass", "tests/privacy/test_tape_layers.py"),
     Mistake("every phase of a strided layer reads the pixels of the first", "privacy/patches.py", "start = stride * first + phase", "start = stride * first", "tests/privacy/test_tape_layers.py"),

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
 from gossamer.methods.dpgan.nets import Discriminator
-from gossamer.privacy import norms, rounding
-from gossamer.privacy.clipping import clip_rows
+from gossamer.privacy import gradients, norms, rounding
+from gossamer.privacy.clipping import clip_rows, room
 from gossamer.privacy.gradients import (
     PerRecordGradient,
     Tensors,
@@ -268,6 +269,39 @@ def test_a_sum_can_be_added_to_another() -> None:
     total = query.clipped_sum(batch[:2], bounds)
     assert query.clipped_sum(batch[2:], bounds, out=total) is total
     torch.testing.assert_close(total, query.clipped_sum(batch, bounds), rtol=0, atol=1e-12)
+
+
+class Twice(nn.Module):
+    """One matrix meets every record twice, another once, and a third never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.again, self.unused = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.again(self.again(self.first(x)).tanh())
+
+
+@pytest.mark.parametrize("form", ["fast", "slow"])
+@pytest.mark.parametrize("bounds", [Bounds(norms=(0.3,)), INFINITE])
+@pytest.mark.parametrize("n", [0, 1, 6, 7])
+@pytest.mark.parametrize("units", [False, True])
+def test_what_stood_in_the_memory_of_a_new_sum_is_never_read(
+    form: Any, bounds: Bounds, n: int, units: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch writes where others add. Whatever it does not write must be zero, not what a former user left."""
+    batch = Tensors(points(n).parts, np.arange(n) // 2 if units else None)
+
+    def summed(module: nn.Module) -> Tensor:
+        return clipped_sum(module, square, batch, bounds, form=form, physical_batch_size=3)
+
+    module = Twice().double()
+    expected = summed(module)
+    monkeypatch.setattr(gradients, "room", lambda module: room(module).fill_(torch.nan))
+    assert torch.equal(summed(module), expected)
+    if n and not units:
+        by_hand = reference(module, square, batch, bounds)
+        torch.testing.assert_close(expected, by_hand, rtol=0, atol=1e-2 * n * min(1.0, bounds.norms[0]))
 
 
 def test_leaves_no_trace_on_the_module() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gossamer.errors import RequestError
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.norms import Piece, add_gradient_, pieces
+from gossamer.privacy.norms import Piece, Product, add_gradient_, pieces
 from gossamer.privacy.operations import Call
 from gossamer.privacy.rounding import charged, full_precision, square_norms
 
@@ -29,15 +29,22 @@ def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
     return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
 
 
-def add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1) -> None:
-    """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero."""
+def add_clipped_(
+    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1, fresh: bool = False
+) -> None:
+    """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero.
+
+    Where `out` is fresh, it is written and nothing that stands in it is read: a large matrix product is then its own zero.
+    """
     with full_precision():
-        _add_clipped_(out, calls, module, bounds, draws)
+        _add_clipped_(out, calls, module, bounds, draws, fresh)
 
 
-def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, draws: int) -> None:
+def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, draws: int, fresh: bool) -> None:
     parameters = list(module.parameters())
     if not (parts := pieces(calls, parameters, draws=draws)):
+        if fresh:
+            out.zero_()
         return
     groups = groups_of_parameters(bounds, len(parameters))
     squares = _squares(parts, groups, len(bounds.norms))
@@ -46,8 +53,14 @@ def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bou
     dropped = ~torch.stack(squares).isfinite().all(0)
     if bool(dropped.any()):
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
+    if fresh:  # a product is all that its parameter gets, so it writes where the others add
+        written = {part.parameter for part in parts if isinstance(part, Product)}
+        for number, view in enumerate(views):
+            if number not in written:
+                view.zero_()
     for part in parts:
-        part.add_(views[part.parameter], factors[groups[part.parameter]], dropped if bool(dropped.any()) else None)
+        put = part.write_ if fresh and isinstance(part, Product) else part.add_
+        put(views[part.parameter], factors[groups[part.parameter]], dropped if bool(dropped.any()) else None)
 
 
 def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
@@ -98,9 +111,14 @@ def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
 
 def zeros(module: nn.Module) -> Tensor:
     """[D], where the sum for this module begins."""
+    return room(module).zero_()
+
+
+def room(module: nn.Module) -> Tensor:
+    """[D], not filled: whoever takes it writes every number of it."""
     parameters = list(module.parameters())
     device = parameters[0].device if parameters else torch.device("cpu")
-    return torch.zeros(sum(p.numel() for p in parameters), dtype=sum_dtype(module), device=device)
+    return torch.empty(sum(p.numel() for p in parameters), dtype=sum_dtype(module), device=device)
 
 
 def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:

@@ -34,6 +34,7 @@ from gossamer.privacy.clipping import (
     clips,
     groups_of_parameters,
     ordinary_gradient,
+    room,
     row_norms,
     sum_dtype,
     zeros,
@@ -274,10 +275,16 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
     """The clipped sum of any query, [D]: units, physical batches, fast or slow. It is added to out, where that is given."""
     check_module(query.module)
     groups_of_parameters(bounds, len(list(query.module.parameters())))
-    out = zeros(query.module) if out is None else out
+    if out is None and len(records) == 0:
+        return zeros(query.module)
+    fresh = out is None  # nothing stands in it yet: the first batch writes where others add
+    out = room(query.module) if out is None else out
     single, several = _by_unit(records) if clips(bounds) else (records, [])
     for lo in range(0, len(single), query.physical_batch_size):
-        _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds)
+        _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds, fresh=fresh)
+        fresh = False
+    if fresh:
+        out.zero_()
     for unit in several:
         _add_unit_(out, query, unit, bounds)
     return out
@@ -311,18 +318,22 @@ def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Seque
     return torch.cat([row_norms(rows, query.module, groups) for rows in query.rows(batch)])
 
 
-def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds) -> None:
-    """One physical batch, each record its own unit."""
+def _add_records_(
+    out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds, *, fresh: bool = False
+) -> None:
+    """One physical batch, each record its own unit. Where `out` is fresh, nothing of what stands in it is read."""
     if not clips(bounds):
         total = query.summed(batch)
         if bool(total.isfinite().all()):
-            out.add_(total)
+            _ = out.copy_(total) if fresh else out.add_(total)
             return
         # A record is not finite: the clipped form leaves it out, and a bound of infinity leaves the others whole.
     calls = _fast(query, batch)
     if calls is not None:
-        add_clipped_(out, calls, query.module, bounds, draws=query.draws)
+        add_clipped_(out, calls, query.module, bounds, draws=query.draws, fresh=fresh)
         return
+    if fresh:
+        out.zero_()
     for gradients in query.rows(batch):
         out.add_(clip_rows(gradients, query.module, bounds).sum(0))
 
