@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gossamer.data.glyphs import draw
-from gossamer.errors import DataError, LedgerDamaged
+from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -214,6 +215,17 @@ def test_kill_9_at_ten_random_moments(data: Path, card: Path, tmp_path: Path) ->
         assert second.returncode == 0, err
         assert verify(run).ok
         assert PrivacyLedger.load(run / "ledger.jsonl").charged[0][1] == 300
+
+
+def test_a_checkpoint_of_another_version_is_named_as_one(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoint"
+    folder.mkdir(parents=True)
+    old = {"state": {"D": {}, "step": 3}, "sealed": {}, "rng": {}, "ledger_lines": 0}
+    torch.save(old, folder / checkpoint.FILE)
+    with pytest.raises(
+        RunFolderError, match=r"another version of Gossamer.*finish the run with the version that began it"
+    ):
+        checkpoint.load(folder, PrivacyLedger(budget=1.0, delta=1e-5))
 
 
 def test_a_sealed_file_that_was_not_opened_yet_stays(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from gossamer.intervals import proportion
 
 
 def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Combine = "max") -> Attack:
-    """Accuse the M highest scores, for M members, and count how many of the accused are members.
+    """Call the M highest scores members, for M members, and count how many of them are.
 
     The attacker knows the number of members and nothing else. Ties at the last place are shared out: the figure is the
-    expected one when they are accused in random order. The Wilson 95 % interval is over the records, with the
+    expected one when they are called members in random order. The Wilson 95 % interval is over the records, with the
     discriminators as they are; n is M. It takes the threshold as given, which makes it too wide, not too narrow, as long
     as members are no denser at the threshold than above it (a concave ROC curve).
 
@@ -35,7 +35,7 @@ def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Com
     words = f"the {m:,} highest scores of {m:,} members and {n:,} non-members"
     return Attack(
         name="white-box" if len(table) == 1 else f"white-box, {how} over {len(table)} discriminators",
-        measure="share of members among the accused",
+        measure="share of members among those called members",
         estimate=proportion(top_members(members, nonmembers), m, words),
         chance=m / (m + n),
         needs="the discriminators, the records in question, and the number of members",

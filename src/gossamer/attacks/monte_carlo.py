@@ -125,7 +125,7 @@ def instance_attack(
     words = f"{m:,} of {m:,} members and {m:,} non-members; {len(samples):,} synthetic records"
     return Attack(
         name="Monte-Carlo instance attack",
-        measure="share of members among the accused",
+        measure="share of members among those called members",
         estimate=proportion(top_members(f_inside, f_outside), m, words),
         chance=0.5,
         needs=_NEEDS,

@@ -41,9 +41,9 @@ class Roc:
     nonmember_scores: Scores = field(repr=False)
 
     def tpr_at(self, fpr: float) -> Estimate:
-        """Share of the members found when this share of the non-members is accused; chance is `fpr` itself.
+        """Share of the members found when this share of the non-members is called a member; chance is `fpr` itself.
 
-        The value is read off the curve; where scores are tied, they are accused in random order. The interval has
+        The value is read off the curve; where scores are tied, they are called members in random order. The interval has
         coverage of at least 95 % for any scores. Two things vary, and each of the four tails gets 1.25 %: where the
         threshold of that rate lies, which the order statistics of the non-members bound, and the share of members above
         it, which Clopper and Pearson bound. With fewer than about 4.4 / fpr non-members no score is surely above the
@@ -105,7 +105,7 @@ def roc(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> Roc:
 
 
 def _corners(members: Scores, nonmembers: Scores) -> tuple[Scores, Scores]:
-    """Rates when all scores of at least t are accused, for t from above the highest score to the lowest. Both rising."""
+    """Rates when all scores of at least t are called members, for t from above the highest score to the lowest. Both rising."""
     thresholds = np.unique(np.r_[members, nonmembers])[::-1]
     fpr, tpr = (1 - np.searchsorted(values, thresholds, side="left") / len(values) for values in (nonmembers, members))
     return np.r_[0.0, fpr], np.r_[0.0, tpr]

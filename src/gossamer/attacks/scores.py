@@ -68,7 +68,7 @@ def top_members(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> float:
     members = scores("member_scores", member_scores)
     nonmembers = scores("nonmember_scores", nonmember_scores)
     m = len(members)
-    last = np.sort(np.r_[members, nonmembers])[-m]  # the lowest score that is still accused
+    last = np.sort(np.r_[members, nonmembers])[-m]  # the lowest score that is still called a member
     sure = int((members > last).sum())
     tied, tied_nonmembers = int((members == last).sum()), int((nonmembers == last).sum())
     places = m - sure - int((nonmembers > last).sum())

@@ -23,7 +23,7 @@ from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.readers import read
 from gossamer.data.records import Records
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, State, Training
@@ -95,15 +95,15 @@ def attack(
 ) -> Attacked:
     """Attack a run, or a release, with members and non-members that are known.
 
-    Half of the non-members are accused, the other half are held out: for principal components, and as the reference of
-    calibrated attacks. Members and accused non-members are drawn to equal numbers, so that a guess is right half the time.
+    Half of the non-members take part, the other half are held out: for principal components, and as the reference of
+    calibrated attacks. Members and non-members are drawn to equal numbers, so that a guess is right half the time.
 
     Args:
         run: a finished RUN, or a release (which has no discriminators).
         members: records of the run's training data.
         nonmembers: records of the same kind that the run never saw.
         count: synthetic records.
-        limit: members, and accused non-members, at most.
+        limit: members, and non-members, at most.
         out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
         labels_key: key of the labels in an .npz.
         seed: fixes samples and draws.
@@ -212,7 +212,10 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
         return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
         return None, "the private checkpoint with the discriminators is not here: this is a release"
-    saved = checkpoint.load(folder.private, PrivacyLedger.load(folder.file(LEDGER)))
+    try:
+        saved = checkpoint.load(folder.private, PrivacyLedger.load(folder.file(LEDGER)))
+    except RunFolderError as error:
+        return None, str(error)
     if saved is None:
         return None, "the private checkpoint with the discriminators has been removed"
     training.state.load_state_dict(saved[0])

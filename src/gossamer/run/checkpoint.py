@@ -22,6 +22,8 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 
 FILE = "state.pt"
+FORMAT = 2
+"""Of a checkpoint. In 1 a method kept the names of its parts and its counters by itself."""
 SEALED = ".sealed"
 SHARE = 0.01
 LONGEST = 300.0
@@ -55,7 +57,7 @@ def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: Priva
     buffer = io.BytesIO()
     files |= {name: value.name for name, value in state.items() if isinstance(value, Path)}  # sealed, not opened yet
     plain = {name: value for name, value in state.items() if name not in files}
-    torch.save({"state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
+    torch.save({"format": FORMAT, "state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
     write_atomically(folder / FILE, buffer.getvalue(), private=True)
     for old in folder.glob(f"*{SEALED}"):
         if old.name not in files.values():
@@ -77,6 +79,7 @@ def load(
 
     Raises:
         LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut.
+        RunFolderError: if the checkpoint cannot be read, or another version wrote it.
     """
     path = folder / FILE
     if not path.is_file():
@@ -89,6 +92,12 @@ def load(
         raise RunFolderError(
             f"{path} cannot be read ({type(error).__name__}); restore it, or start the run anew."
         ) from error
+    if saved.get("format") != FORMAT:
+        raise RunFolderError(
+            f"{path} was written by another version of Gossamer, whose states have other parts: finish the run with the "
+            f"version that began it, or give it up with `gossamer discard {folder.parent}`. Finished runs of that version can "
+            "be sampled, verified, evaluated and released here; only attacks on their discriminators need it."
+        )
     if ledger.lines < saved["ledger_lines"]:
         raise LedgerDamaged(
             f"the ledger has {ledger.lines:,} lines, the checkpoint was written at {saved['ledger_lines']:,}: lines were "

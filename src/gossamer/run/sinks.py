@@ -140,7 +140,7 @@ class Terminal:
 
     def _begin(self, what: str, done: int, of: int) -> None:
         self.stop()
-        self._what, self._first = what, done - 1
+        self._what, self._first = what, done
         self._started = self._last = time.monotonic()
         if self._console.is_terminal:
             columns = (
@@ -164,10 +164,11 @@ class Terminal:
         if now - self._last < PLAIN_EVERY and done < of:
             return
         self._last = now
-        rate = (done - self._first) / max(now - self._started, 1e-9)
-        left = (of - done) / rate if rate else 0
-        line = f"{what}: {done:,} of {of:,} ({rate:.2f} per s, {_minutes(left)} left) {note}".rstrip()
-        self._console.print(line, markup=False)
+        speed = ""
+        if done > self._first:
+            rate = (done - self._first) / max(now - self._started, 1e-9)
+            speed = f" ({rate:.2f} per s, {_minutes((of - done) / rate)} left)"
+        self._console.print(f"{what}: {done:,} of {of:,}{speed} {note}".rstrip(), markup=False)
 
 
 def _minutes(seconds: float) -> str:
