@@ -41,7 +41,7 @@ from gossamer.privacy.guarantee import (
 )
 
 BLOCK = 16
-"""Charges written ahead and synced together. Plain Gaussians, which nothing amplifies, are few, and each costs much: one by one."""
+"""Charges written ahead and synced together. Plain Gaussians, which nothing amplifies, are few and cost much: one by one."""
 
 _FORMAT = 2
 _LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
