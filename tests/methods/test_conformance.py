@@ -3,9 +3,12 @@
 The sixth is an exercise (`tests/fixtures/class_means`): what is asked of it is asked of the others.
 """
 
+import ast
 import dataclasses
+import inspect
 import itertools
 import json
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -356,3 +359,10 @@ def test_learns_a_toy(method: str) -> None:
         right = net(latents, torch.ones(200, dtype=torch.int64)).mean((0, 1, 2))
     contrast = float((left[:14].mean() - left[14:].mean()) + (right[14:].mean() - right[:14].mean()))
     assert contrast > 0.5
+
+
+def test_the_loop_can_be_read_beside_the_paper(method: str) -> None:
+    """At most 25 lines of body, docstring aside."""
+    (train,) = ast.parse(textwrap.dedent(inspect.getsource(METHODS[method].loop.train))).body
+    assert isinstance(train, ast.FunctionDef)
+    assert (train.end_lineno or 0) - train.body[1].lineno + 1 <= 25

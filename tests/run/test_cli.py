@@ -1,8 +1,12 @@
 """The command line as scripts use it: words in; status, stdout, stderr and files out."""
 
+import ast
 import gzip
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,7 @@ from safetensors.numpy import load_file
 
 from gossamer.data.glyphs import draw
 from gossamer.data.readers import read
+from gossamer.run.cli import COMMANDS
 
 Run = Callable[..., Any]
 MNIST = Path(__file__).resolve().parents[2] / "../shared/data/mnist"
@@ -349,3 +354,64 @@ def test_mnist_by_its_folder(gossamer: Run, tmp_path: Path) -> None:
     card = tmp_path / "mnist.toml"
     assert gossamer("card", MNIST, "-o", card).status == 0
     assert "declared_size = 60000" in card.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["--version"],
+        ["presets"],
+        ["fit", "--help"],
+        ["fit", "gs-wgan", "--help"],
+        ["plan", "privae", "--help"],
+    ],
+)
+def test_help_loads_neither_torch_nor_the_accountants(words: list[str]) -> None:
+    assert loaded_by(words) == []
+
+
+def test_the_calculator_and_verify_load_no_torch(made: Path) -> None:
+    account = ["account", "--sampling-rate", "0.01", "--noise-multiplier", "1", "--steps", "10", "--delta", "1e-5"]
+    assert loaded_by(account) == loaded_by(["verify", str(made)]) == ["dp_accounting"]
+
+
+def loaded_by(words: list[str]) -> list[str]:
+    """Which of the heavy packages a command loads, in a process of its own."""
+    code = f"""
+import sys
+from gossamer.run.cli import main
+try:
+    main({words!r})
+except SystemExit as ended:
+    assert not ended.code
+print([name for name in ("dp_accounting", "matplotlib", "sklearn", "torch") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return list(ast.literal_eval(done.stdout.splitlines()[-1]))
+
+
+def test_threads_wait_without_spinning_unless_told_otherwise(gossamer: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for before, after in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if before:
+            monkeypatch.setenv("OMP_WAIT_POLICY", before)
+        assert gossamer("--version").status == 0
+        assert os.environ["OMP_WAIT_POLICY"] == after
+
+
+def test_commands_stand_in_the_order_of_work_and_nothing_is_cut(gossamer: Run) -> None:
+    told = gossamer("--help").out
+    places = [told.index(f"\n  {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+    assert all(line in " ".join(told.split()) for _, line in COMMANDS.values())
+    assert gossamer().out == told
+
+
+def test_help_of_a_method_begins_with_an_example_and_leaves_out_what_it_refuses(gossamer: Run) -> None:
+    private, without = gossamer("fit", "dpgan", "--help").out, gossamer("fit", "privgan", "--help").out
+    assert "gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --delta 1e-5 --out RUN" in private
+    assert "gossamer fit privgan --data DATA --card card.toml --out RUN" in without
+    for flag in ("--epsilon", "--delta", "--public ", "--public-share"):
+        assert flag in private
+        assert flag not in without
