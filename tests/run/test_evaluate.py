@@ -11,7 +11,8 @@ import pytest
 
 from gossamer.metrics.features import ClassifierFeatures
 from gossamer.run import measures
-from gossamer.run.words import is_share, sentences, tables
+from gossamer.run.named import figure
+from gossamer.run.words import sentences, tables
 
 Run = Callable[..., Any]
 ALL = "accuracy,inception-score,fid,neighbours,mmd,jensen-shannon,per-class,nearest"
@@ -203,9 +204,9 @@ def entry(metric: str, value: float = 0.5) -> dict[str, Any]:
 
 
 def test_words_of_shares_and_numbers() -> None:
-    assert is_share("accuracy, lda")
-    assert is_share("coverage")
-    assert not is_share("classifier-FID")
+    assert figure("accuracy, lda").share
+    assert figure("coverage").share
+    assert not figure("classifier-FID").share
     [coverage, fid] = sentences([entry("coverage"), entry("classifier-FID", 12.3456)])
     assert "50.0\u00a0%" in coverage["sentence"]
     assert "12.35 (12.25 to 12.45)" in fid["sentence"]
@@ -259,3 +260,17 @@ def test_what_compare_refuses(gossamer: Run, run: Path, data: Path, words: list[
     assert answer.status == 2
     assert says in answer.err
     assert not Path("plot.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("precision", "Precision: "), ("recall", "Recall: "), ("coverage", "Coverage: "), ("density", "Density "), ("FID", "FID "),
+        ("classifier-FID", "classifier-FID "), ("FID of real training records", "Its floor"), ("MMD", "Maximum mean discrepancy "),
+        ("ambiguity", "Ambiguity "), ("class diversity", "Class diversity "), ("Inception score", "Inception score "),
+        ("accuracy of the real-data twin", "The same classifier trained on the real records"),
+    ],
+)  # fmt: skip
+def test_a_figure_speaks_of_itself(name: str, begins: str) -> None:
+    ((found),) = sentences([entry(name)])
+    assert found["sentence"].startswith(begins)

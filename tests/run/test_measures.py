@@ -12,8 +12,9 @@ from gossamer.metrics.fidelity import Moments, frechet_distance
 from gossamer.metrics.neighbours import neighbourhood
 from gossamer.run import evaluate as running
 from gossamer.run import measures
-from gossamer.run.measures import ACCURACY, TWIN, WARM_ALONE, Subject
+from gossamer.run.measures import Subject
 from gossamer.run.metrics import METRICS
+from gossamer.run.named import ACCURACY, TWIN, WARM_ALONE
 from gossamer.run.twins import Twins
 
 
@@ -72,7 +73,7 @@ def test_accuracy_trains_on_one_set_and_tests_on_the_real_test_records(monkeypat
     record, warm = Recorder(), dots(*range(50, 70))
     monkeypatch.setattr(measures.classify, "accuracy", record)
     found = measures.accuracy(subject(monkeypatch, warm=warm))
-    for name, trained_on in ((ACCURACY, SAMPLES), (TWIN, REAL), (WARM_ALONE, warm)):
+    for name, trained_on in ((ACCURACY.name, SAMPLES), (TWIN.name, REAL), (WARM_ALONE.name, warm)):
         assert same(record.seen[measures.TRAINED_ON[name]], trained_on, TESTS)
         assert found[name].computed_on == measures.TRAINED_ON[name]
 

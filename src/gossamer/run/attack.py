@@ -34,6 +34,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
 from gossamer.run import compare as comparison
 from gossamer.run.folder import ATTACKS, RunFolder
+from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
 from gossamer.run.sources import fingerprint
 
@@ -151,7 +152,7 @@ def lines(found: Attacked) -> list[str]:
     shown = comparison.lines(words.attack_rows(found.attacks))
     shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
     closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
-    return [line.replace(words.PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
+    return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
 
 
 def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:

@@ -11,10 +11,9 @@ from typing import Any
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run import figures
+from gossamer.run import figures, named
 from gossamer.run.folder import METRICS, RunFolder
-from gossamer.run.measures import OF_TWIN
-from gossamer.run.words import is_share, percent
+from gossamer.run.words import percent
 
 
 def compare(runs: Sequence[Path]) -> list[dict[str, Any]]:
@@ -94,15 +93,19 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
         )
         for entry in entries
     ]
-    twins = [entry["metrics"][metric + OF_TWIN]["value"] for entry in entries if metric + OF_TWIN in entry["metrics"]]
-    figures.utility_plot(points, twin=max(twins, default=None), y_label=metric, shares=is_share(metric), path=path)
+    twins = [
+        entry["metrics"][twin]["value"] for entry in entries if (twin := named.of_twin(metric)) in entry["metrics"]
+    ]
+    figures.utility_plot(
+        points, twin=max(twins, default=None), y_label=metric, shares=named.figure(metric).share, path=path
+    )
 
 
 def _figure(entry: dict[str, Any], name: str) -> str:
     found = entry["metrics"].get(name)
     if found is None:
         return "-"
-    if is_share(name):
+    if named.figure(name).share:
         value, low, high = (percent(found[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
         return f"{value} ({low} to {high})"
     return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})"

@@ -17,12 +17,11 @@ from gossamer.estimate import Estimate
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run import measures
+from gossamer.run import measures, named
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
 from gossamer.run.report import write_report
 from gossamer.run.twins import Twins
-from gossamer.run.words import is_share
 
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
@@ -125,7 +124,7 @@ def lines(metrics: list[dict[str, Any]]) -> list[str]:
 
 def in_units(entry: dict[str, Any]) -> str:
     """Value and interval of an entry: shares in per cent, all else as numbers."""
-    if is_share(entry["metric"]):
+    if named.figure(entry["metric"]).share:
         return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
     return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
 

@@ -1,8 +1,4 @@
-"""What the metrics of `run/metrics.py` compute: each goes from a `Subject` to figures with their names.
-
-Names say what a figure was computed on where it is not the release: "... of the real-data twin" (the same on real records),
-"... of the public warm start alone" (before any record was read).
-"""
+"""What the metrics of `run/metrics.py` compute: each goes from a `Subject` to figures with their names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,17 +20,16 @@ from gossamer.metrics.features import ClassifierFeatures, Features, InceptionFea
 from gossamer.metrics.fidelity import frechet, inception_score, mmd
 from gossamer.metrics.intervals import proportion
 from gossamer.metrics.neighbours import nearest, neighbourhood
+from gossamer.run import named
 from gossamer.run.codes import Encodes, codes
 from gossamer.run.figures import sample_grid
 from gossamer.run.twins import Twins
 
-ACCURACY, TWIN, WARM_ALONE = "accuracy", "accuracy of the real-data twin", "accuracy of the public warm start alone"
-OF_TWIN = " of the real-data twin"
 PROTOCOLS: dict[str, classify.Protocol] = {"paper": classify.PAPER, "reduced": classify.REDUCED}
 TRAINED_ON = {
-    ACCURACY: "synthetic records",
-    TWIN: "real records",
-    WARM_ALONE: "samples of the public warm start, before any record was read (epsilon 0)",
+    named.ACCURACY.name: "synthetic records",
+    named.TWIN.name: "real records",
+    named.WARM_ALONE.name: "samples of the public warm start, before any record was read (epsilon 0)",
 }
 NEIGHBOURS = 10_000
 """Samples and records at most whose neighbours are looked up: the time grows with the product."""
@@ -124,20 +119,24 @@ def accuracy(subject: Subject) -> Figures:
     """Train on samples, test on real records: the CNN of Bie et al., beside its twins."""
     protocol = PROTOCOLS[subject.protocol]
 
-    def of(name: str, records: Records) -> Estimate:
-        return classify.accuracy(
+    def of(figure: named.Figure, records: Records) -> dict[str, Estimate]:
+        found = classify.accuracy(
             records.images, records.labels, subject.tests.images, subject.tests.labels, classes=subject.classes,
-            protocol=protocol, seed=subject.seed, trained_on=TRAINED_ON[name], progress=subject.progress(name),
+            protocol=protocol, seed=subject.seed, trained_on=TRAINED_ON[figure.name],
+            progress=subject.progress(figure.name),
         )  # fmt: skip
+        return {figure.name: found}
 
-    found = {ACCURACY: of(ACCURACY, subject.samples)}
-    found |= subject.twins.estimates(f"{TWIN}, {_key(protocol)}", lambda: {TWIN: of(TWIN, subject.real)})
-    if subject.warm is not None:
-        found[WARM_ALONE] = of(WARM_ALONE, subject.warm)
-    return found
+    return {
+        **of(named.ACCURACY, subject.samples),
+        **subject.twins.estimates(f"{named.TWIN.name}, {_key(protocol)}", lambda: of(named.TWIN, subject.real)),
+        **({} if subject.warm is None else of(named.WARM_ALONE, subject.warm)),
+    }
 
 
-def _protocol_accuracy(name: str, protocol: classify.Protocol) -> Callable[[Subject], Figures]:
+def _protocol_accuracy(classifier: str, protocol: classify.Protocol) -> Callable[[Subject], Figures]:
+    name = named.of_classifier(classifier)
+
     def measure(subject: Subject) -> Figures:
         def of(what: str, records: Records, trained_on: str) -> Estimate:
             return classify.accuracy(
@@ -145,7 +144,7 @@ def _protocol_accuracy(name: str, protocol: classify.Protocol) -> Callable[[Subj
                 protocol=protocol, seed=subject.seed, trained_on=trained_on, progress=subject.progress(what),
             )  # fmt: skip
 
-        twin = name + OF_TWIN
+        twin = named.of_twin(name)
         return {
             name: of(name, subject.samples, "synthetic records"),
             **subject.twins.estimates(
@@ -175,24 +174,23 @@ def classical_list(subject: Subject) -> Figures:
     synthetic = of(subject.samples, "synthetic records")
     real = subject.twins.estimates(f"classical {subject.limit}", lambda: of(subject.real, "real records"))
     return {
-        **{f"accuracy, {name}": estimate for name, estimate in synthetic.items()},
-        **{f"accuracy, {name}{OF_TWIN}": estimate for name, estimate in real.items()},
-        "average accuracy": classical.average(synthetic),
-        "average accuracy" + OF_TWIN: classical.average(real),
-        "calibrated accuracy": classical.calibrated(synthetic, real),
+        **{named.of_classifier(name): estimate for name, estimate in synthetic.items()},
+        **{named.of_twin(named.of_classifier(name)): estimate for name, estimate in real.items()},
+        named.AVERAGE.name: classical.average(synthetic),
+        named.AVERAGE_TWIN.name: classical.average(real),
+        named.CALIBRATED.name: classical.calibrated(synthetic, real),
     }
 
 
 def inception(subject: Subject) -> Figures:
     """Inception score by the classifier trained on real records, beside that of the real test records."""
     features = subject.features()
-    name = "Inception score"
+    name, of_real = named.INCEPTION.name, named.INCEPTION_OF_REAL.name
     shuffled = np.random.default_rng(subject.seed).permutation(len(subject.samples))  # splits are consecutive
     return {
         name: inception_score(features.probabilities(subject.samples.images[shuffled])),
         **subject.twins.estimates(
-            name,
-            lambda: {f"{name} of real test records": inception_score(features.probabilities(subject.tests.images))},
+            name, lambda: {of_real: inception_score(features.probabilities(subject.tests.images))}
         ),
     }
 
@@ -201,7 +199,7 @@ def frechet_distance(subject: Subject) -> Figures:
     """Frechet distance of samples to real test records, beside its floor: that of real training records."""
     features = subject.distance_features()
     name = features.distance_name
-    floor = f"{name} of real training records"
+    floor = named.floor(name).name
     return {
         name: frechet(subject.samples.images, subject.tests.images, features),
         **subject.twins.estimates(
@@ -217,13 +215,19 @@ def neighbours(subject: Subject) -> Figures:
     found = neighbourhood(
         features(subject.some(subject.samples, NEIGHBOURS)), features(subject.some(subject.tests, NEIGHBOURS))
     )
-    return {"precision": found.precision, "recall": found.recall, "density": found.density, "coverage": found.coverage}
+    return {
+        named.PRECISION.name: found.precision,
+        named.RECALL.name: found.recall,
+        named.DENSITY.name: found.density,
+        named.COVERAGE.name: found.coverage,
+    }
 
 
 def discrepancy(subject: Subject) -> Figures:
     """Maximum mean discrepancy on the features of the classifier."""
     features = subject.features()
-    return {"MMD": mmd(features(subject.some(subject.samples, KERNEL)), features(subject.some(subject.tests, KERNEL)))}
+    samples, tests = subject.some(subject.samples, KERNEL), subject.some(subject.tests, KERNEL)
+    return {named.MMD.name: mmd(features(samples), features(tests))}
 
 
 def jensen_shannon(subject: Subject) -> Figures:
@@ -233,9 +237,9 @@ def jensen_shannon(subject: Subject) -> Figures:
         progress=subject.progress("real against synthetic"),
     )  # fmt: skip
     return {
-        "Jensen-Shannon divergence": found.jensen_shannon,
-        "Jensen-Shannon score (formula of the paper)": found.jensen_shannon_paper,
-        "accuracy of telling real from synthetic": found.accuracy,
+        named.JENSEN_SHANNON.name: found.jensen_shannon,
+        named.JENSEN_SHANNON_PAPER.name: found.jensen_shannon_paper,
+        named.TOLD_APART.name: found.accuracy,
     }
 
 
@@ -245,13 +249,13 @@ def by_class(subject: Subject) -> Figures:
     probabilities = features.probabilities(subject.samples.images)
     predicted = probabilities.argmax(1)
     found = {
-        "ambiguity": per_class.ambiguity(probabilities),
-        "class diversity": per_class.diversity(predicted, classes=subject.classes),
+        named.AMBIGUITY.name: per_class.ambiguity(probabilities),
+        named.DIVERSITY.name: per_class.diversity(predicted, classes=subject.classes),
     }
     if subject.labelled:
         table = classify.confusion(subject.samples.labels, predicted, classes=subject.classes)
         for label, estimate in per_class.per_class_accuracy(table).items():
-            found[f"samples of class {label} that look like it"] = Estimate(
+            found[named.of_class(label)] = Estimate(
                 estimate.value,
                 estimate.low,
                 estimate.high,
@@ -286,8 +290,8 @@ def semi(subject: Subject) -> Figures:
     )  # fmt: skip
     n = subject.labelled_records
     return {
-        f"semi-supervised accuracy, {n} labelled records": found.with_synthetic,
-        f"semi-supervised accuracy, {n} labelled records without synthetic ones": found.baseline,
+        named.semi_supervised(n, with_synthetic=True): found.with_synthetic,
+        named.semi_supervised(n, with_synthetic=False): found.baseline,
     }
 
 
@@ -311,8 +315,8 @@ def copies(subject: Subject) -> Figures:
     pairs = np.stack([grid.images, subject.real.images[found.index]], 1).reshape(-1, *grid.shape)
     write_atomically(subject.pictures, sample_grid(pairs, np.repeat(per_class, 2), columns=20), private=True)
     words = f"samples of the grid against {len(real):,} real training records, pixel by pixel"
-    return {"samples that copy a training record": proportion(int((found.distance == 0).sum()), len(grid), words)}
+    return {named.COPIES.name: proportion(int((found.distance == 0).sum()), len(grid), words)}
 
 
-gs_wgan_cnn = _protocol_accuracy("accuracy, LeNet-5 of GS-WGAN", classify.GS_WGAN)
-privgan_cnn = _protocol_accuracy("accuracy, CNN of privGAN", classify.PRIVGAN)
+gs_wgan_cnn = _protocol_accuracy("LeNet-5 of GS-WGAN", classify.GS_WGAN)
+privgan_cnn = _protocol_accuracy("CNN of privGAN", classify.PRIVGAN)

@@ -23,7 +23,7 @@ from gossamer.privacy.certificate import CERTIFICATE
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import figures, words
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES
-from gossamer.run.words import PERCENT
+from gossamer.run.named import PERCENT
 
 _REQUIRED = (
     "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "adds_up", "public_data",

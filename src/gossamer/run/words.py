@@ -3,73 +3,19 @@
 import math
 from typing import Any
 
-PERCENT = "\N{NO-BREAK SPACE}%"
-
-_ACCURACIES = {
-    "accuracy": (
-        "the synthetic records",
-        "A classifier trained only on these synthetic records gets {value} of real test records right ({range}).",
-    ),
-    "accuracy of the real-data twin": (
-        "the real records",
-        "The same classifier trained on the real records gets {value} right ({range}).",
-    ),
-    "accuracy of the public warm start alone": (
-        "the public start alone",
-        "Trained on samples of the public warm start alone, before any record was read, it gets {value} ({range}).",
-    ),
-    "average accuracy": (
-        "the synthetic records, many classifiers",
-        "Averaged over a list of classical classifiers trained on the synthetic records: {value} right ({range}).",
-    ),
-    "average accuracy of the real-data twin": (
-        "the real records, many classifiers",
-        "The same list trained on the real records: {value} right ({range}).",
-    ),
-}
-_SHARES = {
-    "calibrated accuracy": "The list reaches {value} of what it reaches on real records ({range}).",
-    "precision": "Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.",
-    "recall": "Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.",
-    "coverage": "Coverage: {value} of the real records have a sample close by ({range}). More real records would reach 97"
-    f"{PERCENT}.",
-    "accuracy of telling real from synthetic": "A classifier made for it tells real from synthetic in {value} of cases"
-    f" ({{range}}). Tossing a coin is right in 50{PERCENT}.",
-    "samples that copy a training record": "Of the samples on the grid, {value} are exact copies of a real training record"
-    " ({range}).",
-}
-_NUMBERS = {
-    "Inception score": "Inception score {value} ({range}): clear and varied samples score high, at most the number of classes.",
-    "Inception score of real test records": "Real test records score {value} ({range}).",
-    "classifier-FID": "classifier-FID {value} ({range}): the distance between samples and real test records on the features "
-    "of a classifier; 0 is best. It is not the FID of the literature, which takes Inception-V3.",
-    "classifier-FID of real training records": "Its floor, the distance of real training records: {value} ({range}).",
-    "FID": "FID {value} ({range}): the distance between samples and real test records on Inception-V3's features; 0 is best.",
-    "FID of real training records": "Its floor, the distance of real training records: {value} ({range}).",
-    "density": "Density {value} ({range}): about 1 for real records, more where samples crowd in the middle.",
-    "MMD": "Maximum mean discrepancy {value} ({range}): 0 where samples and records are alike.",
-    "Jensen-Shannon divergence": "Jensen-Shannon divergence {value} bits ({range}): 0 where no classifier tells samples from "
-    "records.",
-    "Jensen-Shannon score (formula of the paper)": "By the formula of Zhang et al. {value} ({range}).",
-    "ambiguity": "Ambiguity {value} ({range}): how unsure a classifier is about a sample; 0 is clear.",
-    "class diversity": "Class diversity {value} ({range}): how evenly samples spread over the classes.",
-}
-_OF_CLASS, _LOOKS = "samples of class ", " that look like it"
-_LISTED = "accuracy, "
-_OF_TWIN = " of the real-data twin"
+from gossamer.run import named
+from gossamer.run.named import PERCENT
 
 
 def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each figure as a sentence with what it was computed on; accuracies of `_ACCURACIES` also as a bar. Tables left out."""
-    return [_sentence(entry) for entry in entries if _row_of(entry) is None]
+    """Each figure as a sentence with what it was computed on, some also as a bar. Rows of tables are left out."""
+    return [_sentence(entry) for entry in entries if named.stands_alone(entry["metric"])]
 
 
 def tables(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The figures that come one per class or one per classifier: title, head, rows of words."""
     found = []
-    classes = [
-        (entry["metric"][len(_OF_CLASS) : -len(_LOOKS)], entry) for entry in entries if _row_of(entry) == "class"
-    ]
+    classes = [(name, entry) for entry in entries if (name := named.class_of(entry["metric"])) is not None]
     if classes:
         rows = [
             [name, percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}"]
@@ -77,13 +23,14 @@ def tables(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ]
         title = "Samples that a classifier trained on real records takes for what their label says"
         found.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
-    listed = {entry["metric"]: entry for entry in entries if _row_of(entry) == "classifier"}
-    own = [name for name in listed if not name.endswith(_OF_TWIN)]
+    values = {entry["metric"]: entry["value"] for entry in entries}
+    own = [name for name in values if named.classifier_of(name) is not None and not named.is_of_twin(name)]
     if own:
-        rows = []
-        for name in own:
-            twin = listed.get(name + _OF_TWIN)
-            rows.append([name[len(_LISTED) :], percent(listed[name]["value"]), percent(twin["value"]) if twin else ""])
+        twins = {name: values.get(named.of_twin(name)) for name in own}
+        rows = [
+            [str(named.classifier_of(name)), percent(values[name]), "" if twin is None else percent(twin)]
+            for name, twin in twins.items()
+        ]
         head = ["classifier", "trained on synthetic records", "trained on real records"]
         found.append(
             {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
@@ -160,33 +107,18 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}{PERCENT}"
 
 
-def is_share(name: str) -> bool:
-    """Whether a figure of that name is a share, to be shown in per cent."""
-    return name in _ACCURACIES or name in _SHARES or name.startswith((_OF_CLASS, _LISTED, "semi-supervised accuracy"))
-
-
-def _row_of(entry: dict[str, Any]) -> str | None:
-    name = entry["metric"]
-    if name.startswith(_OF_CLASS):
-        return "class"
-    return "classifier" if name.startswith(_LISTED) else None
-
-
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
-    name = str(entry["metric"])
+    figure = named.figure(str(entry["metric"]))
     value, low, high = (float(entry[part]) for part in ("value", "low", "high"))
-    on = str(entry["computed_on"])
-    if not is_share(name):
-        words = _NUMBERS.get(name, name + ": {value} ({range}).")
-        return {"sentence": words.format(value=f"{value:.4g}", range=f"{low:.4g} to {high:.4g}"), "on": on, "bar": None}
-    value, low, high = 100 * value, 100 * low, 100 * high
-    shown = {"value": f"{value:.1f}{PERCENT}", "range": f"{low:.1f} to {high:.1f}{PERCENT}"}
-    if name not in _ACCURACIES:
-        words = _SHARES.get(name, name[:1].upper() + name[1:] + ": {value} ({range}).")
-        return {"sentence": words.format(**shown), "on": on, "bar": None}
-    label, words = _ACCURACIES[name]
-    bar = {"label": label, "value": shown["value"], "share": value, "low": low, "width": high - low}
-    return {"sentence": words.format(**shown), "on": on, "bar": bar}
+    if figure.share:
+        shown = {"value": percent(value), "range": f"{100 * low:.1f} to {percent(high)}"}
+    else:
+        shown = {"value": f"{value:.4g}", "range": f"{low:.4g} to {high:.4g}"}
+    bar = None
+    if figure.bar:
+        ends = {"share": 100 * value, "low": 100 * low, "width": 100 * high - 100 * low}
+        bar = {"label": figure.bar, "value": shown["value"], **ends}
+    return {"sentence": figure.sentence.format(**shown), "on": str(entry["computed_on"]), "bar": bar}
 
 
 def release_in_words(event: dict[str, Any]) -> str:
