@@ -265,8 +265,9 @@ def test_what_compare_refuses(gossamer: Run, run: Path, data: Path, words: list[
 @pytest.mark.parametrize(
     ("name", "begins"),
     [
-        ("precision", "Precision: "), ("recall", "Recall: "), ("coverage", "Coverage: "), ("density", "Density "), ("FID", "FID "),
-        ("classifier-FID", "classifier-FID "), ("FID of real training records", "Its floor"), ("MMD", "Maximum mean discrepancy "),
+        ("precision", "Precision: "), ("recall", "Recall: "), ("coverage", "Coverage: "), ("density", "Density "),
+        ("FID", "FID "), ("classifier-FID", "classifier-FID "), ("FID of real training records", "Its floor"),
+        ("MMD", "Maximum mean discrepancy "),
         ("ambiguity", "Ambiguity "), ("class diversity", "Class diversity "), ("Inception score", "Inception score "),
         ("accuracy of the real-data twin", "The same classifier trained on the real records"),
     ],
