@@ -7,8 +7,6 @@ classifiers use the reduced protocol. Beside the private run stand its real-data
 import shutil
 from pathlib import Path
 
-import click
-
 from gossamer.data.card import DataCard
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.events import Sink, note
@@ -24,8 +22,11 @@ CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="sciki
 EPSILON, DELTA = 10.0, 1e-4
 
 
-def demo(out: Path, sink: Sink) -> None:
+def demo(out: Path, sink: Sink) -> list[str]:
     """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other; its account book lies in there.
+
+    Returns:
+        What came of it, line by line.
 
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
@@ -52,12 +53,8 @@ def demo(out: Path, sink: Sink) -> None:
     verdict = verify(out)
     if not verdict.ok:
         raise PrivacyError(" ".join(verdict.problems))
-    click.echo(synthesizer.certificate.statement)
-    for line in lines(found.metrics):
-        click.echo(line)
-    for sentence in attacked.verdict:
-        click.echo(sentence)
-    click.echo(f"verified; the report is {out / REPORT}")
+    told = [synthesizer.certificate.statement, *lines(found.metrics), *attacked.verdict]
+    return [*told, f"verified; the report is {out / REPORT}"]
 
 
 def _clear(out: Path) -> None:

@@ -25,4 +25,6 @@ else:
 def demo(out: Path) -> None:
     """The whole way on scikit-learn's digits, with drawn glyphs as public data. No download."""
     with sinks.Terminal() as terminal:
-        showing.demo(out, terminal)
+        told = showing.demo(out, terminal)
+    for line in told:
+        click.echo(line)
