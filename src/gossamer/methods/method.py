@@ -285,19 +285,19 @@ class Method(AnyMethod, Generic[C, S]):
             RequestError: naming the flag.
         """
 
-    def relation(self, config: C) -> "NeighboringRelation":  # noqa: ARG002
+    def relation(self, config: C) -> "NeighboringRelation":  # noqa: ARG002 (for methods that need it)
         """Under which relation its plan is accounted."""
         return guarantee.ADD_OR_REMOVE_ONE
 
-    def needs_public(self, config: C) -> bool:  # noqa: ARG002
+    def needs_public(self, config: C) -> bool:  # noqa: ARG002 (for methods that need it)
         """Whether these settings are impossible without public records."""
         return False
 
-    def explain(self, config: C) -> str:  # noqa: ARG002
+    def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
         return ""
 
-    def scores(self, state: S, records: "Records") -> "Tensor | None":  # noqa: ARG002
+    def scores(self, state: S, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
         """How real the discriminators of a state find records, for white-box attacks: [D, n]; None: it has none."""
         return None
 
@@ -318,7 +318,7 @@ class Method(AnyMethod, Generic[C, S]):
         latents = torch.randn(n, int(net.latent_size), generator=stream)  # type: ignore[arg-type]  # every such net states it
         drawn = adversarial.draw_labels(n, card, stream)
         if labels is None:
-            labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]
+            labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # and this
         with torch.no_grad():
             return net(latents, labels), labels
 

@@ -119,7 +119,8 @@ class InTraining(Generic[N]):
 
     def latents(self, run: Run[C], n: int, *, prefix: str = "") -> tuple[Tensor, Tensor]:
         """Latents [n, latent_size] and labels [n] from public streams: no record can change their place."""
-        z = torch.randn(n, int(self.net.latent_size), generator=run.rng.public(f"{prefix}latents"))  # type: ignore[arg-type]
+        size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
+        z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))
         y = adversarial.draw_labels(n, run.card, run.rng.public(f"{prefix}labels"))
         return z.to(run.device), y.to(run.device)
 

@@ -98,11 +98,11 @@ class PerMethod(NearestName):
         super().__init__(name, **more)
         self._example, self._command, self._shared = example, command, shared
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (what click hands over)
         """The methods."""
         return list(METHODS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
         """The command of one method."""
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 
