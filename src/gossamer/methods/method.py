@@ -2,7 +2,7 @@
 
 A method is one object in one folder: `__init__.py` says what it promises and costs, `loop.py` trains. To write one, subclass
 `Method`; whoever runs it sees `AnyMethod` and `Job`, which know neither its Config nor its State. No PyTorch is loaded here:
-help texts, plans and checks of certificates need none.
+help texts, plans and checks of certificates need none. It is long because an author needs all of it at once, and nothing else.
 """
 
 import dataclasses
@@ -318,7 +318,7 @@ class Method(AnyMethod, Generic[C, S]):
         latents = torch.randn(n, int(net.latent_size), generator=stream)  # type: ignore[arg-type]  # every such net states it
         drawn = adversarial.draw_labels(n, card, stream)
         if labels is None:
-            labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # and this
+            labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # every such net states it
         with torch.no_grad():
             return net(latents, labels), labels
 
