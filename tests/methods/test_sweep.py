@@ -96,10 +96,21 @@ def gs_wgan(how: str) -> Callable[[np.random.Generator, DataCard], dict[str, Any
     return settings
 
 
+def dp_diffusion(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
+    """With class moments half of the time: two events in one plan."""
+    return {**poisson_settings(draw, card), "moments_noise": float(draw.integers(2) * draw.uniform(1, 6))}
+
+
+def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
+    return {"noise_multiplier": float(draw.uniform(0.5, 20)), "axes": int(draw.integers(2, 30))}
+
+
 SETTINGS: dict[str, Callable[[np.random.Generator, DataCard], dict[str, Any]]] = {
     "dpgan": dpgan,
     "dp-wgan": dp_wgan,
     "privae": privae,
+    "dp-diffusion": dp_diffusion,
+    "moments": moments,
     "gs-wgan secret": gs_wgan("secret"),
     "gs-wgan round_robin": gs_wgan("round_robin"),
     "gs-wgan paper": gs_wgan("paper"),

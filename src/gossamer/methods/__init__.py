@@ -1,11 +1,15 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
+from gossamer.methods.dp_diffusion import DpDiffusion
 from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import AnyMethod
+from gossamer.methods.moments import ClassMoments
 from gossamer.methods.privae import Privae
 from gossamer.methods.privgan import Privgan
 
-METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan())}
+METHODS: dict[str, AnyMethod] = {
+    method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan(), DpDiffusion(), ClassMoments())
+}
 """Each method by its name on the command line."""

@@ -191,7 +191,15 @@ class OnPrivate(Phase, Generic[C, S]):
     body: "Callable[[Run[C], S, Confined[Records]], Iterator[Shown]]"
 
 
-Phases: TypeAlias = Sequence[OnPublic[C, S] | OnPrivate[C, S]]
+@dataclass(frozen=True, kw_only=True)
+class OnReleased(Phase, Generic[C, S]):
+    """A phase that sees no records: it goes on with what has been released. Its body is as that of `OnPublic`."""
+
+    body: "Callable[[Run[C], S], Iterator[Shown]]"
+
+
+AnyPhase: TypeAlias = OnPublic[C, S] | OnPrivate[C, S] | OnReleased[C, S]
+Phases: TypeAlias = Sequence[AnyPhase[C, S]]
 """The phases of a run, in order."""
 
 
@@ -449,7 +457,7 @@ class Training(Generic[C_co, S_co]):
         """Go through the phases, from where the state is: one `Reached` for each step, and one as each phase ends."""
         state = self._state
         phases = self._method.phases(self._run.config, self._run.card)
-        going = [each for each in phases if public is not None or isinstance(each, OnPrivate)]
+        going = [each for each in phases if public is not None or not isinstance(each, OnPublic)]
         names = [each.name for each in going]
         if public is None and self._method.needs_public(self._run.config):
             raise RequestError(f"these settings of {self._method.name} need public records")
@@ -469,12 +477,14 @@ class Training(Generic[C_co, S_co]):
 
     def _steps(
         self,
-        phase: OnPublic[C_co, S_co] | OnPrivate[C_co, S_co],
+        phase: AnyPhase[C_co, S_co],
         private: "Confined[Records]",
         public: "Records | None",
     ) -> Iterator[Shown]:
         run = dataclasses.replace(self._run, public=public)
         if isinstance(phase, OnPrivate):
             return phase.body(run, self._state, private)
+        if isinstance(phase, OnReleased):
+            return phase.body(run, self._state)
         assert public is not None
         return phase.body(run, self._state, public)

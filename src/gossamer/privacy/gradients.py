@@ -279,7 +279,7 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
         return zeros(query.module)
     fresh = out is None  # nothing stands in it yet: the first batch writes where others add
     out = room(query.module) if out is None else out
-    single, several = _by_unit(records) if clips(bounds) else (records, [])
+    single, several = by_unit(records) if clips(bounds) else (records, [])
     for lo in range(0, len(single), query.physical_batch_size):
         _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds, fresh=fresh)
         fresh = False
@@ -300,7 +300,7 @@ def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) 
     """
     check_module(query.module)
     k, size = max(groups) + 1, query.physical_batch_size
-    single, several = _by_unit(records)
+    single, several = by_unit(records)
     found = [torch.zeros(0, k, dtype=sum_dtype(query.module))]
     for lo in range(0, len(single), size):
         found.append(_norms_of_records(query, single[lo : lo + size], groups))
@@ -372,7 +372,7 @@ def _add_unit_(out: Tensor, query: Gradients[AnyBatch], unit: AnyBatch, bounds: 
     out.add_(clip_rows(total[None], query.module, bounds)[0])
 
 
-def _by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
+def by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
     """The records that are alone in their unit, and the others unit by unit."""
     if records.units is None or len(records) == 0:
         return records, []

@@ -1,0 +1,156 @@
+"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, OnReleased, Phases
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.methods.dp_diffusion import loop, sampler
+    from gossamer.privacy import costs
+else:
+    loop, costs = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.costs")
+    sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
+
+USUAL_BATCH = 4_096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: standard deviation of the noise / max_norm of a training step. Zero: no noise and no clipping.
+        steps: training steps (T), each one release.
+        expected_batch_size: expected number of records in a step (B); 0: 4,096, or all records where there are fewer.
+        max_norm: L2 bound on the gradient of one record, all its draws together (C).
+        multiplicity: noise levels that a record is tried at in a step (K); their losses are averaged, then clipped once.
+        network: perceptron, on codes; or unet, a convolutional net on pixels, for a GPU.
+        axes: length of a code (d), for the perceptron.
+        width: hidden units of the perceptron, or channels of the unet.
+        depth: hidden layers of the perceptron, or blocks at each size of the unet.
+        learning_rate: Adam's step size; over the last third of the steps it falls to zero.
+        average_decay: decay of the running average of the weights that is released; 0 releases the last weights.
+        moments_noise: noise of the one-shot class moments, in units of noise_multiplier; 0: none are released.
+        moments_radius: a code is shortened to moments_radius x sqrt(axes) before its moments are taken.
+        warm_steps: steps on public pictures, and on samples of the moments, before the first private one.
+        warm_batch_size: pictures or samples in a warm step.
+        warm_learning_rate: Adam's step size in the warm start.
+        label_dropout: share of draws that are not told the label, for guidance.
+        sampler_steps: steps of the sampler, each two calls of the net.
+        guidance: how far samples are pushed towards their label; 0: not at all.
+        churn: fresh noise per sampler step, from 0 (none) to 1.
+        threshold: samples darker than this are black: a linear decoder leaves specks.
+        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+    """
+
+    noise_multiplier: float
+    steps: int = 600
+    expected_batch_size: MaybeZero = 0
+    max_norm: float = 1.0
+    multiplicity: int = 8
+    network: Literal["perceptron", "unet"] = "perceptron"
+    axes: int = 64
+    width: int = 384
+    depth: int = 3
+    learning_rate: float = 2e-3
+    average_decay: float = 0.98
+    moments_noise: float = 5.0
+    moments_radius: float = 1.15
+    warm_steps: MaybeZero = 3_000
+    warm_batch_size: int = 512
+    warm_learning_rate: float = 1e-3
+    label_dropout: float = 0.0
+    sampler_steps: int = 24
+    guidance: float = 0.0
+    churn: float = 0.0
+    threshold: float = 0.08
+    physical_batch_size: int = 512
+
+
+class DpDiffusion(Method[Config, "loop.State"]):
+    """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
+
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. At most one Gaussian over all records (class moments,
+    sensitivity 1), and one Poisson-sampled Gaussian per training step: the losses of a record at all its noise levels are
+    averaged, and the gradient of that average is clipped once to `max_norm`. Axes, mean and scale of the latent come from
+    public pictures, from formulas or from the released moments, never from records.
+
+    Departures from DPDM:
+        - The net is a perceptron on codes of a linear latent, small enough for two cores; pixels and a U-Net are a setting.
+        - It starts on public pictures where there are any, and on samples of the released class moments.
+        - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
+    """
+
+    name = "dp-diffusion"
+    title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
+    config_type = Config
+    loop = loop
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """Public start, class moments, a start on their samples, then one Poisson-sampled Gaussian per step."""
+        phases: list[OnPublic[Config, loop.State] | OnPrivate[Config, loop.State] | OnReleased[Config, loop.State]] = [
+            OnPublic(
+                name="public start",
+                steps=config.warm_steps,
+                body=lambda run, state, public: loop.public_start(run, state, public),
+            )
+        ]
+        if has_moments(config):
+            once = costs.poisson_gaussian(
+                sampling_rate=1.0, noise_multiplier=config.moments_noise * config.noise_multiplier
+            )
+            phases += [
+                OnPrivate(
+                    name="class moments",
+                    steps=1,
+                    plan=[(once, 1)],
+                    body=lambda run, state, private: loop.class_moments(run, state, private),
+                ),
+                OnReleased(
+                    name="moments start",
+                    steps=config.warm_steps,
+                    body=lambda run, state: loop.moments_start(run, state),
+                ),
+            ]
+        rate = expected_batch(config, card) / card.declared_size
+        release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        return [*phases, self.training(config.steps, [(release, config.steps)])]
+
+    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse settings that contradict each other."""
+        for name in ("label_dropout", "churn", "threshold"):
+            if getattr(config, name) > 1:
+                raise RequestError(f"--{name.replace('_', '-')} is a share, at most 1, not {getattr(config, name):g}.")
+        if config.guidance > 0 and config.label_dropout == 0:
+            raise RequestError(
+                f"--guidance {config.guidance:g} needs a net that has also learnt without labels: give --label-dropout 0.1."
+            )
+
+    def sample(
+        self,
+        net: "nn.Module",
+        config: Config,
+        card: "DataCard",
+        n: int,
+        labels: "Tensor | None",
+        stream: "torch.Generator",
+    ) -> "tuple[Tensor, Tensor]":
+        """The sampler iterates: see `sampler.draw`."""
+        return sampler.draw(net, config, card, n, labels, stream)
+
+
+def has_moments(config: Config) -> bool:
+    """Whether class moments are released: they are taken in a latent."""
+    return config.moments_noise > 0 and config.network == "perceptron"
+
+
+def expected_batch(config: Config, card: "DataCard") -> int:
+    """B"""
+    return config.expected_batch_size or min(USUAL_BATCH, card.declared_size)

@@ -1,0 +1,182 @@
+"""DP diffusion's training: DPDM's loss in a public latent, and the starts on public pictures and on released moments."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method
+from gossamer.methods.class_moments import ClassGaussians, Moments
+from gossamer.methods.dp_diffusion import Config, expected_batch, has_moments
+from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import Average, Learner, adam
+from gossamer.nets.flat import gradient
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
+
+PUBLIC = 20_000
+"""Public pictures that principal axes are taken from, at most."""
+FALLING = 1 / 3
+"""Share of the steps over which the step size falls to zero."""
+LOG_SIGMA = (-0.8, 1.2)
+"""Mean and standard deviation of the logarithm of the noise levels in training. EDM, table 1, has -1.2 and 1.2."""
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """DPDM, Algorithm 1, one step per yield. Ends when the ledger holds no further release."""
+    config, B = run.config, expected_batch(run.config, run.card)
+    C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
+    release = PoissonGaussianSum(
+        sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
+    )
+    loss = Loss(state.G, config, run.rng.secret_generator)
+    query = PerRecordGradient(state.D.net, loss.of_records, config.physical_batch_size, draws=config.multiplicity)
+
+    while left := private.remaining(release.event):  # l. 3
+        g = private.release(release, query)  # l. 4-8
+        state.D.optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, left / (FALLING * config.steps))
+        state.D.step(g.div_(B))  # l. 9
+        t = state.step + 1
+        state.average.follow(at_most=t / (t + 9))
+        yield {"released_norm": g.norm()}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a denoiser at K noise levels. EDM, equation 8 with the weights of table 1; DPDM, equation 6.
+
+    Args:
+        net: denoiser and latent.
+        config: the settings.
+        coins: gives a generator of noise levels and noise; for records a secret one, a new one for each batch.
+    """
+
+    net: Generator
+    config: Config
+    coins: Callable[[], torch.Generator]
+
+    def of_records(self, denoiser: nn.Module, records: Records) -> Tensor:
+        """One loss per record and noise level, divided by their number, so that those of a record add up to its mean. [K n]"""
+        images, labels = records.tensors(next(denoiser.parameters()).device)
+        return self(denoiser, self.net.code(images), labels)
+
+    def __call__(self, denoiser: nn.Module, codes: Tensor, labels: Tensor) -> Tensor:
+        """The same for codes [n, ...]. [K n]"""
+        K, coins = self.config.multiplicity, self.coins()
+        z = codes.repeat(K, *(1,) * (codes.dim() - 1))
+        sigma = (LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp().to(z.device)
+        noise = torch.randn(z.shape, generator=coins).to(z.device)
+        told = F.one_hot(labels, self.net.classes).to(z.dtype).repeat(K, 1)
+        if self.config.label_dropout > 0:
+            told = told * (torch.rand(len(z), 1, generator=coins) >= self.config.label_dropout).to(z.device)
+        denoised = denoiser(z + sigma.view(-1, *(1,) * (z.dim() - 1)) * noise, sigma, told)
+        weight = 1 + sigma.square().reciprocal()
+        losses: Tensor = weight * (denoised - z).flatten(1).square().mean(1) / K
+        return losses
+
+
+def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """Principal axes of public pictures, then steps on their codes. Costs nothing."""
+    if state.step == 0 and state.G.latent is not None:
+        state.G.latent.fit(public[:PUBLIC].tensors(run.device)[0])
+
+    def pictures(n: int) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(public), (n,), generator=run.rng.public("public start")).numpy()
+        images, labels = public[chosen].tensors(run.device)
+        return state.G.code(images), labels
+
+    yield from start_on(run, state, pictures)
+
+
+def class_moments(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Count, mean and covariance of each class, once; the latent takes its scale from them."""
+    config, latent, gaussians = run.config, state.G.latent, state.gaussians
+    assert latent is not None and gaussians is not None
+    query = Moments(latent, run.card.classes, config.moments_radius)
+    noise = config.moments_noise * config.noise_multiplier
+    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
+    if private.remaining(release.event):
+        released = private.release(release, query)
+        gaussians.take(released, query, noise_multiplier=noise)
+        spread = gaussians.spread
+        gaussians.rescale(spread)
+        latent.scale_to(spread)
+        yield {"released_norm": released.norm()}
+
+
+def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
+    """Steps on samples of the class Gaussians: what was released, and nothing else."""
+    gaussians = state.gaussians
+    assert gaussians is not None
+
+    def samples(n: int) -> tuple[Tensor, Tensor]:
+        labels = adversarial.draw_labels(n, run.card, run.rng.public("moments labels"))
+        normals = torch.randn(n, run.config.axes, generator=run.rng.public("moments codes"))
+        return gaussians(normals.to(run.device), labels.to(run.device)), labels.to(run.device)
+
+    yield from start_on(run, state, samples)
+
+
+def start_on(run: Run[Config], state: "State", codes: Callable[[int], tuple[Tensor, Tensor]]) -> Iterator[Shown]:
+    """Ordinary steps on codes that are public; then fresh moments for Adam, because the old ones belong to other gradients."""
+    config = run.config
+    loss = Loss(state.G, config, lambda: run.rng.public("start noise"))
+    if state.step == 0:
+        state.D.renew(adam(config.warm_learning_rate, (0.9, 0.999)))
+    for step in range(state.step, config.warm_steps):
+        late = step >= 3 / 4 * config.warm_steps
+        state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
+        z, labels = codes(config.warm_batch_size)
+        mean = loss(state.D.net, z, labels).sum() / len(z)
+        state.D.step(gradient(mean, state.D.net))
+        yield {"loss": mean.detach()}
+    state.D.renew(adam(config.learning_rate, (0.9, 0.999)))
+    state.average.restart()
+
+
+@dataclass
+class State(method.State):
+    """The net has seen records through releases only.
+
+    Args:
+        G: denoiser and latent.
+        D: the denoiser as it learns.
+        average: the running average of both.
+        gaussians: the class Gaussians, where moments are released.
+    """
+
+    G: Generator
+    D: Learner[Denoiser]
+    average: Average[Generator]
+    gaussians: ClassGaussians | None
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Network and optimiser at the start of a run."""
+        config, card = run.config, run.card
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            G = generator(config, card).to(run.device)
+        gaussians = ClassGaussians(card.classes, config.axes).to(run.device) if has_moments(config) else None
+        learner = Learner(G.denoiser, adam(config.learning_rate, (0.9, 0.999)))
+        return cls(G, learner, Average(G, config.average_decay), gaussians)
+
+    @property
+    def released(self) -> Generator:
+        """The generator that the run hands out."""
+        return self.average.released
+
+
+start = State.fresh
+
+
+def generator(config: Config, card: DataCard) -> Generator:
+    """The network that a run releases, with fresh weights."""
+    return Generator(
+        card.shape, card.classes, network=config.network, axes=config.axes, width=config.width, depth=config.depth
+    )

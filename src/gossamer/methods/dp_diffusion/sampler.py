@@ -1,0 +1,70 @@
+"""From noise to pictures: the stochastic Heun sampler of Karras et al. (2022), Algorithm 2, with guidance."""
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.methods import adversarial
+from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
+
+if TYPE_CHECKING:
+    from gossamer.methods.dp_diffusion import Config
+
+SIGMA_MAX, SIGMA_MIN, RHO = 20.0, 0.02, 7.0
+
+
+@torch.no_grad()
+def draw(
+    net: nn.Module, config: "Config", card: DataCard, n: int, labels: Tensor | None, stream: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`."""
+    assert isinstance(net, Generator)
+    device = next(net.parameters()).device
+    if labels is None:
+        labels = adversarial.draw_labels(n, card, stream)
+    codes = heun(net.denoiser, config, (n, *net.code_shape), labels.to(device), stream)
+    images = net.decode(codes).clamp(0, 1)
+    return torch.where(images < config.threshold, 0.0, images).cpu(), labels
+
+
+def heun(
+    denoiser: Denoiser, config: "Config", shape: tuple[int, ...], labels: Tensor, stream: torch.Generator
+) -> Tensor:
+    """Codes of these labels. Algorithm 2, its lines. labels: [n]; gives `shape`, whose first number is n."""
+    levels = noise_levels(config.sampler_steps)
+    gamma = min(config.churn, math.sqrt(2) - 1)
+    x = torch.randn(shape, generator=stream).to(labels.device) * levels[0]  # l. 2
+    for now, following in pairwise(levels):  # l. 3
+        if gamma > 0:
+            raised = now * (1 + gamma)  # l. 5
+            fresh = torch.randn(shape, generator=stream).to(labels.device)  # l. 4
+            x, now = x + math.sqrt(raised**2 - now**2) * fresh, raised  # l. 6  # noqa: PLW2901
+        slope = (x - denoised(denoiser, config, x, now, labels)) / now  # l. 7
+        there = x + (following - now) * slope  # l. 8
+        if following > 0:  # l. 9
+            slope_there = (there - denoised(denoiser, config, there, following, labels)) / following  # l. 10
+            there = x + (following - now) * (slope + slope_there) / 2  # l. 11
+        x = there
+    return x  # l. 12
+
+
+def denoised(denoiser: Denoiser, config: "Config", x: Tensor, sigma: float, labels: Tensor) -> Tensor:
+    """D(x; sigma, y), pushed away from what the net says without a label. Ho and Salimans 2022, equation 6."""
+    sigmas, told = x.new_full((len(x),), sigma), F.one_hot(labels, denoiser.classes).to(x.dtype)
+    known: Tensor = denoiser(x, sigmas, told)
+    if config.guidance == 0:
+        return known
+    unknown: Tensor = denoiser(x, sigmas, torch.zeros_like(told))
+    return known + config.guidance * (known - unknown)
+
+
+def noise_levels(steps: int) -> list[float]:
+    """Equation 5: `steps` levels from SIGMA_MAX to SIGMA_MIN, and 0."""
+    first, last = SIGMA_MAX ** (1 / RHO), SIGMA_MIN ** (1 / RHO)
+    levels = [(first + i / max(steps - 1, 1) * (last - first)) ** RHO for i in range(steps)]
+    return [*levels, 0.0]

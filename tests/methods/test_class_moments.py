@@ -1,0 +1,137 @@
+"""Class moments: what is asked, how much a record moves it, and the Gaussians that the answer makes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import METHODS
+from gossamer.methods.class_moments import WEIGHTS, ClassGaussians, Moments
+from gossamer.nets.latent import Latent
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.noise import Rng
+
+ONE = Bounds(norms=(1.0,))
+
+
+def records(n: int, classes: int = 3, *, seed: int = 0, units: np.ndarray | None = None) -> Records:
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(classes, size=n)
+    images = draw.integers(0, 256, size=(n, 1, 6, 6)) // (labels + 1)[:, None, None, None]
+    return Records(images.astype(np.uint8), labels, units)
+
+
+def query(axes: int = 4, radius: float = 1.0) -> Moments:
+    return Moments(Latent((1, 6, 6), axes), 3, radius)
+
+
+def by_hand(asked: Moments, held: Records) -> Tensor:
+    """Record by record, with matrices written out."""
+    d, (a, b, c) = asked.latent.axes, WEIGHTS
+    total = torch.zeros(asked.classes, asked.dimension // asked.classes, dtype=torch.float64)
+    for image, label in zip(held.images, held.labels, strict=True):
+        z = asked.latent.code(torch.from_numpy(image)[None] / 255)[0].double() / asked.reach
+        z = z / max(1.0, float(z.norm()))
+        upper = [z[i] * z[j] * (1.0 if i == j else math.sqrt(2)) for i in range(d) for j in range(i, d)]
+        total[label] += torch.stack([torch.tensor(a), *(b * z), *(c * each for each in upper)])
+    return total.flatten()
+
+
+def test_the_query_by_hand() -> None:
+    asked, held = query(), records(50)
+    torch.testing.assert_close(asked.clipped_sum(held, ONE), by_hand(asked, held), atol=1e-4, rtol=0)
+
+
+def test_weights_share_a_bound_of_one() -> None:
+    assert sum(weight**2 for weight in WEIGHTS) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_far_record_moves_the_answer_by_one(value: int) -> None:
+    """A code beyond the radius fills the bound: count, mean and covariance together, and no more."""
+    asked, held = query(radius=0.01), records(40)
+    far = Records(np.full((1, 1, 6, 6), value, np.uint8), np.array([2]))
+    joined = Records(np.concatenate([far.images, held.images]), np.concatenate([far.labels, held.labels]))
+    moved = float((asked.clipped_sum(joined, ONE) - asked.clipped_sum(held, ONE)).norm())
+    assert 1 - 1e-4 < moved <= 1
+
+
+def test_a_unit_moves_it_by_one_whatever_it_holds() -> None:
+    """Thirty records of one unit over all classes."""
+    asked = query()
+    others, own = records(40), records(30, seed=5)
+    joined = Records(
+        np.concatenate([own.images, others.images]),
+        np.concatenate([own.labels, others.labels]),
+        np.concatenate([np.zeros(30, np.int64), np.arange(1, 41)]),
+    )
+    moved = float((asked.clipped_sum(joined, ONE) - asked.clipped_sum(others, ONE)).norm())
+    assert 0.99 < moved <= 1
+
+
+def test_gaussians_of_exact_moments() -> None:
+    """Without noise: the mean and covariance of each class's codes, and of what is drawn."""
+    asked, held = query(axes=3, radius=3.0), records(6_000)
+    gaussians = ClassGaussians(3, 3)
+    gaussians.take(asked.clipped_sum(held, ONE), asked, noise_multiplier=0.0)
+    codes = asked.latent.code(held.tensors()[0])
+    for label in range(3):
+        own = codes[torch.from_numpy(held.labels == label)]
+        torch.testing.assert_close(gaussians.means[label], own.mean(0), atol=2e-3, rtol=0)
+        root = gaussians.roots[label]
+        torch.testing.assert_close(root @ root.t(), torch.cov(own.t(), correction=0), atol=4e-3, rtol=0)
+    normals = torch.randn(50_000, 3, generator=torch.Generator().manual_seed(0))
+    drawn = gaussians(normals, torch.ones(50_000, dtype=torch.int64))
+    torch.testing.assert_close(drawn.mean(0), gaussians.means[1], atol=0.02, rtol=0)  # 4 standard errors
+    torch.testing.assert_close(
+        gaussians.spread, codes.std(0, correction=0), atol=0.03, rtol=0
+    )  # classes are nearly equal
+
+
+def test_a_class_that_is_not_there_has_the_moments_of_all() -> None:
+    held = records(2_000)
+    held.labels[held.labels == 1] = 0
+    asked, gaussians = query(radius=3.0), ClassGaussians(3, 4)
+    gaussians.take(asked.clipped_sum(held, ONE), asked, noise_multiplier=1.0)
+    codes = asked.latent.code(held.tensors()[0])
+    torch.testing.assert_close(gaussians.means[1], codes.mean(0), atol=2e-3, rtol=0)
+
+
+def test_noise_alone_makes_no_shape() -> None:
+    """Eigenvalues below the noise's edge are set to the floor: whatever the noise, codes stay small."""
+    asked, gaussians = query(axes=4, radius=1.0), ClassGaussians(3, 4)
+    noise = 50 * torch.randn(asked.dimension, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    answer = asked.clipped_sum(records(3_000), ONE)
+    gaussians.take(answer + noise, asked, noise_multiplier=50.0)
+    assert bool(gaussians.roots.isfinite().all())
+    assert float(gaussians.roots.abs().max()) < 1
+
+
+def test_non_finite_codes_add_a_count_and_no_more() -> None:
+    asked = query()
+    asked.latent.basis[0, 0] = math.nan
+    answer = asked.clipped_sum(records(5), ONE)
+    assert float(answer.norm()) <= 5 * WEIGHTS[0]
+
+
+def test_the_method_draws_the_classes() -> None:
+    """At a high budget the mean picture of each class comes out, within a tenth of the range."""
+    card = DataCard(shape=(1, 6, 6), classes=3, declared_size=6_000)
+    held = records(6_000)
+    job = METHODS["moments"].job({"noise_multiplier": 1.0, "axes": 36, "radius": 2.0}, card)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
+    ledger.reserve(job.plan)
+    training = job.begin(Rng(0))
+    for _ in training.drive(Confined(held, ledger)):
+        pass
+    net = training.state.released
+    for label in range(3):
+        drawn, _ = job.sample(net, 2_000, torch.full((2_000,), label), torch.Generator().manual_seed(0))
+        own = torch.from_numpy(held.images[held.labels == label]).float().mean(0) / 255
+        torch.testing.assert_close(drawn.mean(0), own, atol=0.1, rtol=0)

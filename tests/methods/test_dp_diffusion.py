@@ -1,0 +1,164 @@
+"""DP diffusion: one record's many draws are one, the sampler gives the distribution it should, the starts read no record."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError
+from gossamer.methods import METHODS
+from gossamer.methods.dp_diffusion import Config, loop, sampler
+from gossamer.methods.dp_diffusion.nets import Denoiser, Generator, Perceptron
+from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.mechanisms import Bounds
+
+CARD = DataCard(shape=(1, 8, 8), classes=2, declared_size=100)
+SETTINGS = Config(noise_multiplier=1.0, multiplicity=4, axes=6, width=16, depth=2)
+NO_CLIP = Bounds(norms=(math.inf,))
+
+
+def some(n: int, value: int | None = None) -> Records:
+    draw = np.random.default_rng(n)
+    images = draw.integers(0, 256, size=(n, 1, 8, 8)) if value is None else np.full((n, 1, 8, 8), value)
+    return Records(images.astype(np.uint8), draw.integers(2, size=n))
+
+
+def net(config: Config = SETTINGS) -> Generator:
+    torch.manual_seed(0)
+    return loop.generator(config, CARD)
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(7)
+
+
+def query(G: Generator, config: Config = SETTINGS) -> PerRecordGradient[Records]:
+    loss = loop.Loss(G, config, seeded)
+    return PerRecordGradient(G.denoiser, loss.of_records, 64, draws=config.multiplicity)
+
+
+def test_all_draws_of_a_record_are_clipped_once() -> None:
+    """One record adds max_norm, not multiplicity x max_norm; nor less."""
+    G = net()
+    norm = float(query(G).clipped_sum(some(1), Bounds(norms=(1e-3,))).norm())
+    assert 0.995e-3 < norm <= 1e-3
+
+
+def test_losses_of_a_record_add_up_to_their_mean() -> None:
+    """By hand, with the same noise levels and noise: EDM's weight (sigma^2 + 1) / sigma^2, the mean over numbers and draws."""
+    G, held, coins = net(), some(3), seeded()
+    images, labels = held.tensors()
+    z = G.code(images)
+    log_sigma = loop.LOG_SIGMA[0] + loop.LOG_SIGMA[1] * torch.randn(12, generator=coins)
+    noise = torch.randn(12, 6, generator=coins)
+    total = torch.zeros(3)
+    for row in range(12):
+        sigma, r = log_sigma[row : row + 1].exp(), row % 3
+        told = torch.eye(2)[labels[r : r + 1]]
+        denoised = G.denoiser(z[r : r + 1] + sigma * noise[row], sigma, told)
+        total[r] += ((sigma**2 + 1) / sigma**2 * (denoised - z[r]).square().mean()).detach()[0] / 4
+    losses = loop.Loss(G, SETTINGS, seeded).of_records(G.denoiser, held)
+    torch.testing.assert_close(losses.view(4, 3).sum(0).detach(), total, rtol=1e-5, atol=1e-6)
+
+
+def test_the_clipped_sum_is_that_of_the_plain_loop() -> None:
+    G, held = net(), some(5)
+    fast = query(G).clipped_sum(held, NO_CLIP)
+    losses = loop.Loss(G, SETTINGS, seeded).of_records(G.denoiser, held)
+    plain = torch.cat([part.flatten() for part in torch.autograd.grad(losses.sum(), list(G.denoiser.parameters()))])
+    torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_dropped_labels_are_not_told() -> None:
+    """With a dropout of one, the label makes no difference."""
+    config = dataclasses.replace(SETTINGS, label_dropout=1.0)
+    G, held = net(config), some(4)
+    other = Records(held.images, 1 - held.labels)
+    loss = loop.Loss(G, config, seeded)
+    assert torch.equal(loss.of_records(G.denoiser, held), loss.of_records(G.denoiser, other))
+    told = loop.Loss(G, SETTINGS, seeded)
+    assert not torch.equal(told.of_records(G.denoiser, held), told.of_records(G.denoiser, other))
+
+
+class Exact(nn.Module):
+    """The denoiser of codes that are normal with mean `mean[y]` and standard deviation 0.5."""
+
+    classes = 2
+
+    def forward(self, noisy: Tensor, sigma: Tensor, told: Tensor) -> Tensor:
+        means = told @ torch.tensor([[-2.0], [1.0]])
+        return means + (noisy - means) * 0.25 / (0.25 + sigma[:, None] ** 2)
+
+
+@pytest.mark.parametrize("churn", [0.0, 0.3])
+def test_the_sampler_gives_the_distribution_of_the_denoiser(churn: float) -> None:
+    """Means within 0.02 (4 standard errors), standard deviations within 3 %.
+
+    It begins at N(0, 20^2), where the mean should already be felt a little: 0.5 / 20 of it is lost, unless churn finds it.
+    """
+    config = dataclasses.replace(SETTINGS, sampler_steps=40, churn=churn)
+    labels, lost = torch.arange(2).repeat(10_000), 0.0 if churn else 0.5 / sampler.SIGMA_MAX
+    codes = sampler.heun(Exact(), config, (20_000, 1), labels, seeded())  # type: ignore[arg-type]  # it is called like one
+    for label, mean in ((0, -2.0), (1, 1.0)):
+        own = codes[labels == label]
+        assert float(own.mean()) == pytest.approx(mean * (1 - lost), abs=0.02)
+        assert float(own.std()) == pytest.approx(0.5, rel=0.03)
+
+
+def test_guidance_pushes_towards_the_label() -> None:
+    config = dataclasses.replace(SETTINGS, guidance=1.0, label_dropout=0.1)
+    x, labels = torch.zeros(1, 1), torch.tensor([1])
+    known = Exact()(x, torch.ones(1), torch.tensor([[0.0, 1.0]]))
+    unknown = Exact()(x, torch.ones(1), torch.zeros(1, 2))
+    guided = sampler.denoised(Exact(), config, x, 1.0, labels)  # type: ignore[arg-type]  # it is called like one
+    torch.testing.assert_close(guided, 2 * known - unknown)
+
+
+def test_noise_levels_fall_from_the_first_to_nothing() -> None:
+    levels = sampler.noise_levels(5)
+    assert levels[0] == pytest.approx(sampler.SIGMA_MAX)
+    assert levels[-2] == pytest.approx(sampler.SIGMA_MIN)
+    assert levels[-1] == 0
+    assert levels == sorted(levels, reverse=True)
+
+
+def test_the_denoiser_is_edms() -> None:
+    """A silent F leaves c_skip z; at no noise the code itself comes back."""
+    denoiser = Denoiser(Perceptron(3, 34, 8, 1), 2)
+    nn.init.zeros_(denoiser.inner.last.weight)  # type: ignore[union-attr,arg-type]  # a Perceptron
+    nn.init.zeros_(denoiser.inner.last.bias)  # type: ignore[union-attr,arg-type]  # a Perceptron
+    z, told = torch.randn(4, 3, generator=seeded()), torch.zeros(4, 2)
+    torch.testing.assert_close(denoiser(z, torch.full((4,), 2.0), told), z / 5)
+    torch.testing.assert_close(denoiser(z, torch.full((4,), 1e-6), told), z)
+
+
+def test_a_unet_denoises_pixels() -> None:
+    """Its last layer begins at zero, so that c_skip z comes out; and the tape knows its gradients."""
+    config = dataclasses.replace(SETTINGS, network="unet", width=8, depth=1)
+    G = net(config)
+    assert G.code_shape == (1, 8, 8)
+    z = torch.randn(3, 1, 8, 8, generator=seeded())
+    nn.init.zeros_(G.denoiser.inner.last.bias)  # type: ignore[union-attr,arg-type]  # a UNet
+    torch.testing.assert_close(G.denoiser(z, torch.ones(3), torch.zeros(3, 2)), z / 2)
+    fast = dataclasses.replace(query(G, config), form="fast")
+    assert 0 < float(fast.clipped_sum(some(2), Bounds(norms=(1.0,))).norm()) <= 2
+
+
+def test_refusals() -> None:
+    job = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "guidance": 1.0}, CARD)
+    with pytest.raises(RequestError, match=r"--label-dropout 0\.1"):
+        _ = job.plan
+    with pytest.raises(RequestError, match="--churn is a share"):
+        _ = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "churn": 2.0}, CARD).plan
+    with pytest.raises(RequestError, match="multiple of 8"):
+        net(dataclasses.replace(SETTINGS, network="unet", width=12))
+
+
+def test_all_records_are_a_batch_where_there_are_few() -> None:
+    plan = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0}, CARD).plan
+    assert [event.sampling_probability for event, _ in plan] == [1.0, 1.0]
