@@ -59,7 +59,7 @@ def plan(
         settings: the fields of the method's Config that the user gave; None counts as not given.
         epsilon: the budget; infinity for the non-private run; None to take what noise and steps cost.
         delta: needed unless epsilon is infinity.
-        preset: named settings; `settings` and `epsilon` go before them.
+        preset: named settings; `settings` and `epsilon` override them.
 
     Raises:
         RequestError: if there is no such method, preset or setting; names the nearest.
