@@ -252,7 +252,7 @@ def private(net: nn.Module, model: Model, batch: Tensors) -> Step:
 
 
 def critic(net: nn.Module, batch: Tensors, *, clip: bool) -> Step:
-    """The product's step of a critic with gradient penalty; without clipping, the twin that needs no double backward."""
+    """The product's step of a critic with gradient penalty; without clipping, the step that needs no double backward."""
     query = PenaltyGradient(net, lambda drawn: Points(*drawn.parts), form="fast")
     bounds = BOUNDS if clip else Bounds(norms=(float("inf"),))
     return _noisy(net, len(batch), lambda: query.clipped_sum(batch, bounds), noise=clip)

@@ -159,15 +159,15 @@ def table(results: dict[Run, dict[str, float]], options: argparse.Namespace) -> 
         yield f"\n| {words} | {' | '.join(heads)} | without privacy |\n|---|{'---|' * (len(heads) + 1)}"
         for curve in CURVES:
             private = [of(results, curve, epsilon, measure) for epsilon in options.epsilons]
-            twin = curve.replace("PriVAE", "VAE")
-            free = of(results, twin, math.inf, measure) if twin in WITHOUT_PRIVACY else None
+            without = curve.replace("PriVAE", "VAE")
+            free = of(results, without, math.inf, measure) if without in WITHOUT_PRIVACY else None
             cells = [f"{mean:.{digits}f} (sd {deviation:.{digits}f})" for mean, deviation in private]
             cells.append(f"{free[0]:.{digits}f} (sd {free[1]:.{digits}f})" if free else "")
             yield f"| {curve} | {' | '.join(cells)} |"
 
 
 def figure_1(results: dict[Run, dict[str, float]], path: Path, options: argparse.Namespace) -> None:
-    """Three plots against epsilon: mean over the seeds, a band of one standard deviation, the twins as dashed lines."""
+    """Three plots against epsilon: mean over the seeds, a band of one standard deviation; dashed, the runs without privacy."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     epsilons = np.array(options.epsilons)
     for axis, (measure, words) in zip(axes, MEASURES.items(), strict=True):

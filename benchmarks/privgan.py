@@ -27,7 +27,7 @@ from gossamer.attacks.monte_carlo import set_attack
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
-from gossamer.data.records import Records
+from gossamer.data.records import Records, Samples
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
 from gossamer.methods.method import Run, Training
@@ -146,7 +146,7 @@ def on(state: State, records: Records) -> np.ndarray:
 
 
 @torch.no_grad()
-def drawn(state: State, n: int, seed: int, device: str) -> Records:
+def drawn(state: State, n: int, seed: int, device: str) -> Samples:
     """Samples of the released generators."""
     stream, images, labels = torch.Generator().manual_seed(seed), [], []
     net = state.released
@@ -155,7 +155,7 @@ def drawn(state: State, n: int, seed: int, device: str) -> Records:
         y = torch.randint(net.classes, (len(z),), generator=stream)
         images.append(net(z.to(device), y.to(device)).mul(255).round().byte().cpu().numpy())
         labels.append(y.numpy())
-    return Records(np.concatenate(images), np.concatenate(labels))
+    return Samples(np.concatenate(images), np.concatenate(labels))
 
 
 def cell(values: Sequence[float]) -> str:

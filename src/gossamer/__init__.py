@@ -14,6 +14,7 @@ if typing.TYPE_CHECKING:
     from gossamer.data.card import DataCard as DataCard
     from gossamer.data.readers import read as read
     from gossamer.data.records import Records as Records
+    from gossamer.data.records import Samples as Samples
     from gossamer.errors import AccountsError as AccountsError
     from gossamer.errors import BudgetError as BudgetError
     from gossamer.errors import BudgetExceeded as BudgetExceeded
@@ -64,7 +65,7 @@ if typing.TYPE_CHECKING:
 _FOR_CURATORS = {
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers": "read",
-    "gossamer.data.records": "Records",
+    "gossamer.data.records": "Records Samples",
     "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError LedgerDamaged "
     "PrivacyError RequestError RunFolderError UnplannedRelease",
     "gossamer.estimate": "Estimate",

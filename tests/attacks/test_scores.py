@@ -28,8 +28,8 @@ def test_top_members_is_the_mean_over_all_orders(seed):
     scores, is_member = np.r_[members, nonmembers], np.array([1, 1, 0, 0, 0, 0])
     found = []
     for order in map(list, permutations(range(6))):
-        accused = np.argsort(-scores[order], kind="stable")[:2]
-        found.append(is_member[order][accused].sum())
+        picked = np.argsort(-scores[order], kind="stable")[:2]
+        found.append(is_member[order][picked].sum())
     assert top_members(members, nonmembers) == pytest.approx(np.mean(found), abs=1e-12)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.readers import read
+from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import RequestError, RunFolderError
 
@@ -20,7 +21,7 @@ FORMS = ["s.npz", "s.csv", "s.parquet", "s"]
 
 def chunks(images=GREY, labels=LABELS, size=3):
     for start in range(0, len(images), size):
-        yield images[start : start + size], labels[start : start + size]
+        yield Samples(images[start : start + size], labels[start : start + size])
 
 
 @pytest.mark.parametrize("images", [GREY, COLOUR])
@@ -32,7 +33,7 @@ def test_npz(tmp_path, images):
     with np.load(tmp_path / "s.npz") as arrays:
         assert sorted(arrays) == ["images", "labels"]
         np.testing.assert_array_equal(arrays["images"], images)
-    write_samples(tmp_path / "again.npz", [(images, LABELS)], count=7)
+    write_samples(tmp_path / "again.npz", [Samples(images, LABELS)], count=7)
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "s.npz").read_bytes(), "the chunking leaves no trace"
 
 
@@ -101,7 +102,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, name, there):
     before = {entry: entry.is_file() and entry.read_bytes() for entry in tmp_path.rglob("*")}
 
     def broken():
-        yield GREY[:3], LABELS[:3]
+        yield Samples(GREY[:3], LABELS[:3])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -134,7 +135,7 @@ def test_bad_requests(tmp_path):
             write_samples(tmp_path / "s.npz", chunks(), count=count)
     for images, labels in ((GREY / 255, LABELS), (GREY[:, 0], LABELS), (GREY, LABELS[:3]), (GREY, -LABELS)):
         with pytest.raises(ValueError, match="chunk"):
-            write_samples(tmp_path / "s.npz", [(images, labels)], count=7)
+            write_samples(tmp_path / "s.npz", [Samples(images, labels)], count=7)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +151,7 @@ def test_memory_stays_bounded(tmp_path):
             images = np.zeros((50, 1, 28, 28), np.uint8).view(Tracked)
             alive[number] = images
             assert len(alive) <= 2
-            yield images, np.zeros(50, np.int64)
+            yield Samples(images, np.zeros(50, np.int64))
 
     write_samples(tmp_path / "s.npz", stream(), count=2000)
     assert read(str(tmp_path / "s.npz"), split="train").images.shape == (2000, 1, 28, 28)

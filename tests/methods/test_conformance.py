@@ -49,8 +49,8 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "privae": {
         "noise_multiplier": 1.0, "steps": 21, "expected_batch_size": 20, "network": "conv", "width": 4, "latent_size": 8,
-        "partitions": 3, "divergence": "mmd", "draws": 2, "warm_steps": 4, "warm_batch_size": 8, "physical_batch_size": 16,
-        "average_decay": 0.5,
+        "partitions": 3, "divergence": "mmd", "codes_per_record": 2, "warm_steps": 4, "warm_batch_size": 8,
+        "physical_batch_size": 16, "average_decay": 0.5,
     },
     "gs-wgan": {
         "noise_multiplier": 4.0, "steps": 21, "critics": 4, "batch_size": 3, "critic_steps": 1, "critic_batch_size": 5,
@@ -189,7 +189,7 @@ def test_spends_its_plan(method: str) -> None:
     assert run.ledger.promise().epsilon < float("inf")
 
 
-def test_the_non_private_twin_says_infinity(method: str) -> None:
+def test_the_non_private_run_says_infinity(method: str) -> None:
     if METHODS[method].without_guarantee:
         pytest.skip("it has no private form")
     run = Run(method, stripes(180), {**SMALL[method], "noise_multiplier": 0.0}, rng=Rng())

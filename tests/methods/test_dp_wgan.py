@@ -117,7 +117,7 @@ def test_bounds_change_with_the_critic_and_never_reach_zero() -> None:
     assert len(joined(config, state).norms) == 2
 
 
-def test_the_twin_is_not_clipped() -> None:
+def test_the_non_private_run_is_not_clipped() -> None:
     config = Config(**{**TINY, "noise_multiplier": 0.0}, grouping="weight-bias")
     _, state = fresh(config)
     assert all(math.isinf(norm) for norm in joined(config, state).norms)

@@ -412,11 +412,11 @@ def test_the_warm_start_is_ordinary_training_on_public_records() -> None:
     assert (state.phase, state.step, left) == ("training", 1, 0)
 
 
-# ---------------------------------------------------------------------- the twin, and what is refused
+# ---------------------------------------------------------------------- without noise, and what is refused
 
 
 @pytest.mark.parametrize("clip_fakes", [True, False])
-def test_the_twin_is_neither_clipped_nor_noised(clip_fakes: bool) -> None:
+def test_the_non_private_run_has_neither_clipping_nor_noise(clip_fakes: bool) -> None:
     """Whatever the bound, the step is that of plain gradients, exactly the same in two runs."""
     config = Config(**{**QUIET, "noise_multiplier": 0.0, "steps": 1}, max_norm=1e-4, clip_fakes=clip_fakes)
     ((before, after, g, _),) = steps(config)
@@ -428,9 +428,11 @@ def test_the_twin_is_neither_clipped_nor_noised(clip_fakes: bool) -> None:
     close(g, (on_records + on_fakes) / (2 * B), share=1e-5)
     (again,) = states(config)
     assert torch.equal(again.D.vector, after.D.vector)
-    twin = plan("dpgan", dataclasses.replace(CARD, declared_size=200), {"expected_batch_size": 8}, epsilon=math.inf)
-    assert twin.job.settings["noise_multiplier"] == 0
-    assert math.isinf(twin.promise.epsilon)
+    noiseless = plan(
+        "dpgan", dataclasses.replace(CARD, declared_size=200), {"expected_batch_size": 8}, epsilon=math.inf
+    )
+    assert noiseless.job.settings["noise_multiplier"] == 0
+    assert math.isinf(noiseless.promise.epsilon)
 
 
 @pytest.mark.parametrize(

@@ -95,33 +95,33 @@ def net() -> nn.Module:
 
 
 def test_flat_vector_is_the_module():
-    module, twin = net(), net()
+    module, other = net(), net()
     flat = flatten(module)
     assert flat.is_leaf
     assert flat.requires_grad
-    assert torch.equal(flat, torch.cat([parameter.flatten() for parameter in twin.parameters()]))
+    assert torch.equal(flat, torch.cat([parameter.flatten() for parameter in other.parameters()]))
     with torch.no_grad():
         flat.mul_(2)
-    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
+    for ours, theirs in zip(module.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, 2 * theirs)
         assert ours.requires_grad
         assert ours.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr()
 
 
 def test_adam_on_the_vector_is_adam_on_the_module():
-    module, twin = net(), net()
+    module, other = net(), net()
     flat = flatten(module)
     ours = torch.optim.Adam([flat], lr=0.01, fused=True)
-    theirs = torch.optim.Adam(twin.parameters(), lr=0.01)
+    theirs = torch.optim.Adam(other.parameters(), lr=0.01)
     latents, labels = torch.randn(3, 4), torch.tensor([0, 1, 2])
     for _ in range(3):
         flat.grad = gradient(module(latents, labels).square().sum(), module)
         ours.step()
         theirs.zero_grad()
-        twin(latents, labels).square().sum().backward()
+        other(latents, labels).square().sum().backward()
         theirs.step()
     assert all(parameter.grad is None for parameter in module.parameters())
-    torch.testing.assert_close(flat.detach(), torch.cat([p.detach().flatten() for p in twin.parameters()]))
+    torch.testing.assert_close(flat.detach(), torch.cat([p.detach().flatten() for p in other.parameters()]))
 
 
 def test_state_dict_and_copies_keep_the_views():
@@ -129,17 +129,17 @@ def test_state_dict_and_copies_keep_the_views():
     flat = flatten(module)
     saved = {name: value.clone() for name, value in module.state_dict().items()}
     before = flat.detach().clone()
-    twin = copy.deepcopy(module)
+    other = copy.deepcopy(module)
     with torch.no_grad():
         flat.zero_()
     assert all((value == 0).all() for value in module.state_dict().values())
-    assert torch.equal(torch.cat([p.flatten() for p in twin.parameters()]), before), "a deep copy stands alone"
+    assert torch.equal(torch.cat([p.flatten() for p in other.parameters()]), before), "a deep copy stands alone"
     module.load_state_dict(saved)
     assert torch.equal(flat, before), "loading reaches the vector"
     with torch.no_grad():
-        flatten(twin).add_(1)
+        flatten(other).add_(1)
     assert torch.equal(flat, before)
-    assert torch.equal(torch.cat([p.flatten() for p in twin.parameters()]), before + 1)
+    assert torch.equal(torch.cat([p.flatten() for p in other.parameters()]), before + 1)
 
 
 def test_flatten_refuses_mixtures():

@@ -533,7 +533,7 @@ def test_after_a_public_start_critics_warm_up_on_the_fakes_of_the_run(monkeypatc
 # ---------------------------------------------------------------------- settings, plans, the command line
 
 
-def test_the_twin_is_neither_clipped_nor_private() -> None:
+def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
     config = Config(**{**TINY, "noise_multiplier": 0.0})
     private, _ = confined(config, records(4))
     panel = Panel(Run(config, CARD, Rng()), private.map(lambda held: critics(held, [0] * 4, 5)))

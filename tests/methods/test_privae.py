@@ -165,7 +165,7 @@ def test_the_gradient_of_a_group_is_finite_and_moves_the_encoder_alone(divergenc
 def test_phi_is_reconstruction_and_divergence_averaged_over_draws() -> None:
     """The summed rows of L draws are the ELBO's terms computed apart; closed form and Monte Carlo agree on average."""
     held, L = records(4), 3
-    config = Config(**TINY, draws=L, beta=0.7)
+    config = Config(**TINY, codes_per_record=L, beta=0.7)
     vae = fresh(config).vae.net
     found = sample_wise(vae, held, config, own_coins).view(L, 4)
     images, labels = held.tensors()
@@ -194,14 +194,14 @@ def test_kl_of_a_prior_without_closed_form_is_sampled() -> None:
 
 @pytest.mark.parametrize("network", ["conv", "dense"])
 @pytest.mark.parametrize("conditional", [True, False])
-@pytest.mark.parametrize("draws", [1, 2])
-def test_the_clipped_sum_takes_its_fast_form(network: str, conditional: bool, draws: int) -> None:
+@pytest.mark.parametrize("codes", [1, 2])
+def test_the_clipped_sum_takes_its_fast_form(network: str, conditional: bool, codes: int) -> None:
     """The fast form knows the networks, and agrees with the plain loop to 1e-5 of the bound."""
-    config = Config(**{**TINY, "network": network, "width": 4, "draws": draws}, conditional=conditional)
+    config = Config(**{**TINY, "network": network, "width": 4, "codes_per_record": codes}, conditional=conditional)
     query = query_of(config)
     held = records(6)
     forms = [
-        PerRecordGradient(query.vae, query.phi.loss, 4, form, draws).clipped_sum(held, Bounds(norms=(50.0,)))
+        PerRecordGradient(query.vae, query.phi.loss, 4, form, codes).clipped_sum(held, Bounds(norms=(50.0,)))
         for form in ("fast", "slow")
     ]
     torch.testing.assert_close(*forms, atol=6 * 50.0 * 1e-5, rtol=0)
@@ -226,12 +226,12 @@ def test_measured_sensitivity_of_the_joint_release_through_the_network(divergenc
             partitions=3,
         )
         sums.append(asked(data, query))
-    noised = mechanism_for(config, CARD, Rng())
-    assert isinstance(noised, TermwiseGaussianSum)
+    mechanism = mechanism_for(config, CARD, Rng())
+    assert isinstance(mechanism, TermwiseGaussianSum)
     samples, batches = (sums[1] - sums[0]).norm(dim=1).tolist()
     assert samples == pytest.approx(1e-2, rel=1e-3)
     assert 1e-4 < batches <= 2e-2 * (1 + 1e-5)
-    first, second = noised.deviations
+    first, second = mechanism.deviations
     assert math.hypot(samples / first, batches / second) <= 1 + 1e-4
 
 
@@ -268,7 +268,7 @@ def test_the_leak_of_micro_aggregation_charged_as_c() -> None:
     assert isinstance(mechanism, WholeGaussian)
     assert mechanism.max_norm == n * C
     assert moved <= 2 * mechanism.max_norm
-    # Power of the optimal test between the two noised answers at a false alarm of 1 %: what multiplier 1 allows is 9.2 %.
+    # Power of the optimal test between the two answers with noise at a false alarm of 1 %: what multiplier 1 allows is 9.2 %.
     threshold = NormalDist().inv_cdf(0.99)
     allowed = NormalDist().cdf(1 - threshold)
     assert NormalDist().cdf(moved / (1.0 * C) - threshold) > 0.999
@@ -330,7 +330,7 @@ def test_micro_aggregation_leaves_out_a_record_that_is_not_finite(monkeypatch: p
 
 
 def test_without_noise_all_aggregations_of_one_group_are_one_loss() -> None:
-    """The twin: no clipping, so the direction is the gradient of equation 9, whichever way it is put together."""
+    """The non-private run: no clipping, so the direction is the gradient of equation 9, whichever way it is put together."""
     found = []
     for aggregation in ("termwise", "micro", "batch"):
         config = Config(**{**TINY, "noise_multiplier": 0.0, "expected_batch_size": 9, "partitions": 1}, divergence="mmd",

@@ -75,7 +75,7 @@ def privae(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
         "partitions": int(draw.integers(1, 20)),
         "max_norm_batch": float(draw.uniform(0, 1)),
         "split": float(draw.uniform(0.05, 0.95)),
-        "draws": int(draw.integers(1, 4)),
+        "codes_per_record": int(draw.integers(1, 4)),
     }
 
 
@@ -255,7 +255,7 @@ def test_the_same_at_many_settings(name: str, number: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", [*SETTINGS, "privgan"])
 def test_without_noise_both_say_infinity(name: str, tmp_path: Path) -> None:
-    """The twin of each method, and the method that has no guarantee."""
+    """The non-private run of each method, and the method that has no guarantee."""
     draw = np.random.default_rng(0)
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=5_000)
     settings = {**SETTINGS[name](draw, card), "noise_multiplier": 0.0} if name in SETTINGS else {}

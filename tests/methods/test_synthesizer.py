@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
+from gossamer.data.records import Samples
 from gossamer.errors import RequestError
 from gossamer.methods.method import BaseConfig, Method, State
 from gossamer.methods.synthesizer import CHUNK, Synthesizer
@@ -56,7 +57,8 @@ def synthesizer(classes: int = 4) -> Synthesizer:
 def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> None:
     n = 2 * CHUNK + 300
     drawn = synthesizer().sample(n, seed=1)
-    assert len(drawn) == n
+    assert isinstance(drawn, Samples)
+    assert (len(drawn), drawn.shape, drawn.images.dtype, drawn.labels.dtype) == (n, (1, 2, 2), np.uint8, np.int64)
     assert (drawn.images[:, 0, 0, 0] == 20 * drawn.labels).all()
     asked = np.random.default_rng(0).integers(4, size=n)
     given = synthesizer().sample(n, labels=asked, seed=1)

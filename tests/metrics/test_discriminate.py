@@ -70,7 +70,7 @@ def test_damage_is_told_apart(glyphs, perfect, damage):
 
 
 def test_memorised_copies_are_not_told_apart(glyphs):
-    """As the docstring says: not above one half, because the twins of held-out copies were learnt as records.
+    """As the docstring says: not above one half, because the other copies of held-out ones were learnt as records.
 
     Fewer than 4 standard deviations above one half (error rate 3e-5).
     """

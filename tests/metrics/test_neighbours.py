@@ -99,8 +99,8 @@ def test_copies_are_at_distance_zero_far_from_the_origin():
 
 
 @pytest.mark.parametrize("d", [3, 50, 64, 200])
-def test_twins_share_balls_of_radius_zero(d):
-    """Every record twice and k = 1: a copy lies in the two balls of its twins and in no other, rounding or not."""
+def test_copies_share_balls_of_radius_zero(d):
+    """Every record twice and k = 1: a copy lies in the two balls of its copies and in no other, rounding or not."""
     vectors = np.random.default_rng(4).normal(size=(301, d)).astype(np.float32)
     found = neighbourhood(vectors[::-1][:294], np.repeat(vectors, 2, axis=0), k=1)
     assert (found.precision.value, found.density.value, found.coverage.value) == (1, 2, 294 / 301)

@@ -55,8 +55,8 @@ def test_two_gaussians_are_the_exact_one() -> None:
 def test_a_run_without_a_guarantee_makes_the_sum_infinite() -> None:
     total = smallest(together([run(POISSON, 10), run(POISSON, 10, infinite=True)], delta=DELTA))
     assert math.isinf(total.epsilon)
-    twin = run(poisson_gaussian(sampling_rate=0.1, noise_multiplier=0), 1)
-    assert math.isinf(smallest(together([twin, run(POISSON, 10)], delta=DELTA)).epsilon)
+    free = run(poisson_gaussian(sampling_rate=0.1, noise_multiplier=0), 1)
+    assert math.isinf(smallest(together([free, run(POISSON, 10)], delta=DELTA)).epsilon)
 
 
 def test_events_that_no_accountant_knows_together_are_added_with_delta_shared_out() -> None:

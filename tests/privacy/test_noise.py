@@ -200,14 +200,14 @@ def test_the_noise_is_drawn_and_added_in_float64() -> None:
     One number in 2^29 of float64 is one of float32. Noise in float32 would end in another cell once in 2^13 times: that
     none of 2^18 shows it has probability e^-32."""
     reference, total = Rng(noise_seed=18), torch.linspace(-1, 1, 2 * noise._PAIRS)
-    noised = {dtype: Rng(noise_seed=18) for dtype in (torch.float32, torch.float64)}
+    sources = {dtype: Rng(noise_seed=18) for dtype in (torch.float32, torch.float64)}
     for _ in range(4):
         radius, angle = polar(reference, noise._PAIRS)
         pair = torch.cat([angle.cos() * radius, angle.sin() * radius])
         for numbers in (radius, angle, pair):
             assert numbers.dtype == torch.float64
             assert (numbers.float().double() == numbers).sum() < 10
-        for dtype, rng in noised.items():
+        for dtype, rng in sources.items():
             expected = round_to_grid_((total.double() + 0.7 * pair).to(dtype), 0.7)
             assert torch.equal(rng.add_gaussian_(total.clone().to(dtype), 0.7), expected)
 
@@ -485,8 +485,8 @@ def test_state_of_a_test_run_continues_the_secret_streams() -> None:
     assert torch.equal(normals(resumed, 11), normals(rng, 11))
     assert np.array_equal(resumed.poisson_sample(100, 0.5), rng.poisson_sample(100, 0.5))
     assert np.array_equal(resumed.uniform(4), rng.uniform(4))
-    twins = [each.secret_generator() for each in (resumed, rng)]
-    assert torch.equal(*(torch.rand(4, generator=each) for each in twins))
+    generators = [each.secret_generator() for each in (resumed, rng)]
+    assert torch.equal(*(torch.rand(4, generator=each) for each in generators))
 
 
 def test_a_state_that_does_not_fit_is_refused() -> None:

@@ -98,7 +98,7 @@ def test_bounds_move_geometrically_towards_the_quantile() -> None:
     assert found == pytest.approx((2 * math.exp(-0.1), 2.0, 2 * math.exp(0.1)))
 
 
-def test_bounds_follow_the_noised_vote_and_not_the_exact_one() -> None:
+def test_bounds_follow_the_vote_with_noise_and_not_the_exact_one() -> None:
     """The question as dp-wgan asks it, with everybody drawn: the exact vote is the same each time, so all that moves the bounds
     differently is the noise. Mean and variance of the vote that each of 200 moves shows; error rate 2e-6."""
     n, multiplier, start = 6, 0.7, (1.0, 2.0)

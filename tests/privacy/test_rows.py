@@ -218,13 +218,13 @@ def test_answers_of_a_call_repeat_as_often_as_independent_draws_do(critics: int,
     assert statistic < critics - 1 + Z * math.sqrt(2 * (critics - 1)) + 30  # beyond the quantile of 1 - 1e-6
 
 
-def test_the_answers_of_a_call_come_in_order_each_clipped_and_noised() -> None:
+def test_the_answers_of_a_call_come_in_order_each_clipped_and_with_noise() -> None:
     held = torch.arange(5.0)[:, None, None].expand(5, B, D) * 100
     ask = mechanism("round_robin", answers=3)
     assert ask(held, Table()).view(3, B, D).norm(dim=2).allclose(torch.tensor([0.0, 1, 1])[:, None], rtol=1e-5)
-    noised = mechanism(noise=2.0, answers=3, max_norm=0.5)(torch.zeros(5, B, 40_000), Table()).view(3, -1)
-    assert float(noised.std()) == pytest.approx(2.0, rel=Z / math.sqrt(2 * noised.numel()))
-    assert abs(float((noised[0] * noised[1]).mean())) < Z * 4 / math.sqrt(noised[0].numel())
+    answers = mechanism(noise=2.0, answers=3, max_norm=0.5)(torch.zeros(5, B, 40_000), Table()).view(3, -1)
+    assert float(answers.std()) == pytest.approx(2.0, rel=Z / math.sqrt(2 * answers.numel()))
+    assert abs(float((answers[0] * answers[1]).mean())) < Z * 4 / math.sqrt(answers[0].numel())
 
 
 @pytest.mark.parametrize("draw", ["secret", "round_robin"])

@@ -222,11 +222,11 @@ def test_a_whole_answer_moves_by_twice_its_bound_and_so_does_its_noise() -> None
     moved = exact(records([9, 1, 2]), Adversarial()) - exact(records([1, 2]), Adversarial())
     assert float(moved.norm()) == pytest.approx(2 * C1, rel=1e-5)
     n = 40_000
-    noised = WholeGaussian(sampling_rate=1.0, noise_multiplier=1.5, rng=Rng(), max_norm=C1)
-    answer = noised(records([1, 2]), Adversarial(dimension=n, size=0.0)).double() / (1.5 * 2 * C1)
+    mechanism = WholeGaussian(sampling_rate=1.0, noise_multiplier=1.5, rng=Rng(), max_norm=C1)
+    answer = mechanism(records([1, 2]), Adversarial(dimension=n, size=0.0)).double() / (1.5 * 2 * C1)
     assert abs(float(answer.mean())) < Z / n**0.5
     assert abs(float(answer.square().mean()) - 1) < Z * (2 / n) ** 0.5
-    assert noised.event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=1.5)
+    assert mechanism.event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=1.5)
 
 
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])

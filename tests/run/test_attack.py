@@ -228,15 +228,13 @@ def test_sets_that_cannot_be_used(gossamer: Run, run: Path, data: Path, stranger
 
 
 def test_the_sets_are_apart(gossamer: Run, run: Path, data: Path, strangers: Path) -> None:
-    """No held-out record is accused, and members are members."""
+    """No held-out record is under attack, and members are members."""
     draw = np.random.default_rng(0)
     inside, outside = (
         Records(draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8), np.zeros(n, int)) for n in (90, 101)
     )
-    subject = attacking._subject(Synthesizer.load(run), inside, outside, None, 100, 30, seed=3)
-    sets = [
-        {image.tobytes() for image in part.images} for part in (subject.members, subject.nonmembers, subject.held_out)
-    ]
+    target = attacking._target(Synthesizer.load(run), inside, outside, None, 100, 30, seed=3)
+    sets = [{image.tobytes() for image in part.images} for part in (target.members, target.nonmembers, target.held_out)]
     assert [len(each) for each in sets] == [30, 30, 51]
     assert not sets[1] & sets[2]
     assert sets[0] <= {image.tobytes() for image in inside.images}
@@ -258,8 +256,8 @@ def test_a_discriminator_that_knows_the_members_is_caught(
 
     monkeypatch.setattr(Dpgan, "scores", scores)
     synthesizer = Synthesizer.load(run)
-    subject = attacking._subject(synthesizer, inside, outside, synthesizer.job.begin(Rng(0)), 100, 500, seed=3)
-    found = [attacking._entry(each) for each in attacking._on_discriminators(subject)]
+    target = attacking._target(synthesizer, inside, outside, synthesizer.job.begin(Rng(0)), 100, 500, seed=3)
+    found = [attacking._entry(each) for each in attacking._on_discriminators(target)]
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
     told = verdict(found, INFINITE)

@@ -202,7 +202,7 @@ def test_several_events_and_none_without_noise(script: ModuleType, tmp_path: Pat
     ledger.reserve([(one, 40), (two, 30)])
     write(tmp_path / "two", ledger)
     script.check(tmp_path / "two")
-    for name, noise, reason in (("twin", 0.0, ""), ("looked", 1.0, "a test looked")):
+    for name, noise, reason in (("free", 0.0, ""), ("looked", 1.0, "a test looked")):
         ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
         ledger.reserve([(poisson_gaussian(sampling_rate=0.01, noise_multiplier=noise), 40)])
         write(tmp_path / name, ledger, reason)

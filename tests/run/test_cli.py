@@ -53,7 +53,7 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     measured = gossamer(
         "evaluate", run, "--train", data, "--test", data, "-n", 60, "--protocol", "reduced", "--json"
     ).json["metrics"]
-    assert [entry["metric"] for entry in measured] == ["accuracy", "accuracy of the real-data twin"]
+    assert [entry["metric"] for entry in measured] == ["accuracy", "accuracy of the real-data baseline"]
     assert json.loads((run / "metrics.json").read_text()) == measured
     assert all(entry["low"] <= entry["value"] <= entry["high"] and entry["internal"] for entry in measured)
 
@@ -96,7 +96,7 @@ def test_what_plan_says_is_what_fit_certifies(gossamer: Run, fit_words: list[str
     assert certificate["guarantees"] == planned["guarantees"]
 
 
-def test_the_non_private_twin_says_so(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+def test_the_non_private_run_says_so(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
     words = [*fit_words]
     words[words.index("--epsilon") + 1] = "inf"
     assert gossamer(*words).out.startswith("No formal guarantee: epsilon is infinity")

@@ -49,6 +49,15 @@ def test_epsilon_is_rounded_up_as_everywhere(entries: Any, epsilon: float | str,
     assert float(printed.replace("infinity", "inf")) >= float(epsilon)
 
 
+def test_names_of_earlier_versions_are_read(entries: Any, tmp_path: Path) -> None:
+    entries(3.0)
+    former = {**ACCURACY, "metric": "accuracy of the real-data twin", "value": 0.9}
+    (tmp_path / "run0" / "metrics.json").write_text(json.dumps([ACCURACY, former]))
+    [found] = compare([tmp_path / "run0"])
+    current = "accuracy of the real-data baseline"
+    assert found["metrics"] == {"accuracy": ACCURACY, current: {**former, "metric": current}}
+
+
 def test_each_row_holds_the_figures_of_its_own_run_by_rising_epsilon(entries: Any) -> None:
     found = entries("inf", 3.0, 1.0, delta=1.25e-6)
     found[1]["metrics"] = {"density": DENSITY}

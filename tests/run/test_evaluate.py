@@ -51,7 +51,7 @@ def test_every_metric_at_once(gossamer: Run, run: Path, data: Path, few_features
     assert found["left_out"] == {}
     figures = {entry["metric"]: entry for entry in found["metrics"]}
     assert set(figures) >= {
-        "accuracy", "accuracy of the real-data twin", "Inception score", "Inception score of real test records",
+        "accuracy", "accuracy of the real-data baseline", "Inception score", "Inception score of real test records",
         "classifier-FID", "classifier-FID of real training records", "precision", "recall", "density", "coverage", "MMD",
         "Jensen-Shannon divergence", "Jensen-Shannon score (formula of the paper)", "ambiguity", "class diversity",
         "samples of class 0 that look like it", "samples that copy a training record",
@@ -68,11 +68,11 @@ def test_every_metric_at_once(gossamer: Run, run: Path, data: Path, few_features
     assert "takes for what their label says" in page
 
 
-def test_twins_are_computed_once_and_stay_private(
+def test_baselines_are_computed_once_and_stay_private(
     gossamer: Run, run: Path, data: Path, few_features: list[int], tmp_path: Path
 ) -> None:
     first = evaluated(gossamer, run, data, "--metrics", "accuracy,inception-score")
-    kept = run / "checkpoint" / "twins"
+    kept = run / "checkpoint" / "baselines"
     assert kept.stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in kept.iterdir())
     again = evaluated(gossamer, run, data, "--metrics", "accuracy,inception-score")
@@ -81,10 +81,10 @@ def test_twins_are_computed_once_and_stay_private(
     assert gossamer("release", run, "-o", tmp_path / "out").status == 0
     released = {path.name for path in (tmp_path / "out").rglob("*")}
     assert not {path.name for path in kept.iterdir()} & released
-    assert "twins" not in released
+    assert "baselines" not in released
 
 
-def test_other_records_have_other_twins(
+def test_other_records_have_other_baselines(
     gossamer: Run, run: Path, data: Path, few_features: list[int], tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
@@ -216,7 +216,7 @@ def test_words_of_shares_and_numbers() -> None:
 def test_tables_of_classes_and_classifiers() -> None:
     entries = [
         entry("samples of class 3 that look like it"), entry("accuracy, lda", 0.7),
-        entry("accuracy, lda of the real-data twin", 0.9), entry("accuracy"),
+        entry("accuracy, lda of the real-data baseline", 0.9), entry("accuracy"),
     ]  # fmt: skip
     by_class, by_classifier = tables(entries)
     assert by_class["rows"] == [["3", "50.0\u00a0%", "40.0\u00a0% to 60.0\u00a0%"]]
@@ -227,24 +227,24 @@ def test_tables_of_classes_and_classifiers() -> None:
 def test_compare_shows_runs_by_epsilon(
     gossamer: Run, run: Path, fit_words: list[str], data: Path, tmp_path: Path
 ) -> None:
-    for folder, epsilon in (("twin", "inf"), ("strict", "2")):
+    for folder, epsilon in (("free", "inf"), ("strict", "2")):
         words = [*fit_words]
         words[words.index("--epsilon") + 1] = epsilon
         words[words.index("--out") + 1] = str(tmp_path / folder)
         assert gossamer(*words).status == 0
-    runs = [tmp_path / "twin", run, tmp_path / "strict"]
+    runs = [tmp_path / "free", run, tmp_path / "strict"]
     for each in runs:
         evaluated(gossamer, each, data)
     answer = gossamer("compare", *runs, "-o", tmp_path / "plot.png")
     assert answer.status == 0, answer.err
     rows = answer.out.splitlines()
     assert rows[0].split()[:4] == ["run", "method", "epsilon", "delta"]
-    assert [row.split()[0] for row in rows[1:4]] == ["strict", "run", "twin"]
+    assert [row.split()[0] for row in rows[1:4]] == ["strict", "run", "free"]
     assert "infinity" in rows[3]
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
     assert gossamer("compare", *runs, "-o", tmp_path / "plot.png").status == 2
     shown = gossamer("compare", *runs, "--json").json["runs"]
-    assert [each["run"] for each in shown] == ["twin", "run", "strict"]
+    assert [each["run"] for each in shown] == ["free", "run", "strict"]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_what_compare_refuses(gossamer: Run, run: Path, data: Path, words: list[
         ("FID", "FID "), ("classifier-FID", "classifier-FID "), ("FID of real training records", "Its floor"),
         ("MMD", "Maximum mean discrepancy "),
         ("ambiguity", "Ambiguity "), ("class diversity", "Class diversity "), ("Inception score", "Inception score "),
-        ("accuracy of the real-data twin", "The same classifier trained on the real records"),
+        ("accuracy of the real-data baseline", "The same classifier trained on the real records"),
     ],
 )  # fmt: skip
 def test_a_figure_speaks_of_itself(name: str, begins: str) -> None:

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.data.records import Records
+from gossamer.data.records import Labelled, Records, Samples
 from gossamer.estimate import Estimate
 from gossamer.metrics.fidelity import Moments, frechet_distance
 from gossamer.metrics.neighbours import neighbourhood
 from gossamer.run import evaluate as running
 from gossamer.run import measures
-from gossamer.run.measures import Subject
+from gossamer.run.baselines import Baselines
+from gossamer.run.measures import Inputs
 from gossamer.run.metrics import METRICS
-from gossamer.run.named import ACCURACY, TWIN, WARM_ALONE
-from gossamer.run.twins import Twins
+from gossamer.run.named import ACCURACY, BASELINE, WARM_ALONE
 
 
 class Pixels:
@@ -32,21 +32,28 @@ def dots(*values: int) -> Records:
     return Records(np.array(values, np.uint8)[:, None, None, None], np.arange(len(values)) % 3)
 
 
-SAMPLES = dots(*range(10, 34, 2))
+DRAWN = dots(*range(10, 34, 2))
+SAMPLES = Samples(DRAWN.images, DRAWN.labels)
 REAL = dots(*range(100, 120))
 TESTS = dots(*range(11, 29, 3), *range(230, 248, 3))
 
 
-def subject(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Subject:
-    monkeypatch.setattr(Subject, "features", lambda self: Pixels())
-    return Subject(
-        samples=SAMPLES, real=REAL, tests=TESTS, classes=3, labelled=True, twins=Twins(None, REAL, TESTS, 0), **more
+def inputs(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Inputs:
+    monkeypatch.setattr(Inputs, "features", lambda self: Pixels())
+    return Inputs(
+        samples=SAMPLES,
+        real=REAL,
+        tests=TESTS,
+        classes=3,
+        labelled=True,
+        baselines=Baselines(None, REAL, TESTS, 0),
+        **more,
     )
 
 
 def test_precision_is_of_samples_and_recall_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """All samples lie among the lower half of the test records; the upper half is like no sample."""
-    found = measures.neighbours(subject(monkeypatch))
+    found = measures.neighbours(inputs(monkeypatch))
     assert (found["precision"].value, found["precision"].n) == (1.0, 12)
     assert (found["recall"].value, found["coverage"].value, found["recall"].n) == (0.5, 0.5, 12)
     direct = neighbourhood(Pixels()(SAMPLES.images), Pixels()(TESTS.images))
@@ -64,7 +71,7 @@ class Recorder:
         return Estimate(0.5, 0.4, 0.6, 10, trained_on)
 
 
-def same(found: tuple[Any, ...], train: Records, tests: Records) -> bool:
+def same(found: tuple[Any, ...], train: Labelled, tests: Labelled) -> bool:
     expected = (train.images, train.labels, tests.images, tests.labels)
     return all(a is b or (a == b).all() for a, b in zip(found, expected, strict=True))
 
@@ -72,8 +79,8 @@ def same(found: tuple[Any, ...], train: Records, tests: Records) -> bool:
 def test_accuracy_trains_on_one_set_and_tests_on_the_real_test_records(monkeypatch: pytest.MonkeyPatch) -> None:
     record, warm = Recorder(), dots(*range(50, 70))
     monkeypatch.setattr(measures.classify, "accuracy", record)
-    found = measures.accuracy(subject(monkeypatch, warm=warm))
-    for name, trained_on in ((ACCURACY.name, SAMPLES), (TWIN.name, REAL), (WARM_ALONE.name, warm)):
+    found = measures.accuracy(inputs(monkeypatch, warm=warm))
+    for name, trained_on in ((ACCURACY.name, SAMPLES), (BASELINE.name, REAL), (WARM_ALONE.name, warm)):
         assert same(record.seen[measures.TRAINED_ON[name]], trained_on, TESTS)
         assert found[name].computed_on == measures.TRAINED_ON[name]
 
@@ -82,7 +89,7 @@ def test_accuracy_trains_on_one_set_and_tests_on_the_real_test_records(monkeypat
 def test_so_do_the_other_protocols(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder()
     monkeypatch.setattr(measures.classify, "accuracy", record)
-    found = METRICS[metric].compute(subject(monkeypatch))
+    found = METRICS[metric].compute(inputs(monkeypatch))
     assert same(record.seen["synthetic records"], SAMPLES, TESTS)
     assert same(record.seen["real records"], REAL, TESTS)
     assert [estimate.computed_on for estimate in found.values()] == ["synthetic records", "real records"]
@@ -99,7 +106,7 @@ def test_the_distance_is_to_test_records_and_its_floor_that_of_training_records(
         return Estimate(value, value, value, len(a), "dots")
 
     monkeypatch.setattr(measures, "frechet", frechet)
-    found = measures.frechet_distance(subject(monkeypatch))
+    found = measures.frechet_distance(inputs(monkeypatch))
     assert list(found) == ["distance", "distance of real training records"]
     assert [a is records.images for (a, _), records in zip(asked, (SAMPLES, REAL), strict=True)] == [True, True]
     assert all(b is TESTS.images for _, b in asked)
@@ -112,7 +119,7 @@ def test_the_jensen_shannon_score_is_of_samples_against_training_records(monkeyp
         jensen_shannon = jensen_shannon_paper = accuracy = Estimate(0.5, 0.4, 0.6, 10, "dots")
 
     monkeypatch.setattr(measures, "discriminate", lambda a, b, **_: asked.append((a, b)) or Found())
-    measures.jensen_shannon(subject(monkeypatch))
+    measures.jensen_shannon(inputs(monkeypatch))
     assert asked[0][0] is SAMPLES.images
     assert asked[0][1] is REAL.images
 
@@ -124,9 +131,11 @@ def test_evaluate_reads_each_set_from_its_own_file(monkeypatch: pytest.MonkeyPat
     }
     for name, images in sets.items():
         np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(len(images)) % 3)
-    seen: list[Subject] = []
-    monkeypatch.setattr(running, "measured", lambda subject, names: seen.append(subject) or [])
+    seen: list[Inputs] = []
+    monkeypatch.setattr(running, "measured", lambda inputs, names: seen.append(inputs) or [])
     running.evaluate(tmp_path / "s.npz", train=str(tmp_path / "a.npz"), test=str(tmp_path / "b.npz"))
+    assert isinstance(seen[0].samples, Samples)
     assert (seen[0].samples.images == sets["s"]).all()
+    assert (seen[0].samples.labels == np.arange(20) % 3).all()
     assert (seen[0].real.images == sets["a"]).all()
     assert (seen[0].tests.images == sets["b"]).all()

@@ -41,11 +41,11 @@ def test_three_that_disagree_are_refused_either_way() -> None:
         ask(epsilon=10.0, noise_multiplier=5.0, steps=100)
 
 
-def test_infinity_is_the_twin_without_noise() -> None:
+def test_infinity_is_the_run_without_noise() -> None:
     request = ask(epsilon=math.inf, delta=None)
     assert request.job.config.noise_multiplier == 0
     assert math.isinf(request.promise.epsilon)
-    with pytest.raises(BudgetError, match="non-private twin"):
+    with pytest.raises(BudgetError, match="non-private run"):
         ask(epsilon=math.inf, noise_multiplier=1.0)
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from gossamer.errors import RunFolderError
-from gossamer.run import figures, report
+from gossamer.run import plots, report
 from gossamer.run.report import write_report
 
 PLD = {"accountant": "PLD", "epsilon": 9.9798123, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record"}
@@ -23,7 +23,7 @@ NONE = {**PLD, "accountant": "none", "epsilon": "inf"}
 METRICS = [
     {"metric": "accuracy", "value": 0.87, "low": 0.863, "high": 0.876, "n": 10_000, "computed_on": "10,000 records A"},
     {
-        "metric": "accuracy of the real-data twin",
+        "metric": "accuracy of the real-data baseline",
         "value": 0.989,
         "low": 0.987,
         "high": 0.991,
@@ -64,7 +64,7 @@ def make_run(folder, *, metrics=METRICS, events=400, **changes):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "certificate.json").write_text(json.dumps(make_certificate(**changes)))
     images = np.random.default_rng(0).integers(0, 256, (100, 1, 28, 28), dtype=np.uint8)
-    (folder / "samples.png").write_bytes(figures.sample_grid(images, np.arange(100) % 10, columns=10))
+    (folder / "samples.png").write_bytes(plots.sample_grid(images, np.arange(100) % 10, columns=10))
     lines = [{"kind": "warm", "step": 10, "values": {"generator_loss": 0.5}}]
     for i in range(1, events + 1):
         values = {
@@ -277,7 +277,7 @@ def test_curves_come_from_events_and_leave_out_what_never_changes(tmp_path):
         "Epsilon spent against steps, up to 10.68 at step 4,000",
         "Generator loss on its own fakes",
         "Accuracy of the discriminator on fresh fakes",
-        "Length of the released sum clipped and noised",
+        "Length of the released sum clipped, with noise",
     ]
 
 
@@ -355,7 +355,7 @@ def test_sample_grid_puts_classes_in_rows():
     images = np.zeros((5, 1, 20, 20), np.uint8)
     images[:, 0] = np.array([10, 20, 30, 40, 50])[:, None, None]
     labels = np.array([7, 3, 7, 3, 3])
-    sheet = pixels(figures.sample_grid(images, labels, columns=3))
+    sheet = pixels(plots.sample_grid(images, labels, columns=3))
     side = 640 // 60 * 20
     gap = sheet.shape[0] - 2 * side
     assert sheet.shape == (2 * side + gap, 3 * side + 2 * gap, 4)
@@ -367,7 +367,7 @@ def test_sample_grid_puts_classes_in_rows():
 
 def test_sample_grid_keeps_colours_and_pixels():
     image = np.random.default_rng(0).integers(0, 256, (1, 3, 8, 9), dtype=np.uint8)
-    sheet = pixels(figures.sample_grid(image, np.array([0]), columns=1))
+    sheet = pixels(plots.sample_grid(image, np.array([0]), columns=1))
     scale = 640 // 9
     assert (sheet[::scale, ::scale, :3] == image[0].transpose(1, 2, 0)).all()
 
@@ -383,26 +383,38 @@ def test_sample_grid_keeps_colours_and_pixels():
 )
 def test_sample_grid_refuses(images, labels):
     with pytest.raises(ValueError, match="sample_grid needs"):
-        figures.sample_grid(images, labels, columns=2)
+        plots.sample_grid(images, labels, columns=2)
 
 
 def test_curve_takes_colours_from_the_page_and_leaves_settings_alone():
     before = dict(matplotlib.rcParams)
-    svg = figures.curve([0, 1, 2], [0.0, 4.0, 1.0], x_label="steps & more", title='A "name" <b>')
+    svg = plots.curve([0, 1, 2], [0.0, 4.0, 1.0], x_label="steps & more", title='A "name" <b>')
     assert dict(matplotlib.rcParams) == before
     assert svg.startswith("<svg viewBox=") and svg.rstrip().endswith("</svg>")
     assert "currentColor" in svg and "var(--accent" in svg
     assert not re.search(r"#[0-9a-f]{6}\b(?!\")|<style|font-family|http", re.sub(r"url\(#\w+\)|href=\"#\w+\"", "", svg))
     assert "steps &amp; more" in svg and "<b>" not in svg
     with pytest.raises(ValueError, match="as many x as y"):
-        figures.curve([0, 1], [0.0], x_label="steps", title="wrong")
+        plots.curve([0, 1], [0.0], x_label="steps", title="wrong")
     with pytest.raises(ValueError, match="as many x as y"):
-        figures.epsilon_curve([], [])
+        plots.epsilon_curve([], [])
+
+
+def test_names_of_earlier_versions_are_read(tmp_path):
+    former = [{**each, "metric": each["metric"].replace("baseline", "twin")} for each in METRICS]
+    assert former != METRICS
+    pages = []
+    for name, metrics in (("today", METRICS), ("former", former)):
+        make_run(tmp_path / name, metrics=metrics, events=0)
+        write_report(tmp_path / name, internal=True)
+        pages.append((tmp_path / name / "report.html").read_text())
+    assert "The same classifier trained on the real records" in pages[0]
+    assert pages[1] == pages[0]
 
 
 def test_curve_draws_the_values():
     """Two curves with one x: the drawn heights are the same line through the values."""
-    svg = figures.curve([0, 10, 20, 30], [1.0, 3.0, 2.0, 5.0], x_label="steps", title="heights")
+    svg = plots.curve([0, 10, 20, 30], [1.0, 3.0, 2.0, 5.0], x_label="steps", title="heights")
     drawn = re.search(r'<path d="([^"]*)"[^>]*style="[^"]*var\(--accent', svg)
     points = np.array([pair.split() for pair in re.findall(r"[ML] ([\d.]+ [\d.]+)", drawn[1])], dtype=float)
     assert len(points) == 4

@@ -20,7 +20,7 @@ from gossamer.privacy.accounts import FILE, Account, AccountBook, Pages
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import checkpoint, demo, figures
+from gossamer.run import checkpoint, demo, plots
 from gossamer.run.accounts import book_at
 from gossamer.run.fit import fit, resume
 from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
@@ -73,7 +73,7 @@ class Place:
 
 @pytest.fixture
 def place(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(figures, "curve", lambda *_, **__: "")  # drawing curves takes longer than these runs
+    monkeypatch.setattr(plots, "curve", lambda *_, **__: "")  # drawing curves takes longer than these runs
     return Place(data, card, tmp_path)
 
 
@@ -531,10 +531,10 @@ def test_discard_refuses_what_is_not_an_unfinished_run_of_ones_own(
 # ------------------------------------------------------------------ what a crash has cost
 
 
-@pytest.mark.parametrize("twin", [False, True])
-def test_an_untrained_network_is_not_certified(place: Place, twin: bool) -> None:
+@pytest.mark.parametrize("noiseless", [False, True])
+def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) -> None:
     """All charges are written ahead in one block, the crash comes in its third step, and there is no checkpoint."""
-    changed = {"noise_multiplier": None, "delta": None, "epsilon": math.inf} if twin else {}
+    changed = {"noise_multiplier": None, "delta": None, "epsilon": math.inf} if noiseless else {}
     place.crash(3, steps=BLOCK, **changed)
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == BLOCK
     before = held_bytes(place.run)

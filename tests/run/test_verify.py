@@ -357,7 +357,7 @@ def test_internal_figures_are_private_whatever_was_there(
 ) -> None:
     figure = Estimate(value=0.5, low=0.4, high=0.6, n=160, computed_on="160 records")
     monkeypatch.setattr(
-        "gossamer.run.evaluate.measured", lambda subject, names: [("accuracy", {"accuracy": figure}, "")]
+        "gossamer.run.evaluate.measured", lambda inputs, names: [("accuracy", {"accuracy": figure}, "")]
     )
     draw = np.random.default_rng(1)
     for name in ("inside", "outside"):

@@ -1,7 +1,7 @@
-"""Records: images with labels and, where the unit is a person, whose they are."""
+"""Records: images with labels and, where the unit is a person, whose they are. Samples: synthetic images with labels."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -12,6 +12,44 @@ if TYPE_CHECKING:
     from torch import Tensor
 else:
     torch = Lazy("torch")
+
+
+class Labelled(Protocol):
+    """What records and samples have in common."""
+
+    @property
+    def images(self) -> np.ndarray:
+        """uint8 [n, C, H, W]."""
+        ...
+
+    @property
+    def labels(self) -> np.ndarray:
+        """int64 [n]."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Synthetic images with labels: what a generator draws. They are nobody's, so they have no units.
+
+    Args:
+        images: uint8 [n, C, H, W].
+        labels: int64 [n], from 0 to classes - 1.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        _, channels, height, width = self.images.shape
+        return channels, height, width
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from gossamer.data.records import Samples
 from gossamer.errors import RequestError, RunFolderError
-
-Chunk = tuple[np.ndarray, np.ndarray]
-"""Images uint8 [n, C, H, W] and labels, whole numbers [n]."""
 
 _NUMERALS = [str(value) for value in range(256)]
 
 
-def write_samples(path: str | Path, chunks: Iterable[Chunk], *, count: int, force: bool = False) -> None:
+def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, force: bool = False) -> None:
     """Write samples; memory holds one chunk of images at a time.
 
     The ending of the path picks the form: .npz (keys images and labels, uncompressed, so that it can be memory-mapped),
@@ -27,7 +25,7 @@ def write_samples(path: str | Path, chunks: Iterable[Chunk], *, count: int, forc
 
     Args:
         path: the file or folder to write.
-        chunks: images and labels, in order; `[(images, labels)]` where they fit into memory.
+        chunks: the samples, in order; `[samples]` where they fit into memory.
         count: number of samples in all chunks together.
         force: replace what is there (a folder only if it holds samples and nothing else).
 
@@ -58,10 +56,11 @@ def write_samples(path: str | Path, chunks: Iterable[Chunk], *, count: int, forc
         ) from None
 
 
-def _checked(chunks: Iterable[Chunk], count: int) -> Iterator[Chunk]:
+def _checked(chunks: Iterable[Samples], count: int) -> Iterator[Samples]:
     """The chunks, as long as they agree with each other; at the end, with the count."""
     seen, shape = 0, None
-    for images, labels in chunks:
+    for chunk in chunks:
+        images, labels = chunk.images, chunk.labels
         shape = shape or images.shape[1:]
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != shape or images.shape[1] not in (1, 3):
             raise ValueError(
@@ -72,7 +71,7 @@ def _checked(chunks: Iterable[Chunk], count: int) -> Iterator[Chunk]:
         seen += len(images)
         if seen > count:
             break
-        yield images, labels
+        yield chunk
     if seen != count:
         raise ValueError(f"the chunks hold {'more' if seen > count else 'fewer'} samples than the {count} announced")
 
@@ -95,31 +94,31 @@ def _is_sample_folder(entry: Path) -> bool:
     return entry.is_dir() and entry.name.isdigit() and all(file.suffix == ".png" for file in entry.iterdir())
 
 
-def _write_npz(path: Path, chunks: Iterator[Chunk], count: int) -> None:
+def _write_npz(path: Path, chunks: Iterator[Samples], count: int) -> None:
     """Two stored members; dates are left at the format's zero, so that equal samples give equal files."""
-    kept: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open(zipfile.ZipInfo("images.npy"), "w", force_zip64=True) as member:
-            for images, labels in chunks:
-                if not kept:
-                    header = {"descr": "|u1", "fortran_order": False, "shape": (count, *images.shape[1:])}
+            for chunk in chunks:
+                if not labels:
+                    header = {"descr": "|u1", "fortran_order": False, "shape": (count, *chunk.shape)}
                     np.lib.format.write_array_header_1_0(member, header)
-                member.write(np.ascontiguousarray(images).data)
-                kept.append(labels.astype(np.int64))
+                member.write(np.ascontiguousarray(chunk.images).data)
+                labels.append(chunk.labels.astype(np.int64))
         with archive.open(zipfile.ZipInfo("labels.npy"), "w") as member:
-            np.lib.format.write_array(member, np.concatenate(kept), allow_pickle=False)
+            np.lib.format.write_array(member, np.concatenate(labels), allow_pickle=False)
 
 
-def _write_csv(path: Path, chunks: Iterator[Chunk], _count: int) -> None:
+def _write_csv(path: Path, chunks: Iterator[Samples], _count: int) -> None:
     with path.open("w", encoding="ascii", newline="") as file:
-        for number, (images, labels) in enumerate(chunks):
+        for number, chunk in enumerate(chunks):
             if number == 0:
-                file.write(",".join(["label", *(f"pixel{i}" for i in range(images[0].size))]) + "\n")
-            for image, label in zip(images, labels.tolist(), strict=True):
+                file.write(",".join(["label", *(f"pixel{i}" for i in range(chunk.images[0].size))]) + "\n")
+            for image, label in zip(chunk.images, chunk.labels.tolist(), strict=True):
                 file.write(f"{label},{','.join([_NUMERALS[value] for value in image.tobytes()])}\n")
 
 
-def _write_parquet(path: Path, chunks: Iterator[Chunk], _count: int) -> None:
+def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
         from pyarrow import parquet  # noqa: PLC0415 - an optional extra
@@ -127,10 +126,10 @@ def _write_parquet(path: Path, chunks: Iterator[Chunk], _count: int) -> None:
         raise RequestError(f"{path.name}: .parquet needs pyarrow: pip install 'gossamer[parquet]'") from None
     writer: Any = None
     try:
-        for images, labels in chunks:
-            pixels = pa.FixedSizeListArray.from_arrays(pa.array(images.reshape(-1)), images[0].size)
-            table = pa.table({"label": labels.astype(np.int64), "pixels": pixels})
-            shape = ",".join(map(str, images.shape[1:]))
+        for chunk in chunks:
+            pixels = pa.FixedSizeListArray.from_arrays(pa.array(chunk.images.reshape(-1)), chunk.images[0].size)
+            table = pa.table({"label": chunk.labels.astype(np.int64), "pixels": pixels})
+            shape = ",".join(map(str, chunk.shape))
             table = table.replace_schema_metadata({"shape": shape})
             writer = writer or parquet.ParquetWriter(path, table.schema)
             writer.write_table(table)
@@ -139,12 +138,12 @@ def _write_parquet(path: Path, chunks: Iterator[Chunk], _count: int) -> None:
             writer.close()
 
 
-def _write_pngs(path: Path, chunks: Iterator[Chunk], count: int) -> None:
+def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
     """path/LABEL/NUMBER.png. Labels that do not occur get an empty folder, so that the names still give the labels."""
     digits = len(str(count - 1))
     number = highest = 0
-    for images, labels in chunks:
-        for image, label in zip(images, labels.tolist(), strict=True):
+    for chunk in chunks:
+        for image, label in zip(chunk.images, chunk.labels.tolist(), strict=True):
             folder = path / str(label)
             folder.mkdir(parents=True, exist_ok=True)
             picture = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
@@ -154,7 +153,7 @@ def _write_pngs(path: Path, chunks: Iterator[Chunk], count: int) -> None:
         (path / str(label)).mkdir(exist_ok=True)
 
 
-_WRITERS: dict[str, Callable[[Path, Iterator[Chunk], int], None]] = {
+_WRITERS: dict[str, Callable[[Path, Iterator[Samples], int], None]] = {
     ".npz": _write_npz,
     ".csv": _write_csv,
     ".parquet": _write_parquet,

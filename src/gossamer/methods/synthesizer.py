@@ -12,7 +12,7 @@ from safetensors.torch import save as to_bytes
 from torch import nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
+from gossamer.data.records import Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS
@@ -52,8 +52,8 @@ class Synthesizer:
         """The labels that the generator knows: those of the card, or one where it is unconditional."""
         return int(self.net.classes)  # type: ignore[arg-type]  # every generator states it
 
-    def sample(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Records:
-        """Draw synthetic records: uint8 images [n, C, H, W] and int64 labels [n].
+    def sample(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Samples:
+        """Draw samples: uint8 images [n, C, H, W] and int64 labels [n].
 
         Args:
             n: how many.
@@ -62,12 +62,12 @@ class Synthesizer:
             seed: fixes the samples; default: a fresh one.
         """
         chunks = list(self.stream(n, labels=labels, seed=seed))
-        return Records(
+        return Samples(
             np.concatenate([chunk.images for chunk in chunks]) if chunks else np.zeros((0, *self.card.shape), np.uint8),
             np.concatenate([chunk.labels for chunk in chunks]) if chunks else np.zeros(0, np.int64),
         )
 
-    def stream(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Iterator[Records]:
+    def stream(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Iterator[Samples]:
         """The same samples in pieces of 1,000, so that memory stays bounded.
 
         Raises:
@@ -83,7 +83,7 @@ class Synthesizer:
             size = min(CHUNK, n - start)
             given = None if labels is None else torch.as_tensor(labels[start : start + size])
             images, chosen = self.job.sample(self.net, size, given, stream)
-            yield Records(images.mul(255).round_().clamp_(0, 255).byte().numpy(), chosen.numpy())
+            yield Samples(images.mul(255).round_().clamp_(0, 255).byte().numpy(), chosen.numpy())
 
     def save(self, folder: Path) -> None:
         """Write model.safetensors and certificate.json: the generator's weights and the promise, nothing else."""

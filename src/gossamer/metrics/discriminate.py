@@ -64,7 +64,7 @@ def discriminate(
     Wilson for the accuracy) are over the held-out pictures, with the classifier as it is: another training scores
     otherwise. Perfect samples do not score 0, because a classifier is never quite undecided: 2,000 random MNIST records
     against 2,000 others scored 0.080 (paper) and 0.019. Set samples beside such a figure. Samples that copy records used
-    here are told apart less often than by chance, because the classifier has learnt their twins as records.
+    here are told apart less often than by chance, because the classifier has learnt their copies as records.
 
     Args:
         samples: uint8 [m, C, H, W].

@@ -35,7 +35,7 @@ class Keepable(Protocol):
         ...
 
 
-Kept = TypeVar("Kept", bound=Keepable)
+AnyKeepable = TypeVar("AnyKeepable", bound=Keepable)
 
 FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
 
@@ -83,7 +83,7 @@ class Confined(Generic[T]):
         self.__ledger.declassify(reason)
         return self.__held
 
-    def seal(self: "Confined[Kept]", path: Path) -> None:
+    def seal(self: "Confined[AnyKeepable]", path: Path) -> None:
         """Write the value's state to a new file that the owner alone can read; nothing is returned. For run/checkpoint only."""
 
         def write() -> None:
@@ -95,7 +95,7 @@ class Confined(Generic[T]):
 
         _inside(write)
 
-    def unseal(self: "Confined[Kept]", path: Path) -> None:
+    def unseal(self: "Confined[AnyKeepable]", path: Path) -> None:
         """Go on from a sealed file: the way in, so it is free."""
         _inside(lambda: self.__held.load_state_dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True)))
 

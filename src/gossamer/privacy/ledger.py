@@ -55,7 +55,7 @@ class PrivacyLedger:
     """Reserves a plan and charges releases against it.
 
     Args:
-        budget: the epsilon that no plan may exceed; infinity for the non-private twin.
+        budget: the epsilon that no plan may exceed; infinity for the non-private run.
         delta: the delta of every statement of this ledger.
         relation: the neighbouring relation of every statement.
         unit: whose contribution is protected.

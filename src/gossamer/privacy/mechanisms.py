@@ -35,7 +35,7 @@ class Population(Protocol):
         ...
 
 
-Records = TypeVar("Records", bound=Population)
+AnyPopulation = TypeVar("AnyPopulation", bound=Population)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Bounds:
     """How much one record may contribute, per group of parameters.
 
     Args:
-        norms: L2 bound of each group; infinity switches clipping off (the non-private twin).
+        norms: L2 bound of each group; infinity switches clipping off (the non-private run).
         groups: for each parameter tensor, in the order of `module.parameters()`, the number of its group. None: one group.
     """
 
@@ -100,7 +100,7 @@ class PoissonSampled:
 
     Args:
         sampling_rate: probability with which each unit is drawn.
-        noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private twin, charged as infinity.
+        noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private run, charged as infinity.
         rng: source of the secret coins and of the noise.
     """
 
@@ -113,14 +113,14 @@ class PoissonSampled:
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
-    def _drawn(self, held: Records) -> Records:
+    def _drawn(self, held: AnyPopulation) -> AnyPopulation:
         """The units of one draw."""
         return held.take(self.rng.poisson_sample(held.population, self.sampling_rate))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoissonGaussianSum(PoissonSampled):
-    """The subsampled Gaussian mechanism: the clipped sum over a Poisson draw is noised once.
+    """The subsampled Gaussian mechanism: noise is added once to the clipped sum over a Poisson draw.
 
     Bie et al. 2023, Algorithm 1, lines 4, 6 and 7. Add-or-remove-one: the sum moves by at most `max_norm`.
 
@@ -130,14 +130,14 @@ class PoissonGaussianSum(PoissonSampled):
 
     max_norm: float
 
-    def __call__(self, held: Records, query: ClippedSum[Records], /) -> Tensor:
-        """Sum over the drawn units, noised. [D]"""
+    def __call__(self, held: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
+        """Sum over the drawn units, with noise. [D]"""
         total = self._ask(held, query)
         if self.noise_multiplier > 0:
             self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
         return total
 
-    def _ask(self, held: Records, query: ClippedSum[Records]) -> Tensor:
+    def _ask(self, held: AnyPopulation, query: ClippedSum[AnyPopulation]) -> Tensor:
         """The exact answer, before noise. An empty draw is an ordinary answer of zeros."""
         return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))
 
@@ -162,10 +162,10 @@ class GroupedGaussianSum(PoissonSampled):
     def __post_init__(self) -> None:
         check_weights(self.weights, len(self.bounds.norms))
         if self.noise_multiplier > 0 and any(not 0 < norm < math.inf for norm in self.bounds.norms):
-            raise RequestError("every bound of a noised sum must be a finite number above zero")
+            raise RequestError("every bound of a sum with noise must be a finite number above zero")
 
-    def __call__(self, held: Records, query: GroupedSum[Records], /) -> Tensor:
-        """Sum over the drawn units, noised group by group. [D]"""
+    def __call__(self, held: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
+        """Sum over the drawn units, with noise on each group. [D]"""
         total = self._ask(held, query)
         if self.noise_multiplier > 0:
             groups = self.bounds.groups or (0,) * len(query.sizes)
@@ -176,7 +176,7 @@ class GroupedGaussianSum(PoissonSampled):
     def _weight(self, group: int) -> float:
         return len(self.bounds.norms) ** -0.5 if self.weights is None else self.weights[group]
 
-    def _ask(self, held: Records, query: GroupedSum[Records]) -> Tensor:
+    def _ask(self, held: AnyPopulation, query: GroupedSum[AnyPopulation]) -> Tensor:
         """The exact answer, before noise."""
         return query.clipped_sum(self._drawn(held), self.bounds)
 
@@ -194,5 +194,5 @@ def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
 
 
 def clipped_to(max_norm: float, *, noise_multiplier: float) -> float:
-    """The bound of a release. Without noise there is no clipping: the non-private twin. The one home of this rule."""
+    """The bound of a release. Without noise there is no clipping: the non-private run. The one home of this rule."""
     return max_norm if noise_multiplier > 0 else math.inf

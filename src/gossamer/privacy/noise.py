@@ -130,7 +130,7 @@ class Rng:
         Args:
             out: float32 or float64 [n], on any device that has float64. An element that is not finite stays so: queries
                 have put zeros in their place (`docs/guarantees.md`, condition 5).
-            std: standard deviation. Zero, for the non-private twin, leaves `out` as it is.
+            std: standard deviation. Zero, for the non-private run, leaves `out` as it is.
 
         Returns:
             out.

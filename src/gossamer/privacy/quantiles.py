@@ -1,7 +1,7 @@
 """A private quantile of gradient norms, by which clipping bounds follow the gradients at a stated price.
 
 Andrew, Thakkar, McMahan, Ramaswamy 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1: each drawn
-unit says whether its norm is below the bound, the noised share of those that are is released, and the bound moves
+unit says whether its norm is below the bound, the share of those that are is released with noise, and the bound moves
 geometrically until the share is the wanted quantile.
 """
 

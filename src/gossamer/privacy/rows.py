@@ -45,8 +45,8 @@ class SanitizedRows:
         draw: how the answering critic is chosen.
         critics: K, how many are held.
         batch_size: B, rows in an answer.
-        max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private twin).
-        noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private twin, charged as infinity.
+        max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private run).
+        noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private run, charged as infinity.
         rng: source of the draw and of the noise.
         answers: how many critics a call asks.
 
@@ -71,7 +71,7 @@ class SanitizedRows:
         if self.answers > 1 and self.draw == "paper":
             raise RequestError("the paper's draw asks one critic at a time")
         if self.noise_multiplier > 0 and not 0 < self.max_norm < math.inf:
-            raise RequestError("the bound of noised rows must be a finite number above zero")
+            raise RequestError("the bound of rows with noise must be a finite number above zero")
 
     @property
     def paid(self) -> DpEvent:
@@ -113,7 +113,7 @@ class SanitizedRows:
         return self._position if self.draw == "round_robin" else self._drawn
 
     def __call__(self, held: Held, query: Rows[Held], /) -> Tensor:
-        """The rows of the answering critics, clipped and noised. [answers x B, ...], answer by answer
+        """The rows of the answering critics, clipped, with noise. [answers x B, ...], answer by answer
 
         Raises:
             RequestError: another number of rows than declared, or another value than the one whose pass was paid for.

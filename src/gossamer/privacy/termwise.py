@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gossamer.errors import RequestError
-from gossamer.privacy.mechanisms import Bounds, ClippedSum, Drawn, PoissonSampled, Records, check_weights
+from gossamer.privacy.mechanisms import AnyPopulation, Bounds, ClippedSum, Drawn, PoissonSampled, check_weights
 from gossamer.privacy.rounding import shortened
 
 
@@ -63,7 +63,7 @@ class TermwiseGaussianSum(PoissonSampled):
         if not (self.max_norm > 0 and self.max_norm_batch >= 0):
             raise RequestError("max_norm must be above zero and max_norm_batch zero or more")
         if self.noise_multiplier > 0 and not (self.max_norm < math.inf and self.max_norm_batch < math.inf):
-            raise RequestError("every bound of a noised sum must be a finite number")
+            raise RequestError("every bound of a sum with noise must be a finite number")
 
     @property
     def deviations(self) -> tuple[float, float]:
@@ -76,15 +76,15 @@ class TermwiseGaussianSum(PoissonSampled):
         sensitivity = 2 * self.max_norm_batch
         return self.noise_multiplier * self.max_norm / first, self.noise_multiplier * sensitivity / second
 
-    def __call__(self, held: Records, query: TwoTermSum[Records], /) -> Tensor:
-        """The noised sample-wise sum and the noised batch-wise sum. [2, D]"""
+    def __call__(self, held: AnyPopulation, query: TwoTermSum[AnyPopulation], /) -> Tensor:
+        """The sample-wise sum and the batch-wise sum, each with noise. [2, D]"""
         sums = self._ask(held, query)
         for total, deviation in zip(sums, self.deviations, strict=True):
             if deviation > 0:
                 self.rng.add_gaussian_(total, deviation)
         return sums
 
-    def _ask(self, held: Records, query: TwoTermSum[Records]) -> Tensor:
+    def _ask(self, held: AnyPopulation, query: TwoTermSum[AnyPopulation]) -> Tensor:
         """The exact sums, before noise."""
         drawn = self._drawn(held)
         samples = query.clipped_sum(drawn, Bounds(norms=(self.max_norm,)))
@@ -114,14 +114,14 @@ class WholeGaussian(PoissonSampled):
         if not self.max_norm > 0 or (self.noise_multiplier > 0 and math.isinf(self.max_norm)):
             raise RequestError("max_norm must be above zero, and finite where there is noise")
 
-    def __call__(self, held: Records, query: WholeAnswer[Records], /) -> Tensor:
-        """The clipped answer, noised. [D]"""
+    def __call__(self, held: AnyPopulation, query: WholeAnswer[AnyPopulation], /) -> Tensor:
+        """The clipped answer, with noise. [D]"""
         answer = self._ask(held, query)
         if self.noise_multiplier > 0:
             self.rng.add_gaussian_(answer, self.noise_multiplier * 2 * self.max_norm)
         return answer
 
-    def _ask(self, held: Records, query: WholeAnswer[Records]) -> Tensor:
+    def _ask(self, held: AnyPopulation, query: WholeAnswer[AnyPopulation]) -> Tensor:
         """The exact clipped answer, before noise."""
         return clip_whole(query.whole(self._drawn(held)), self.max_norm)
 

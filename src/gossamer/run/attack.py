@@ -22,7 +22,7 @@ from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.readers import read
-from gossamer.data.records import Records
+from gossamer.data.records import Records, Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
@@ -45,11 +45,11 @@ HELD_OUT = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """What the attackers get.
+class Target:
+    """What the attacks are made on: what a run hands out, and the records whose membership they guess.
 
     Args:
-        samples: synthetic records.
+        samples: of the release.
         members: records of the run's data.
         nonmembers: as many records that the run never saw.
         held_out: other records that the run never saw, for principal components and as a reference.
@@ -57,7 +57,7 @@ class Subject:
         seed: fixes the draws of the attacks.
     """
 
-    samples: Records
+    samples: Samples
     members: Records
     nonmembers: Records
     held_out: Records
@@ -118,14 +118,14 @@ def attack(
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), labels_key)
     training, reason = _private_state(folder, synthesizer)
-    subject = _subject(synthesizer, inside, outside, training, count, limit, seed)
+    target = _target(synthesizer, inside, outside, training, count, limit, seed)
     on += (
-        f" {len(subject.members):,} of {len(inside):,} members and {len(subject.nonmembers):,} of {len(outside):,} "
-        f"non-members took part, drawn at random; {len(subject.held_out):,} other non-members were held out."
+        f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
+        f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
     )
     entries: list[dict[str, Any]] = []
     left_out = {"white-box and oracle TVD": reason} if reason else {}
-    for name, make in _attacks(subject):
+    for name, make in _attacks(target):
         sink(note(f"attacking: {name}"))
         try:
             entries += [_entry(found) for found in make()]
@@ -133,9 +133,9 @@ def attack(
             left_out[name] = str(error)
     verdict = words.verdict(entries, synthesizer.certificate.guarantee)
     found = Attacked(entries, left_out, verdict, on)
-    target = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
-    if target is not None:
-        write_atomically(target, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
+    path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
+    if path is not None:
+        write_atomically(path, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
     if folder.private.is_dir():
         line = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -155,10 +155,10 @@ def lines(found: Attacked) -> list[str]:
     return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
 
 
-def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:
+def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:
     """Each attack by name, to be made when its turn comes."""
     samples, members, nonmembers, held_out = (
-        records.images for records in (subject.samples, subject.members, subject.nonmembers, subject.held_out)
+        records.images for records in (target.samples, target.members, target.nonmembers, target.held_out)
     )
     width = int(np.prod(members.shape[1:]))
     components = min(40, len(held_out) // 2, width)
@@ -169,12 +169,12 @@ def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]
     def monte_carlo() -> list[Attack]:
         sets = set_attack(
             samples, members, nonmembers, held_out,
-            set_size=size, repeats=repeats, components=components, seed=subject.seed,
+            set_size=size, repeats=repeats, components=components, seed=target.seed,
         )  # fmt: skip
         return [sets.pairs, sets.top]
 
-    if subject.training is not None:
-        yield "discriminators", lambda: _on_discriminators(subject)
+    if target.training is not None:
+        yield "discriminators", lambda: _on_discriminators(target)
     yield "Monte-Carlo, sets", monte_carlo
     yield (
         "Monte-Carlo, single records",
@@ -186,16 +186,16 @@ def _attacks(subject: Subject) -> Iterator[tuple[str, Callable[[], list[Attack]]
     yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
 
 
-def _on_discriminators(subject: Subject) -> list[Attack]:
+def _on_discriminators(target: Target) -> list[Attack]:
     """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
-    assert subject.training is not None
-    inside, outside = (_scores(subject.training, each) for each in (subject.members, subject.nonmembers))
-    if subject.training.method.scores_have_no_scale:
+    assert target.training is not None
+    inside, outside = (_scores(target.training, each) for each in (target.members, target.nonmembers))
+    if target.training.method.scores_have_no_scale:
         inside, outside = ranked(inside, outside)
     found = [white_box(inside, outside, how="max")]
     if len(inside) > 1:
         found.append(white_box(inside, outside, how="mean"))
-    oracle = total_variation(inside, outside, seed=subject.seed)
+    oracle = total_variation(inside, outside, seed=target.seed)
     return [*found, oracle.raw, oracle.corrected, oracle.accuracy]
 
 
@@ -209,7 +209,8 @@ def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarr
 def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
     """The run as its checkpoint has it, or None and the reason."""
     training = synthesizer.job.begin(Rng(0))
-    if training.scores(synthesizer.sample(1)) is None:
+    one = synthesizer.sample(1)  # in the place of a record
+    if training.scores(Records(one.images, one.labels)) is None:
         return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
         return None, "the private checkpoint with the discriminators is not here: this is a release"
@@ -258,7 +259,7 @@ def _sets(
     return inside, outside, on
 
 
-def _subject(
+def _target(
     synthesizer: Synthesizer,
     inside: Records,
     outside: Records,
@@ -266,13 +267,13 @@ def _subject(
     count: int,
     limit: int,
     seed: int,
-) -> Subject:
+) -> Target:
     """Equal numbers of members and non-members at random, and held-out records that are neither."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(outside))
     half = len(outside) // 2
     m = min(len(inside), half, limit)
-    return Subject(
+    return Target(
         samples=synthesizer.sample(count, seed=seed),
         members=inside[rng.permutation(len(inside))[:m]],
         nonmembers=outside[order[:m]],

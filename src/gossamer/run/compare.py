@@ -3,7 +3,6 @@
 The figures are internal, like those of `evaluate`: choosing one of the runs by them is outside their guarantees.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run import figures, named
+from gossamer.run import named, plots
 from gossamer.run.folder import METRICS, RunFolder
 from gossamer.run.words import percent
 
@@ -32,12 +31,7 @@ def _entry(run: Path) -> dict[str, Any]:
     if not folder.file(METRICS).is_file():
         raise RunFolderError(f"{run} has not been evaluated: `gossamer evaluate {run} --train DATA --test DATA` first.")
     certificate = Certificate.load(run)
-    try:
-        metrics = {entry["metric"]: entry for entry in json.loads(folder.file(METRICS).read_text())}
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(
-            f"{folder.file(METRICS)} does not hold metrics any more; evaluate the run again."
-        ) from error
+    metrics = {entry["metric"]: entry for entry in folder.metrics()}
     return {"run": run.name, "method": certificate.method, **certificate.guarantee, "metrics": metrics}
 
 
@@ -78,7 +72,7 @@ def lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
-    """Utility against epsilon, as .png or .svg. Runs without a guarantee, and the real-data twin, are horizontal lines.
+    """Utility against epsilon, as .png or .svg. Runs without a guarantee, and the real-data baseline, are horizontal lines.
 
     Raises:
         RequestError: another ending.
@@ -86,18 +80,20 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     if path.suffix not in (".png", ".svg"):
         raise RequestError(f"{path}: a plot is a .png or .svg file.")
     points = [
-        figures.Measured(
+        plots.Measured(
             label=f"{entry['run']} ({entry['method']})",
             x=float(entry["epsilon"]),
             **{end: float(entry["metrics"][metric][end]) for end in ("value", "low", "high")},
         )
         for entry in entries
     ]
-    twins = [
-        entry["metrics"][twin]["value"] for entry in entries if (twin := named.of_twin(metric)) in entry["metrics"]
+    baselines = [
+        entry["metrics"][baseline]["value"]
+        for entry in entries
+        if (baseline := named.of_baseline(metric)) in entry["metrics"]
     ]
-    figures.utility_plot(
-        points, twin=max(twins, default=None), y_label=metric, shares=named.figure(metric).share, path=path
+    plots.utility_plot(
+        points, baseline=max(baselines, default=None), y_label=metric, shares=named.figure(metric).share, path=path
     )
 
 

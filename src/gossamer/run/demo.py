@@ -1,7 +1,7 @@
 """`gossamer demo`: the whole way on data that everyone may see, in a few minutes on two cores.
 
 scikit-learn's handwritten digits play the private records; drawn glyphs are the public ones for the warm start. The
-classifiers use the reduced protocol. Beside the private run stand its real-data twin and the public warm start alone.
+classifiers use the reduced protocol. Beside the private run stand its real-data baseline and the public warm start alone.
 """
 
 import shutil

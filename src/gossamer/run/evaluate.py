@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.readers import read
+from gossamer.data.records import Samples
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.estimate import Estimate
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
+from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
 from gossamer.run.report import write_report
-from gossamer.run.twins import Twins
 
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
-CACHE = "twins"
+CACHE = "baselines"
 """In the private folder of a RUN: what depends on the real records alone."""
 
 
@@ -63,7 +64,7 @@ def evaluate(
 
     Args:
         synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
-        train: real training records: for twins trained on real data, and for the classifier whose features measure distances.
+        train: real training records: for the baselines, and for the classifier whose features measure distances.
         test: real test records.
         metrics: names of `metrics.METRICS` with commas between, or "all".
         count: samples drawn from a RUN.
@@ -88,7 +89,7 @@ def evaluate(
     if folder.begun and not is_run:
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
     synthesizer = Synthesizer.load(synth) if is_run else None
-    samples = read(str(synth), split="train") if synthesizer is None else synthesizer.sample(count, seed=seed)
+    samples = _read_samples(synth) if synthesizer is None else synthesizer.sample(count, seed=seed)
     shape = samples.shape if synthesizer is None else synthesizer.card.shape
     real = read(train, split="train", labels_key=labels_key, unit_folders=True, shape=shape)
     tests = read(test, split="test", labels_key=labels_key, unit_folders=True, shape=shape)
@@ -98,19 +99,20 @@ def evaluate(
     if synthesizer is not None and (folder.private / WARM).is_file():
         start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
         warm = start.sample(count, seed=seed)
-    kept = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
-    subject = measures.Subject(
+    where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
+    inputs = measures.Inputs(
         samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
         classes=max(int(each.labels.max()) for each in (samples, real, tests)) + 1, synthesizer=synthesizer,
-        twins=Twins(kept, real, tests, seed), protocol=protocol, seed=seed, inception=inception, labelled_records=labelled,
-        limit=limit, pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None, sink=sink,
+        baselines=Baselines(where, real, tests, seed), protocol=protocol, seed=seed, inception=inception,
+        labelled_records=labelled, limit=limit, sink=sink,
+        pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None,
     )  # fmt: skip
     found = Evaluation([], {})
-    for name, figures, reason in measured(subject, names):
+    for name, figures, reason in measured(inputs, names):
         found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
         if reason:
             found.left_out[name] = reason
-    return _kept(
+    return _written(
         found, folder, is_run, None if out is None else Path(out), {"evaluate": names, "train": train, "test": test}
     )
 
@@ -129,15 +131,19 @@ def in_units(entry: dict[str, Any]) -> str:
     return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
 
 
-def _kept(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:
+def _read_samples(path: Path) -> Samples:
+    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them."""
+    found = read(str(path), split="train")
+    return Samples(found.images, found.labels)
+
+
+def _written(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:
     """Write the figures where they belong. A RUN keeps those of earlier evaluations that were not measured again."""
     own = is_run and folder.private.is_dir()
     entries = found.metrics
-    if own and folder.file(METRICS).is_file() and out is None:
+    if own and out is None:
         new = {entry["metric"] for entry in entries}
-        entries = [
-            entry for entry in json.loads(folder.file(METRICS).read_text()) if entry["metric"] not in new
-        ] + entries
+        entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
     target = out or (folder.file(METRICS) if own else None)
     if target is not None:
         write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)

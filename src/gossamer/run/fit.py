@@ -55,7 +55,7 @@ def fit(
         data: the private records: a path, "digits" or "glyphs", with ":train" or ":test".
         card: the declared public facts, or the path of a card.toml.
         out: the RUN folder, new or empty.
-        epsilon: the budget; infinity trains the non-private twin. None: what noise and steps cost.
+        epsilon: the budget; infinity trains without privacy. None: what noise and steps cost.
         delta: the delta of the guarantee.
         public: public records for a warm start; they are not protected.
         public_share: give up this share of `data` as public instead; the certificate says that it is not protected.

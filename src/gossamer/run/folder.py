@@ -14,6 +14,7 @@ from gossamer.files import hold, write_atomically
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.ledger import locked
 from gossamer.privacy.promise import MODEL
+from gossamer.run import named
 
 EVENTS = "events.jsonl"
 METRICS = "metrics.json"
@@ -30,6 +31,7 @@ WARM = "warm.safetensors"
 """In the private folder: the generator after the public warm start, before any record was read."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
 """What `gossamer release` copies as it is; the report is written anew, without internal figures."""
+_ANEW = "write it again with `gossamer evaluate`, or remove it."
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,23 @@ class RunFolder:
     def source(self) -> dict[str, Any]:
         """Where the records came from: private, never released."""
         return self._json(self.private / SOURCE)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The figures of its evaluations, empty before the first; names of earlier versions become today's.
+
+        Raises:
+            RunFolderError: if metrics.json holds something else.
+        """
+        if not self.file(METRICS).is_file():
+            return []
+        try:
+            entries = json.loads(self.file(METRICS).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunFolderError(f"{self.file(METRICS)} is not JSON any more ({error}); {_ANEW}") from error
+        try:
+            return [{**entry, "metric": named.as_today(entry["metric"])} for entry in entries]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}") from error
 
     def _json(self, path: Path) -> dict[str, Any]:
         if not path.is_file():

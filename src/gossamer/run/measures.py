@@ -1,6 +1,6 @@
-"""What the metrics of `run/metrics.py` compute: each goes from a `Subject` to figures with their names."""
+"""What the metrics of `run/metrics.py` compute: each goes from a `Inputs` to figures with their names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from gossamer.data.records import Records
+from gossamer.data.records import Labelled, Records, Samples
 from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
 from gossamer.events import Sink, progress, silent
@@ -21,14 +21,15 @@ from gossamer.metrics.fidelity import frechet, inception_score, mmd
 from gossamer.metrics.intervals import proportion
 from gossamer.metrics.neighbours import nearest, neighbourhood
 from gossamer.run import named
+from gossamer.run.baselines import Baselines
 from gossamer.run.codes import Encodes, codes
-from gossamer.run.figures import sample_grid
-from gossamer.run.twins import Twins
+from gossamer.run.metrics import Figures
+from gossamer.run.plots import sample_grid
 
 PROTOCOLS: dict[str, classify.Protocol] = {"paper": classify.PAPER, "reduced": classify.REDUCED}
 TRAINED_ON = {
     named.ACCURACY.name: "synthetic records",
-    named.TWIN.name: "real records",
+    named.BASELINE.name: "real records",
     named.WARM_ALONE.name: "samples of the public warm start, before any record was read (epsilon 0)",
 }
 NEIGHBOURS = 10_000
@@ -40,11 +41,9 @@ DISCRIMINATED = 20_000
 CODED = 4_000
 """Test records at most whose codes are looked at."""
 
-Figures = Mapping[str, Estimate]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class Inputs:
     """What is measured, and against what.
 
     Args:
@@ -53,7 +52,7 @@ class Subject:
         tests: real test records.
         classes: number of classes.
         labelled: whether the samples carry labels.
-        twins: the cache of what depends on real records alone.
+        baselines: the cache of what depends on real records alone.
         protocol: a key of PROTOCOLS.
         seed: of all trainings and draws.
         warm: samples of the public warm start alone, or None.
@@ -65,15 +64,15 @@ class Subject:
         sink: takes progress.
     """
 
-    samples: Records
+    samples: Samples
     real: Records
     tests: Records
     classes: int
     labelled: bool
-    twins: Twins
+    baselines: Baselines
     protocol: str = "paper"
     seed: int = 0
-    warm: Records | None = None
+    warm: Samples | None = None
     synthesizer: Synthesizer | None = None
     labelled_records: int = 100
     limit: int = 10_000
@@ -94,7 +93,7 @@ class Subject:
     def features(self) -> ClassifierFeatures:
         """The classifier trained on the real training records whose features measure distances."""
         if "classifier" not in self._kept:
-            self._kept["classifier"] = self.twins.features(
+            self._kept["classifier"] = self.baselines.features(
                 "features",
                 lambda: ClassifierFeatures.train(
                     self.real.images, self.real.labels, classes=self.classes, seed=self.seed,
@@ -107,7 +106,7 @@ class Subject:
         """Those of Inception-V3 where its weights are given, else those of the classifier."""
         return self.features() if self.inception is None else InceptionFeatures(*self.inception)
 
-    def some(self, records: Records, most: int) -> np.ndarray:
+    def some(self, records: Labelled, most: int) -> np.ndarray:
         """At most so many of the pictures, at random: files may be sorted by class."""
         if len(records) <= most:
             return records.images
@@ -115,40 +114,42 @@ class Subject:
         return np.asarray(records.images[chosen])
 
 
-def accuracy(subject: Subject) -> Figures:
-    """Train on samples, test on real records: the CNN of Bie et al., beside its twins."""
-    protocol = PROTOCOLS[subject.protocol]
+def accuracy(inputs: Inputs) -> Figures:
+    """Train on samples, test on real records: the CNN of Bie et al., beside its baselines."""
+    protocol = PROTOCOLS[inputs.protocol]
 
-    def of(figure: named.Figure, records: Records) -> dict[str, Estimate]:
+    def of(figure: named.Figure, records: Labelled) -> dict[str, Estimate]:
         found = classify.accuracy(
-            records.images, records.labels, subject.tests.images, subject.tests.labels, classes=subject.classes,
-            protocol=protocol, seed=subject.seed, trained_on=TRAINED_ON[figure.name],
-            progress=subject.progress(figure.name),
+            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
+            protocol=protocol, seed=inputs.seed, trained_on=TRAINED_ON[figure.name],
+            progress=inputs.progress(figure.name),
         )  # fmt: skip
         return {figure.name: found}
 
     return {
-        **of(named.ACCURACY, subject.samples),
-        **subject.twins.estimates(f"{named.TWIN.name}, {_key(protocol)}", lambda: of(named.TWIN, subject.real)),
-        **({} if subject.warm is None else of(named.WARM_ALONE, subject.warm)),
+        **of(named.ACCURACY, inputs.samples),
+        **inputs.baselines.estimates(
+            f"{named.BASELINE.name}, {_key(protocol)}", lambda: of(named.BASELINE, inputs.real)
+        ),
+        **({} if inputs.warm is None else of(named.WARM_ALONE, inputs.warm)),
     }
 
 
-def _protocol_accuracy(classifier: str, protocol: classify.Protocol) -> Callable[[Subject], Figures]:
+def _protocol_accuracy(classifier: str, protocol: classify.Protocol) -> Callable[[Inputs], Figures]:
     name = named.of_classifier(classifier)
 
-    def measure(subject: Subject) -> Figures:
-        def of(what: str, records: Records, trained_on: str) -> Estimate:
+    def measure(inputs: Inputs) -> Figures:
+        def of(what: str, records: Labelled, trained_on: str) -> Estimate:
             return classify.accuracy(
-                records.images, records.labels, subject.tests.images, subject.tests.labels, classes=subject.classes,
-                protocol=protocol, seed=subject.seed, trained_on=trained_on, progress=subject.progress(what),
+                records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
+                protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=inputs.progress(what),
             )  # fmt: skip
 
-        twin = named.of_twin(name)
+        baseline = named.of_baseline(name)
         return {
-            name: of(name, subject.samples, "synthetic records"),
-            **subject.twins.estimates(
-                f"{twin}, {_key(protocol)}", lambda: {twin: of(twin, subject.real, "real records")}
+            name: of(name, inputs.samples, "synthetic records"),
+            **inputs.baselines.estimates(
+                f"{baseline}, {_key(protocol)}", lambda: {baseline: of(baseline, inputs.real, "real records")}
             ),
         }
 
@@ -161,59 +162,59 @@ def _key(protocol: classify.Protocol) -> str:
     return f"{protocol.net.title} {settings}"
 
 
-def classical_list(subject: Subject) -> Figures:
+def classical_list(inputs: Inputs) -> Figures:
     """GS-WGAN's list of classifiers, their average, and the average of accuracy / accuracy on real records."""
 
-    def of(records: Records, trained_on: str) -> dict[str, Estimate]:
+    def of(records: Labelled, trained_on: str) -> dict[str, Estimate]:
         return classical.classical_accuracies(
-            records.images, records.labels, subject.tests.images, subject.tests.labels, classes=subject.classes,
-            limit=subject.limit, seed=subject.seed, trained_on=trained_on,
-            progress=subject.progress(f"classifiers, {trained_on}"),
+            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
+            limit=inputs.limit, seed=inputs.seed, trained_on=trained_on,
+            progress=inputs.progress(f"classifiers, {trained_on}"),
         )  # fmt: skip
 
-    synthetic = of(subject.samples, "synthetic records")
-    real = subject.twins.estimates(f"classical {subject.limit}", lambda: of(subject.real, "real records"))
+    synthetic = of(inputs.samples, "synthetic records")
+    real = inputs.baselines.estimates(f"classical {inputs.limit}", lambda: of(inputs.real, "real records"))
     return {
         **{named.of_classifier(name): estimate for name, estimate in synthetic.items()},
-        **{named.of_twin(named.of_classifier(name)): estimate for name, estimate in real.items()},
+        **{named.of_baseline(named.of_classifier(name)): estimate for name, estimate in real.items()},
         named.AVERAGE.name: classical.average(synthetic),
-        named.AVERAGE_TWIN.name: classical.average(real),
+        named.AVERAGE_BASELINE.name: classical.average(real),
         named.CALIBRATED.name: classical.calibrated(synthetic, real),
     }
 
 
-def inception(subject: Subject) -> Figures:
+def inception(inputs: Inputs) -> Figures:
     """Inception score by the classifier trained on real records, beside that of the real test records."""
-    features = subject.features()
+    features = inputs.features()
     name, of_real = named.INCEPTION.name, named.INCEPTION_OF_REAL.name
-    shuffled = np.random.default_rng(subject.seed).permutation(len(subject.samples))  # splits are consecutive
+    shuffled = np.random.default_rng(inputs.seed).permutation(len(inputs.samples))  # splits are consecutive
     return {
-        name: inception_score(features.probabilities(subject.samples.images[shuffled])),
-        **subject.twins.estimates(
-            name, lambda: {of_real: inception_score(features.probabilities(subject.tests.images))}
+        name: inception_score(features.probabilities(inputs.samples.images[shuffled])),
+        **inputs.baselines.estimates(
+            name, lambda: {of_real: inception_score(features.probabilities(inputs.tests.images))}
         ),
     }
 
 
-def frechet_distance(subject: Subject) -> Figures:
+def frechet_distance(inputs: Inputs) -> Figures:
     """Frechet distance of samples to real test records, beside its floor: that of real training records."""
-    features = subject.distance_features()
+    features = inputs.distance_features()
     name = features.distance_name
     floor = named.floor(name).name
     return {
-        name: frechet(subject.samples.images, subject.tests.images, features),
-        **subject.twins.estimates(
+        name: frechet(inputs.samples.images, inputs.tests.images, features),
+        **inputs.baselines.estimates(
             f"{floor} {features.name}",
-            lambda: {floor: frechet(subject.real.images, subject.tests.images, features)},
+            lambda: {floor: frechet(inputs.real.images, inputs.tests.images, features)},
         ),
     }
 
 
-def neighbours(subject: Subject) -> Figures:
+def neighbours(inputs: Inputs) -> Figures:
     """Precision, recall, density and coverage on the features of the classifier."""
-    features = subject.features()
+    features = inputs.features()
     found = neighbourhood(
-        features(subject.some(subject.samples, NEIGHBOURS)), features(subject.some(subject.tests, NEIGHBOURS))
+        features(inputs.some(inputs.samples, NEIGHBOURS)), features(inputs.some(inputs.tests, NEIGHBOURS))
     )
     return {
         named.PRECISION.name: found.precision,
@@ -223,18 +224,18 @@ def neighbours(subject: Subject) -> Figures:
     }
 
 
-def discrepancy(subject: Subject) -> Figures:
+def discrepancy(inputs: Inputs) -> Figures:
     """Maximum mean discrepancy on the features of the classifier."""
-    features = subject.features()
-    samples, tests = subject.some(subject.samples, KERNEL), subject.some(subject.tests, KERNEL)
+    features = inputs.features()
+    samples, tests = inputs.some(inputs.samples, KERNEL), inputs.some(inputs.tests, KERNEL)
     return {named.MMD.name: mmd(features(samples), features(tests))}
 
 
-def jensen_shannon(subject: Subject) -> Figures:
+def jensen_shannon(inputs: Inputs) -> Figures:
     """The Jensen-Shannon score of Zhang et al.: can a classifier tell samples from records?"""
     found = discriminate(
-        subject.some(subject.samples, DISCRIMINATED), subject.some(subject.real, DISCRIMINATED), seed=subject.seed,
-        progress=subject.progress("real against synthetic"),
+        inputs.some(inputs.samples, DISCRIMINATED), inputs.some(inputs.real, DISCRIMINATED), seed=inputs.seed,
+        progress=inputs.progress("real against synthetic"),
     )  # fmt: skip
     return {
         named.JENSEN_SHANNON.name: found.jensen_shannon,
@@ -243,17 +244,17 @@ def jensen_shannon(subject: Subject) -> Figures:
     }
 
 
-def by_class(subject: Subject) -> Figures:
+def by_class(inputs: Inputs) -> Figures:
     """Ambiguity and diversity of samples (privGAN, section 6.3), and how often a sample is what its label says, by class."""
-    features = subject.features()
-    probabilities = features.probabilities(subject.samples.images)
+    features = inputs.features()
+    probabilities = features.probabilities(inputs.samples.images)
     predicted = probabilities.argmax(1)
     found = {
         named.AMBIGUITY.name: per_class.ambiguity(probabilities),
-        named.DIVERSITY.name: per_class.diversity(predicted, classes=subject.classes),
+        named.DIVERSITY.name: per_class.diversity(predicted, classes=inputs.classes),
     }
-    if subject.labelled:
-        table = classify.confusion(subject.samples.labels, predicted, classes=subject.classes)
+    if inputs.labelled:
+        table = classify.confusion(inputs.samples.labels, predicted, classes=inputs.classes)
         for label, estimate in per_class.per_class_accuracy(table).items():
             found[named.of_class(label)] = Estimate(
                 estimate.value,
@@ -265,15 +266,15 @@ def by_class(subject: Subject) -> Figures:
     return found
 
 
-def semi(subject: Subject) -> Figures:
+def semi(inputs: Inputs) -> Figures:
     """Algorithm 4 of Zhang et al.: a few labelled records with and without synthetic pictures."""
-    net = None if subject.synthesizer is None else subject.synthesizer.net
-    if net is None or subject.synthesizer is None:
+    net = None if inputs.synthesizer is None else inputs.synthesizer.net
+    if net is None or inputs.synthesizer is None:
         raise RequestError("semi-supervised needs the generator: give a RUN or a release, not a file of samples.")
     if not hasattr(net, "latent_size"):
         raise RequestError("semi-supervised needs a generator whose samples have codes, and this one has none.")
-    synthesizer = subject.synthesizer
-    chosen = np.random.default_rng(subject.seed).permutation(len(subject.real))[: subject.labelled_records]
+    synthesizer = inputs.synthesizer
+    chosen = np.random.default_rng(inputs.seed).permutation(len(inputs.real))[: inputs.labelled_records]
 
     def draw(n: int, coins: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         stream = torch.Generator().manual_seed(int(coins.integers(2**62)))
@@ -285,38 +286,38 @@ def semi(subject: Subject) -> Figures:
         return torch.cat([codes, hot], 1).numpy(), images
 
     found = semi_supervised.compare(
-        subject.real.images[chosen], subject.real.labels[chosen], subject.tests.images, subject.tests.labels, draw,
-        classes=subject.classes, seed=subject.seed, progress=subject.progress("semi-supervised"),
+        inputs.real.images[chosen], inputs.real.labels[chosen], inputs.tests.images, inputs.tests.labels, draw,
+        classes=inputs.classes, seed=inputs.seed, progress=inputs.progress("semi-supervised"),
     )  # fmt: skip
-    n = subject.labelled_records
+    n = inputs.labelled_records
     return {
         named.semi_supervised(n, with_synthetic=True): found.with_synthetic,
         named.semi_supervised(n, with_synthetic=False): found.baseline,
     }
 
 
-def latent_space(subject: Subject) -> Figures:
+def latent_space(inputs: Inputs) -> Figures:
     """The codes of an autoencoder that was released with its encoder (Takahashi et al., section 5.1)."""
-    net = None if subject.synthesizer is None else subject.synthesizer.net
+    net = None if inputs.synthesizer is None else inputs.synthesizer.net
     if getattr(net, "encoder", None) is None:
         raise RequestError("latent needs the encoder of a privae run: train it with --release-encoder.")
-    chosen = np.random.default_rng(subject.seed).permutation(len(subject.tests))[:CODED]
-    return codes(cast(Encodes, net), subject.tests[np.sort(chosen)], seed=subject.seed)
+    chosen = np.random.default_rng(inputs.seed).permutation(len(inputs.tests))[:CODED]
+    return codes(cast(Encodes, net), inputs.tests[np.sort(chosen)], seed=inputs.seed)
 
 
-def copies(subject: Subject) -> Figures:
+def copies(inputs: Inputs) -> Figures:
     """How many samples of the grid are exact copies of a training record; their neighbours go into the private folder."""
-    if subject.synthesizer is None or subject.pictures is None:
+    if inputs.synthesizer is None or inputs.pictures is None:
         raise RequestError("nearest needs a RUN: the picture of the nearest records goes into its private folder.")
-    per_class = np.repeat(np.arange(subject.synthesizer.classes), 10)
-    grid = subject.synthesizer.sample(len(per_class), labels=per_class, seed=0)
-    real = subject.real.images.reshape(len(subject.real), -1)
+    per_class = np.repeat(np.arange(inputs.synthesizer.classes), 10)
+    grid = inputs.synthesizer.sample(len(per_class), labels=per_class, seed=0)
+    real = inputs.real.images.reshape(len(inputs.real), -1)
     found = nearest(grid.images.reshape(len(grid), -1) / np.float32(255), real / np.float32(255))
-    pairs = np.stack([grid.images, subject.real.images[found.index]], 1).reshape(-1, *grid.shape)
-    write_atomically(subject.pictures, sample_grid(pairs, np.repeat(per_class, 2), columns=20), private=True)
+    pairs = np.stack([grid.images, inputs.real.images[found.index]], 1).reshape(-1, *grid.shape)
+    write_atomically(inputs.pictures, sample_grid(pairs, np.repeat(per_class, 2), columns=20), private=True)
     words = f"samples of the grid against {len(real):,} real training records, pixel by pixel"
     return {named.COPIES.name: proportion(int((found.distance == 0).sum()), len(grid), words)}
 
 
-gs_wgan_cnn = _protocol_accuracy("LeNet-5 of GS-WGAN", classify.GS_WGAN)
-privgan_cnn = _protocol_accuracy("CNN of privGAN", classify.PRIVGAN)
+gs_wgan_cnn: Callable[[Inputs], Figures] = _protocol_accuracy("LeNet-5 of GS-WGAN", classify.GS_WGAN)
+privgan_cnn: Callable[[Inputs], Figures] = _protocol_accuracy("CNN of privGAN", classify.PRIVGAN)

@@ -30,7 +30,7 @@ class Metric:
     """
 
     name: str
-    compute: "Callable[[measures.Subject], Figures]"
+    compute: "Callable[[measures.Inputs], Figures]"
     needs_labels: bool = False
     in_all: bool = False
 
@@ -38,19 +38,19 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", lambda subject: measures.accuracy(subject), needs_labels=True, in_all=True),
-        Metric("gs-wgan-cnn", lambda subject: measures.gs_wgan_cnn(subject), needs_labels=True),
-        Metric("privgan-cnn", lambda subject: measures.privgan_cnn(subject), needs_labels=True),
-        Metric("classical", lambda subject: measures.classical_list(subject), needs_labels=True),
-        Metric("inception-score", lambda subject: measures.inception(subject), in_all=True),
-        Metric("fid", lambda subject: measures.frechet_distance(subject), in_all=True),
-        Metric("neighbours", lambda subject: measures.neighbours(subject), in_all=True),
-        Metric("mmd", lambda subject: measures.discrepancy(subject), in_all=True),
-        Metric("jensen-shannon", lambda subject: measures.jensen_shannon(subject), in_all=True),
-        Metric("per-class", lambda subject: measures.by_class(subject), in_all=True),
-        Metric("nearest", lambda subject: measures.copies(subject)),
-        Metric("semi-supervised", lambda subject: measures.semi(subject)),
-        Metric("latent", lambda subject: measures.latent_space(subject)),
+        Metric("accuracy", lambda inputs: measures.accuracy(inputs), needs_labels=True, in_all=True),
+        Metric("gs-wgan-cnn", lambda inputs: measures.gs_wgan_cnn(inputs), needs_labels=True),
+        Metric("privgan-cnn", lambda inputs: measures.privgan_cnn(inputs), needs_labels=True),
+        Metric("classical", lambda inputs: measures.classical_list(inputs), needs_labels=True),
+        Metric("inception-score", lambda inputs: measures.inception(inputs), in_all=True),
+        Metric("fid", lambda inputs: measures.frechet_distance(inputs), in_all=True),
+        Metric("neighbours", lambda inputs: measures.neighbours(inputs), in_all=True),
+        Metric("mmd", lambda inputs: measures.discrepancy(inputs), in_all=True),
+        Metric("jensen-shannon", lambda inputs: measures.jensen_shannon(inputs), in_all=True),
+        Metric("per-class", lambda inputs: measures.by_class(inputs), in_all=True),
+        Metric("nearest", lambda inputs: measures.copies(inputs)),
+        Metric("semi-supervised", lambda inputs: measures.semi(inputs)),
+        Metric("latent", lambda inputs: measures.latent_space(inputs)),
     )
 }
 IN_ALL = tuple(name for name, metric in METRICS.items() if metric.in_all)
@@ -72,21 +72,21 @@ def chosen_metrics(text: str) -> list[str]:
     return names
 
 
-def measured(subject: "measures.Subject", names: list[str]) -> "Iterator[tuple[str, Figures, str]]":
+def measured(inputs: "measures.Inputs", names: list[str]) -> "Iterator[tuple[str, Figures, str]]":
     """Name of the metric, its figures, and why there are none where it does not apply to these records.
 
     Raises:
         DataError, RequestError: if the only metric asked for does not apply.
     """
     for name in names:
-        if METRICS[name].needs_labels and not subject.labelled:
+        if METRICS[name].needs_labels and not inputs.labelled:
             reason = "the samples carry no labels (an unconditional generator), so nothing can be trained on them"
             if len(names) == 1:
                 raise RequestError(f"{name}: {reason}. Take fid, inception-score or neighbours.")
             yield name, {}, reason
             continue
         try:
-            yield name, METRICS[name].compute(subject), ""
+            yield name, METRICS[name].compute(inputs), ""
         except (DataError, RequestError) as error:
             if len(names) == 1:
                 raise

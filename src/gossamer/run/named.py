@@ -1,13 +1,15 @@
 """The figures of an evaluation: each one's name, unit and sentence, once. Names are keys of metrics.json.
 
-A name says what a figure was computed on where that is not the release: "... of the real-data twin" (the same on real records),
-"... of the public warm start alone" (before any record was read).
+A name says what a figure was computed on where that is not the release: "... of the real-data baseline" (the same on real
+records), "... of the public warm start alone" (before any record was read).
 """
 
 from dataclasses import dataclass
 
 PERCENT = "\N{NO-BREAK SPACE}%"
-_OF_TWIN = " of the real-data twin"
+_OF_BASELINE = " of the real-data baseline"
+_FORMERLY = {" of the real-data twin": _OF_BASELINE}
+"""Ends of names as earlier versions wrote them."""
 _OF_CLASS, _LOOKS = "samples of class ", " that look like it"
 _LISTED = "accuracy, "
 _SEMI = "semi-supervised accuracy"
@@ -36,8 +38,8 @@ ACCURACY = Figure(
     share=True,
     bar="the synthetic records",
 )
-TWIN = Figure(
-    "accuracy" + _OF_TWIN,
+BASELINE = Figure(
+    "accuracy" + _OF_BASELINE,
     "The same classifier trained on the real records gets {value} right ({range}).",
     share=True,
     bar="the real records",
@@ -54,8 +56,8 @@ AVERAGE = Figure(
     share=True,
     bar="the synthetic records, many classifiers",
 )
-AVERAGE_TWIN = Figure(
-    "average accuracy" + _OF_TWIN,
+AVERAGE_BASELINE = Figure(
+    "average accuracy" + _OF_BASELINE,
     "The same list trained on the real records: {value} right ({range}).",
     share=True,
     bar="the real records, many classifiers",
@@ -121,6 +123,14 @@ AMBIGUITY = Figure("ambiguity", "Ambiguity {value} ({range}): how unsure a class
 DIVERSITY = Figure("class diversity", "Class diversity {value} ({range}): how evenly samples spread over the classes.")
 
 
+def as_today(name: str) -> str:
+    """A name that this version or an earlier one wrote, as this one writes it."""
+    for former, current in _FORMERLY.items():
+        if name.endswith(former):
+            return name.removesuffix(former) + current
+    return name
+
+
 def floor(distance: str) -> Figure:
     """The floor of a distance: what real training records have."""
     return Figure(
@@ -131,9 +141,9 @@ def floor(distance: str) -> Figure:
 _KNOWN = {
     figure.name: figure
     for figure in (
-        ACCURACY, TWIN, WARM_ALONE, AVERAGE, AVERAGE_TWIN, CALIBRATED, PRECISION, RECALL, COVERAGE, DENSITY, TOLD_APART, COPIES,
-        INCEPTION, INCEPTION_OF_REAL, CLASSIFIER_FID, floor(CLASSIFIER_FID.name), FID, floor(FID.name), MMD, JENSEN_SHANNON,
-        JENSEN_SHANNON_PAPER, AMBIGUITY, DIVERSITY,
+        ACCURACY, BASELINE, WARM_ALONE, AVERAGE, AVERAGE_BASELINE, CALIBRATED, PRECISION, RECALL, COVERAGE, DENSITY,
+        TOLD_APART, COPIES, INCEPTION, INCEPTION_OF_REAL, CLASSIFIER_FID, floor(CLASSIFIER_FID.name), FID, floor(FID.name),
+        MMD, JENSEN_SHANNON, JENSEN_SHANNON_PAPER, AMBIGUITY, DIVERSITY,
     )
 }  # fmt: skip
 
@@ -147,14 +157,14 @@ def figure(name: str) -> Figure:
     return Figure(name, said + ": {value} ({range}).", share=share)
 
 
-def of_twin(name: str) -> str:
-    """The name of the same figure for the twin trained on real records."""
-    return name + _OF_TWIN
+def of_baseline(name: str) -> str:
+    """The name of the same figure for the baseline, trained on real records."""
+    return name + _OF_BASELINE
 
 
-def is_of_twin(name: str) -> bool:
-    """Whether a figure is the twin's."""
-    return name.endswith(_OF_TWIN)
+def is_of_baseline(name: str) -> bool:
+    """Whether a figure is the baseline's."""
+    return name.endswith(_OF_BASELINE)
 
 
 def of_classifier(classifier: str) -> str:
@@ -163,8 +173,8 @@ def of_classifier(classifier: str) -> str:
 
 
 def classifier_of(name: str) -> str | None:
-    """Which classifier of a list a figure is the accuracy of, the twin's too; None: of none."""
-    return name[len(_LISTED) :].removesuffix(_OF_TWIN) if name.startswith(_LISTED) else None
+    """Which classifier of a list a figure is the accuracy of, the baseline's too; None: of none."""
+    return name[len(_LISTED) :].removesuffix(_OF_BASELINE) if name.startswith(_LISTED) else None
 
 
 def of_class(label: int) -> str:

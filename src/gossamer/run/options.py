@@ -35,7 +35,7 @@ units = click.option(
     "(columns name,unit; name is the path below DATA), or 'folder' (DATA/CLASS/UNIT/picture). Arrays: FILE.npz:KEY, matched by "
     "position, or :KEY in DATA itself. Ids are text or whole numbers.",
 )
-epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains the non-private twin.")
+epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains without privacy.")
 delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")
 public = click.option(
     "--public",

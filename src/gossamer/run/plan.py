@@ -57,9 +57,9 @@ def plan(
         method: a key of METHODS.
         card: the public facts.
         settings: the fields of the method's Config that the user gave; None counts as not given.
-        epsilon: the budget; infinity for the non-private twin; None to take what noise and steps cost.
+        epsilon: the budget; infinity for the non-private run; None to take what noise and steps cost.
         delta: needed unless epsilon is infinity.
-        preset: named settings; `settings` and `epsilon` go before them.
+        preset: named settings; `settings` and `epsilon` override them.
 
     Raises:
         RequestError: if there is no such method, preset or setting; names the nearest.
@@ -193,7 +193,7 @@ def _check_agreement(request: Request) -> None:
     cost, epsilon = request.promise.epsilon, request.epsilon
     if math.isinf(epsilon) and not math.isinf(cost):
         raise BudgetError(
-            f"--epsilon inf asks for the non-private twin, but --noise-multiplier {request.job.settings['noise_multiplier']:g} "
+            f"--epsilon inf asks for the non-private run, but --noise-multiplier {request.job.settings['noise_multiplier']:g} "
             "asks for noise. Drop one of them."
         )
     if not math.isinf(epsilon) and not (1 - AGREE) * epsilon <= cost <= epsilon:

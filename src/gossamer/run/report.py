@@ -21,8 +21,8 @@ from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import CERTIFICATE
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run import figures, words
-from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES
+from gossamer.run import plots, words
+from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 from gossamer.run.named import PERCENT
 
 _REQUIRED = (
@@ -46,7 +46,7 @@ _CURVES = {
     "generator_loss": ("Generator loss", "on its own fakes"),
     "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
     "adversary_accuracy": ("Accuracy of the privacy discriminator", "on fakes"),
-    "released_norm": ("Length of the released sum", "clipped and noised"),
+    "released_norm": ("Length of the released sum", "clipped, with noise"),
     "n_D": ("Discriminator steps", "per generator step"),
 }
 _SPENT = "epsilon_spent"
@@ -71,7 +71,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     """
     certificate = _certificate(folder)
     events = _events(folder / EVENTS)
-    metrics = _metrics(folder / METRICS) if internal else None
+    metrics = _metrics(RunFolder(folder)) if internal else None
     attacks = _attacks(folder / ATTACKS) if internal else None
     spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
@@ -113,16 +113,14 @@ def _certificate(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _metrics(path: Path) -> dict[str, Any]:
+def _metrics(folder: RunFolder) -> dict[str, Any]:
     """Sentences and tables."""
-    if not path.is_file():
-        return {"sentences": [], "tables": []}
-    entries = _json(path, "")
+    entries = folder.metrics()
     try:
         return {"sentences": words.sentences(entries), "tables": words.tables(entries)}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunFolderError(
-            f"{path} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
+            f"{folder.file(METRICS)} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
             "`gossamer evaluate`, or remove it."
         ) from error
 
@@ -135,7 +133,7 @@ def _attacks(path: Path) -> dict[str, Any] | None:
     try:
         head, *rows = words.attack_rows(found["attacks"])
         curves = [
-            {"title": entry["attack"], "svg": Markup(figures.roc(**entry["roc"], title=f"ROC of {entry['attack']}"))}
+            {"title": entry["attack"], "svg": Markup(plots.roc(**entry["roc"], title=f"ROC of {entry['attack']}"))}
             for entry in found["attacks"]
             if entry["roc"]
         ]
@@ -221,7 +219,7 @@ def _curves(events: list[dict[str, Any]], spent: list[tuple[int, float]]) -> lis
     """Epsilon first, then every other figure of the steps that ever changes."""
     shown = []
     if spent:
-        svg = figures.epsilon_curve(*_columns(spent))
+        svg = plots.epsilon_curve(*_columns(spent))
         shown.append({"title": "Epsilon spent", "note": "running bound, against steps", "svg": Markup(svg)})
     names = dict.fromkeys(name for event in events for name in event if name not in ("step", _SPENT))
     for name in names:
@@ -229,7 +227,7 @@ def _curves(events: list[dict[str, Any]], spent: list[tuple[int, float]]) -> lis
         if len({value for _, value in points}) < 2:
             continue
         title, note = _CURVES.get(name, (name.replace("_", " "), ""))
-        svg = figures.curve(*_columns(points), x_label="steps", title=f"{title} {note}".strip())
+        svg = plots.curve(*_columns(points), x_label="steps", title=f"{title} {note}".strip())
         shown.append({"title": title, "note": note, "svg": Markup(svg)})
     return shown
 

@@ -23,10 +23,10 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.accounts import Booked
-from gossamer.run.figures import sample_grid
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
 from gossamer.run.memory import keep_pages
+from gossamer.run.plots import sample_grid
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, tensorboard, to_all
 from gossamer.run.sources import Found

@@ -24,12 +24,12 @@ def tables(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         title = "Samples that a classifier trained on real records takes for what their label says"
         found.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
     values = {entry["metric"]: entry["value"] for entry in entries}
-    own = [name for name in values if named.classifier_of(name) is not None and not named.is_of_twin(name)]
+    own = [name for name in values if named.classifier_of(name) is not None and not named.is_of_baseline(name)]
     if own:
-        twins = {name: values.get(named.of_twin(name)) for name in own}
+        baselines = {name: values.get(named.of_baseline(name)) for name in own}
         rows = [
-            [str(named.classifier_of(name)), percent(values[name]), "" if twin is None else percent(twin)]
-            for name, twin in twins.items()
+            [str(named.classifier_of(name)), percent(values[name]), "" if baseline is None else percent(baseline)]
+            for name, baseline in baselines.items()
         ]
         head = ["classifier", "trained on synthetic records", "trained on real records"]
         found.append(

@@ -23,7 +23,7 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: of the joint release, after the sqrt(k) of the groups. Zero: the non-private twin, without clipping.
+        noise_multiplier: of the joint release, after the sqrt(k) of the groups. Zero: the non-private run, without clipping.
         steps: critic steps, each one release.
         expected_batch_size: expected number of records in a step (m).
         max_norm: L2 bound of each group of a record's gradient (C); where private quantiles begin.
@@ -72,7 +72,7 @@ class Config(BaseConfig):
 
     @property
     def asks(self) -> bool:
-        """Whether the private records are asked after a quantile of their norms. The twin clips nothing, and asks nothing."""
+        """Whether the private records are asked after a quantile of their norms. Without noise nothing is clipped or asked."""
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
@@ -80,7 +80,7 @@ class DpWgan(Method[Config, "loop.State"]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian: the k
-    groups of a record's gradient are clipped to c_1 ... c_k and noised together, as one release of multiplier
+    groups of a record's gradient are clipped to c_1 ... c_k, and noise is added to all, as one release of multiplier
     noise_multiplier. The fakes that a record is compared with are coins of that record. The generator sees the records
     through the critic only. Bounds and warm start come from public records, from the config, or from a quantile that is
     charged.

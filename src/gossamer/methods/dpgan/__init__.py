@@ -23,7 +23,7 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / max_norm (sigma). Zero: the non-private twin, without clipping.
+        noise_multiplier: standard deviation of the noise / max_norm (sigma). Zero: the non-private run, without clipping.
         steps: discriminator steps (T), each one release.
         expected_batch_size: expected number of records, and exact number of fakes, in a step (B).
         max_norm: L2 bound on the gradient of one record (C).
@@ -67,8 +67,9 @@ class Dpgan(Method[Config, "loop.State"]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
-    mechanism: every record's gradient is clipped to `max_norm`, the sum is noised once. The generator sees the records
-    through the discriminator only, so it is post-processing. Fakes hold no record; whether they are clipped does not matter.
+    mechanism: every record's gradient is clipped to `max_norm`, and noise is added to the sum once. The generator sees
+    the records through the discriminator only, so it is post-processing. Fakes hold no record; whether they are clipped does
+    not matter.
 
     Departures from the paper:
         - The sampling rate is expected batch / *declared* size and the sum is divided by twice the expected batch. The

@@ -24,7 +24,7 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / 2 max_norm, per row (sigma). Zero: the non-private twin.
+        noise_multiplier: standard deviation of the noise / 2 max_norm, per row (sigma). Zero: the non-private run.
         steps: generator steps.
         answers: answers that a step averages, each of a critic of its own draw and charged by itself: T is steps x answers.
         critics: number of critics and shards (K).
@@ -83,11 +83,11 @@ class GsWgan(Method[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are dealt to K critics that train without noise and never leave
     `Confined`. An answer is what one critic says about B generated images: the gradient of the generator's loss at each image,
-    clipped to C and noised against 2C (equation 11). All else is post-processing. A unit is in one shard and may change that
-    critic arbitrarily, so an answer is one Gaussian of multiplier noise_multiplier / sqrt(B), and `draw` says what is made of T
-    of them: secret (default, replace-one): 1 of K, sampled without replacement. round_robin (add-or-remove-one): every critic
-    answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, charged as if the draws were published, as its
-    critics are.
+    clipped to C, with noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
+    change that critic arbitrarily, so an answer is one Gaussian of multiplier noise_multiplier / sqrt(B), and `draw` says
+    what is made of T of them: secret (default, replace-one): 1 of K, sampled without replacement. round_robin
+    (add-or-remove-one): every critic answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, charged as if
+    the draws were published, as its critics are.
 
     Departures from the paper:
         - The published epsilon counts T x B separate draws, where B rows share one, and its critics train when they are drawn,

@@ -20,14 +20,14 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: of the joint release, against its sensitivity. Zero: the non-private twin, without clipping.
+        noise_multiplier: of the joint release, against its sensitivity. Zero: the non-private run, without clipping.
         steps: steps (T), each one release.
         expected_batch_size: expected number of records in a step (B).
         max_norm: L2 bound on the sample-wise gradient of one record (C1); C of the baselines.
         max_norm_batch: L2 bound on the batch-wise gradient of one group (C2); 0 leaves the batch-wise term out.
         partitions: groups for the batch-wise term (b).
         split: share of a step's privacy (w1 squared) that the sample-wise term gets; its noise is wider by 1 / sqrt(split).
-        draws: codes drawn for each record in the sample-wise term (L).
+        codes_per_record: codes drawn for each record in the sample-wise term (L).
         divergence: batch-wise term between codes and prior: none, mmd (section 5.1), kl: KL(p || q) (section 5.2).
         alpha: weight of the batch-wise term. Clipped to max_norm_batch, it only decides how often clipping binds.
         beta: weight of KL(q || p) in the sample-wise term.
@@ -56,7 +56,7 @@ class Config(BaseConfig):
     max_norm_batch: float = 0.1
     partitions: int = 16
     split: float = 0.5
-    draws: int = 1
+    codes_per_record: int = 1
     divergence: Literal["none", "mmd", "kl"] = "none"
     alpha: float = 100.0
     beta: float = 1.0

@@ -37,7 +37,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 
 def mechanism_for(config: Config, card: DataCard, rng: Rng) -> TermwiseGaussianSum | WholeGaussian:
-    """The release of one step. Without noise nothing is clipped: the twin."""
+    """The release of one step. Without noise nothing is clipped: the non-private run."""
     B, sigma = config.expected_batch_size, config.noise_multiplier
     rate = B / card.declared_size
     C1, C2 = (clipped_to(norm, noise_multiplier=sigma) for norm in (config.max_norm, config.max_norm_batch))

@@ -52,7 +52,9 @@ class Objective:
         def loss(_module: torch.nn.Module, records: Records) -> Tensor:
             return sample_wise(vae, records, config, coins)
 
-        return cls(vae, config, coins, PerRecordGradient(vae, loss, config.physical_batch_size, draws=config.draws))
+        return cls(
+            vae, config, coins, PerRecordGradient(vae, loss, config.physical_batch_size, draws=config.codes_per_record)
+        )
 
     @property
     def dimension(self) -> int:
@@ -87,7 +89,7 @@ class Objective:
         cancel, so that a term comes out longer than C: the guarantee does not rest on it, but on the mechanism's clip of
         the whole sum.
         """
-        L, parameters = self.config.draws, list(self.vae.parameters())
+        L, parameters = self.config.codes_per_record, list(self.vae.parameters())
         normals = self.coins(records, L * self.vae.latent_size)
 
         def loss(_module: torch.nn.Module, held: Records) -> Tensor:
@@ -111,7 +113,7 @@ class Objective:
 
 def sample_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins) -> Tensor:
     """phi(x) = rec(x) + beta kld(x), equations 11 to 13, divided by the number of draws, which then add up. [draws x n]"""
-    n, L = len(records), config.draws
+    n, L = len(records), config.codes_per_record
     images, labels = records.tensors(next(vae.parameters()).device)
     images, labels = images.repeat(L, 1, 1, 1), labels.repeat(L)
     noise = coins(records, L * vae.latent_size).view(n, L, -1).transpose(0, 1).reshape(L * n, -1).to(images.device)

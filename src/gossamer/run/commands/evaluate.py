@@ -20,7 +20,7 @@ else:
 @click.command()
 @click.argument("synth", type=click.Path(path_type=Path))
 @click.option(
-    "--train", required=True, help="Real training records, for the twin trained on real data (default split: train)."
+    "--train", required=True, help="Real training records, for the real-data baseline (default split: train)."
 )
 @click.option("--test", required=True, help="Real test records (default split: test).")
 @click.option(

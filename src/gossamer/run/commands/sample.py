@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import numpy as np
 
-from gossamer.data.records import Records
+from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
@@ -31,9 +30,9 @@ def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> N
     click.echo(f"{count:,} samples in {out}", err=True)
 
 
-def _counted(chunks: Iterator[Records], sink: Sink, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _counted(chunks: Iterator[Samples], sink: Sink, total: int) -> Iterator[Samples]:
     done = 0
     for chunk in chunks:
-        yield chunk.images, chunk.labels
+        yield chunk
         done += len(chunk)
         sink(progress("samples", done, total))

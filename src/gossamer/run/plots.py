@@ -1,4 +1,4 @@
-"""Figures: the sample grid as a PNG, curves as SVG that takes its colours and fonts from the page around it."""
+"""Plots: the sample grid as a PNG, curves as SVG that takes its colours and fonts from the page around it."""
 
 import html
 import io
@@ -158,12 +158,12 @@ class Measured:
     high: float
 
 
-def utility_plot(points: Sequence[Measured], *, twin: float | None, y_label: str, shares: bool, path: Path) -> None:
+def utility_plot(points: Sequence[Measured], *, baseline: float | None, y_label: str, shares: bool, path: Path) -> None:
     """A figure against epsilon, with intervals, to a file that matplotlib can write (.png, .svg).
 
     Args:
         points: runs; those without a guarantee become horizontal lines.
-        twin: the same figure of the real-data twin, a dashed line.
+        baseline: the same figure of the real-data baseline, a dashed line.
         y_label: what is shown.
         shares: whether it is a share, for the axis.
         path: where it goes.
@@ -177,8 +177,8 @@ def utility_plot(points: Sequence[Measured], *, twin: float | None, y_label: str
     for point in points:
         if not math.isfinite(point.x):
             axes.axhline(point.value, linestyle=":", color="0.4", label=f"{point.label}, no guarantee")
-    if twin is not None:
-        axes.axhline(twin, linestyle="--", color="0.6", label="trained on real records")
+    if baseline is not None:
+        axes.axhline(baseline, linestyle="--", color="0.6", label="trained on real records")
     if private and max(point.x for point in private) > 4 * min(point.x for point in private):
         axes.set_xscale("log")
     if shares:

@@ -17,7 +17,7 @@ from gossamer.metrics.features import ClassifierFeatures
 from gossamer.run.sources import fingerprint
 
 
-class Twins:
+class Baselines:
     """A cache of figures and features of one pair of real training and test sets.
 
     Args:
