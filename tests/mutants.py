@@ -37,6 +37,8 @@ class Mistake:
 
 
 MECHANISMS = "tests/privacy/test_mechanisms.py"
+DIFFUSION = "tests/methods/test_dp_diffusion.py"
+MOMENTS = "tests/methods/test_class_moments.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
@@ -366,6 +368,21 @@ MISTAKES = (
     Mistake("pictures go into the folders of other labels", "data/writers.py", "folder = path / str(label)", "folder = path / str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/test_declared.py"),
     Mistake("a preset is silently ignored", "run/plan.py", "chosen = dict(presets.settings(method, preset)) if preset else {}", "chosen: dict[str, Any] = {}", "tests/run/test_declared.py"),
+    Mistake("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "draws=config.multiplicity)", "draws=1)", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("the losses of a record's draws are added and not averaged", "methods/dp_diffusion/loop.py", ".square().mean(1) / K", ".square().mean(1)", DIFFUSION),
+    Mistake("the latent of a diffusion is fitted on the records", "methods/dp_diffusion/loop.py", "        latent.scale_to(spread)", "        private.update(lambda held: latent.fit(held.tensors()[0]))", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("the mean of a diffusion's latent comes from the batch", "methods/dp_diffusion/loop.py", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n        self.net.latent.centre.copy_(images.flatten(1).sum(0))\n", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("the sampler is fed by a private batch", "methods/dp_diffusion/loop.py", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n        self.net.denoiser.waves.add_(images.sum())\n", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("the class moments of a diffusion are not charged", "methods/dp_diffusion/__init__.py", "                    plan=[(once, 1)],\n", "", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("a diffusion's sum is divided by what was drawn", "methods/dp_diffusion/loop.py", "        state.D.step(g.div_(B))  # l. 9", "        private.update(lambda held: g.div_(len(held)))\n        state.D.step(g)", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("Heun's second slope is that of the first point", "methods/dp_diffusion/sampler.py", "denoised(denoiser, config, there, following, labels)", "denoised(denoiser, config, x, now, labels)", DIFFUSION),
+    Mistake("guidance pulls away from the label", "methods/dp_diffusion/sampler.py", "known + config.guidance * (known - unknown)", "known - config.guidance * (known - unknown)", DIFFUSION),
+    Mistake("the moments of a unit are shortened record by record", "methods/class_moments.py", "            own = torch.zeros_like(total).index_add_(0, labels, rows)\n            total += shortened(own.flatten()[None], bound).view_as(total)", "            total.index_add_(0, labels, shortened(rows, bound))", MOMENTS),
+    Mistake("a class's moments are not shortened to the bound", "methods/class_moments.py", "WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))", "WEIGHTS = (math.sqrt(0.05), math.sqrt(0.35), math.sqrt(0.8))", MOMENTS),
+    Mistake("a code is not shortened to the radius", "methods/class_moments.py", "shortened(self.latent.code(images), self.reach)", "(self.latent.code(images))", MOMENTS),
+    Mistake("products off the diagonal count once", "methods/class_moments.py", "products = z[:, i] * z[:, j] * torch.where(i == j, 1.0, math.sqrt(2.0))", "products = z[:, i] * z[:, j]", MOMENTS),
+    Mistake("eigenvalues below the noise stay", "methods/class_moments.py", "torch.where(values > max(edge, floor), values, floor)", "values.abs()", MOMENTS),
+    Mistake("a crash after a one-shot release loses it", "run/training.py", "(stop or paid_for or clock.due())", "(stop or clock.due())", "tests/run/test_resume.py -k one_shot"),
 )  # fmt: skip
 
 

@@ -91,6 +91,25 @@ def test_a_crash_costs_at_most_a_block_and_never_a_promise(
     assert [line["step"] for line in lines if line["kind"] == "warm"] == list(range(1, 11))
 
 
+def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Path) -> None:
+    """The class moments of a diffusion cannot be had twice: a crash in the next phase finds them again."""
+
+    def crash(event: Any) -> None:
+        if event.kind == "progress" and event.phase == "moments start":
+            raise Stopped
+
+    few = {"steps": 3, "expected_batch_size": 8, "axes": 8, "width": 8, "multiplicity": 2, "warm_steps": 4}
+    with pytest.raises(Stopped):
+        fit("dp-diffusion", data=data, card=card, out=tmp_path / "RUN", epsilon=10.0, delta=1e-3, sink=crash, **few)
+    ledger = PrivacyLedger.resume(tmp_path / "RUN" / "ledger.jsonl")
+    state, _ = checkpoint.load(tmp_path / "RUN" / "checkpoint", ledger) or ({}, {})
+    ledger.close()
+    assert state["phase"] == "moments start"
+    assert float(state["gaussians"]["means"].abs().sum()) > 0
+    resume(tmp_path / "RUN")
+    assert verify(tmp_path / "RUN").ok
+
+
 def test_resume_equals_an_unbroken_run_under_test_seeds(
     data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ def class_moments(run: Run[Config], state: "State", private: Confined[Records]) 
 def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
     """Steps on samples of the class Gaussians: what was released, and nothing else."""
     gaussians = state.gaussians
-    assert gaussians is not None
+    assert gaussians is not None, "there is such a phase where moments are released"
 
     def samples(n: int) -> tuple[Tensor, Tensor]:
         labels = adversarial.draw_labels(n, run.card, run.rng.public("moments labels"))
