@@ -135,3 +135,9 @@ def test_the_method_draws_the_classes() -> None:
         drawn, _ = job.sample(net, 2_000, torch.full((2_000,), label), torch.Generator().manual_seed(0))
         own = torch.from_numpy(held.images[held.labels == label]).float().mean(0) / 255
         torch.testing.assert_close(drawn.mean(0), own, atol=0.1, rtol=0)
+
+
+def test_a_smaller_bound_shortens_every_record() -> None:
+    """Half the bound: no record of one class alone may add more than half, near codes too, whose count alone is more than that."""
+    asked, held = query(), records(1)
+    assert float(asked.clipped_sum(held, Bounds(norms=(0.1,))).norm()) == pytest.approx(0.1, rel=1e-5)

@@ -38,7 +38,7 @@ def seeded() -> torch.Generator:
 
 
 def query(G: Generator, config: Config = SETTINGS) -> PerRecordGradient[Records]:
-    loss = loop.Loss(G, config, seeded)
+    loss = loop.Loss(G, config, config.multiplicity, seeded)
     return PerRecordGradient(G.denoiser, loss.of_records, 64, draws=config.multiplicity)
 
 
@@ -62,14 +62,14 @@ def test_losses_of_a_record_add_up_to_their_mean() -> None:
         told = torch.eye(2)[labels[r : r + 1]]
         denoised = G.denoiser(z[r : r + 1] + sigma * noise[row], sigma, told)
         total[r] += ((sigma**2 + 1) / sigma**2 * (denoised - z[r]).square().mean()).detach()[0] / 4
-    losses = loop.Loss(G, SETTINGS, seeded).of_records(G.denoiser, held)
+    losses = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, seeded).of_records(G.denoiser, held)
     torch.testing.assert_close(losses.view(4, 3).sum(0).detach(), total, rtol=1e-5, atol=1e-6)
 
 
 def test_the_clipped_sum_is_that_of_the_plain_loop() -> None:
     G, held = net(), some(5)
     fast = query(G).clipped_sum(held, NO_CLIP)
-    losses = loop.Loss(G, SETTINGS, seeded).of_records(G.denoiser, held)
+    losses = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, seeded).of_records(G.denoiser, held)
     plain = torch.cat([part.flatten() for part in torch.autograd.grad(losses.sum(), list(G.denoiser.parameters()))])
     torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
 
@@ -79,9 +79,9 @@ def test_dropped_labels_are_not_told() -> None:
     config = dataclasses.replace(SETTINGS, label_dropout=1.0)
     G, held = net(config), some(4)
     other = Records(held.images, 1 - held.labels)
-    loss = loop.Loss(G, config, seeded)
+    loss = loop.Loss(G, config, config.multiplicity, seeded)
     assert torch.equal(loss.of_records(G.denoiser, held), loss.of_records(G.denoiser, other))
-    told = loop.Loss(G, SETTINGS, seeded)
+    told = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, seeded)
     assert not torch.equal(told.of_records(G.denoiser, held), told.of_records(G.denoiser, other))
 
 

@@ -16,7 +16,7 @@ from gossamer.data.records import Records
 from gossamer.nets.latent import Latent
 from gossamer.privacy.gradients import by_unit
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.rounding import shortened
+from gossamer.privacy.rounding import BELOW, shortened
 
 WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))
 """a, b, c: how the bound of a record is shared by count, mean and covariance."""
@@ -50,26 +50,41 @@ class Moments:
 
     def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
         """[dimension] float64; what one unit adds is at most bounds.norms[0] long."""
-        bound = min(bounds.norms[0], 1.0)
+        bound = BELOW * min(bounds.norms[0], 1.0)
         total = torch.zeros(self.classes, self.dimension // self.classes, dtype=torch.float64)
         single, several = by_unit(records)
         for lo in range(0, len(single), _BLOCK):
-            rows, labels = self._rows(single[lo : lo + _BLOCK])
-            total.index_add_(0, labels, shortened(rows, bound))
+            z, labels = self._codes(single[lo : lo + _BLOCK])
+            total += self._sums(z, labels, (bound / _lengths(z)).clamp(max=1))
         for unit in several:
-            rows, labels = self._rows(unit)
-            own = torch.zeros_like(total).index_add_(0, labels, rows)
-            total += shortened(own.flatten()[None], bound).view_as(total)
+            z, labels = self._codes(unit)
+            own = self._sums(z, labels, torch.ones(len(z), dtype=z.dtype))
+            total += own * min(1.0, bound / float(own.norm()))
         return total.flatten()
 
-    def _rows(self, records: Records) -> tuple[Tensor, Tensor]:
-        """What each record adds to the block of its class, [n, 1 + d + d (d + 1) / 2] float64, and the classes [n]."""
+    def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
+        """Codes in units of the reach, at most 1 long, [n, d] float64, and the classes [n]."""
         images, labels = records.tensors(self.latent.basis.device)
-        z = shortened(self.latent.code(images), self.reach).double().cpu() / self.reach
+        return shortened(self.latent.code(images), self.reach).double().cpu() / self.reach, labels.cpu()
+
+    def _sums(self, z: Tensor, labels: Tensor, factors: Tensor) -> Tensor:
+        """What records add, each times its factor, class by class: [K, 1 + d + d (d + 1) / 2]."""
         a, b, c = WEIGHTS
         i, j = torch.triu_indices(z.shape[1], z.shape[1])
-        products = z[:, i] * z[:, j] * torch.where(i == j, 1.0, math.sqrt(2.0))
-        return torch.cat([torch.full((len(z), 1), a, dtype=z.dtype), b * z, c * products], 1), labels.cpu()
+        twice = torch.where(i == j, 1.0, math.sqrt(2.0))
+        blocks = []
+        for label in range(self.classes):
+            own, factor = z[labels == label], factors[labels == label]
+            products = own.t() @ (own * factor[:, None])
+            blocks.append(torch.cat([a * factor.sum()[None], b * (factor @ own), c * products[i, j] * twice]))
+        return torch.stack(blocks)
+
+
+def _lengths(z: Tensor) -> Tensor:
+    """[n], the length of what each record adds: |z z^T| is |z|^2."""
+    a, b, c = WEIGHTS
+    squares = z.square().sum(1)
+    return (a**2 + b**2 * squares + c**2 * squares.square()).sqrt()
 
 
 class ClassGaussians(nn.Module):
@@ -100,24 +115,26 @@ class ClassGaussians(nn.Module):
     def take(self, released: Tensor, query: Moments, *, noise_multiplier: float) -> None:
         """Take the moments that were released, in place. Post-processing: it reads no record.
 
-        What stands below the noise is not there: a class whose count does has the moments of all classes together, and
-        eigenvalues of a covariance that the noise alone would give (up to tau = noise / c sqrt(2 d) / count) are set to
-        a floor.
+        What stands below the noise is not there. A covariance is that within all classes together, and what its class differs
+        from it by; of either, eigenvalues that the noise alone would give are set to a floor or to zero. A class whose count is
+        below the noise has the moments of all.
 
         Args:
             released: [K (1 + d + d (d + 1) / 2)], with noise.
             query: what was asked.
             noise_multiplier: standard deviation of the noise on every number.
         """
-        d, (a, _, _) = query.latent.axes, WEIGHTS
         blocks = released.double().cpu().view(query.classes, -1)
-        together = blocks.sum(0)
-        for label, block in enumerate(blocks):
-            clear = block[0] / a > max(4 * noise_multiplier / a, 2 * d)
-            mean, covariance = _gaussian(block if clear else together, d, noise_multiplier)
+        least = max(4 * noise_multiplier / WEIGHTS[0], 2.0)
+        own = [_Gaussian.of(block, query.latent.axes, noise_multiplier) for block in blocks]
+        there = [each for each in own if each.count > least]
+        everyone = _Gaussian.of(blocks.sum(0), query.latent.axes, noise_multiplier * math.sqrt(len(own)))
+        within = _Gaussian.within(there) if there else everyone
+        for label, each in enumerate(own):
+            mean, covariance = each.shrunk(within) if each.count > least else (everyone.mean, everyone.cleaned)
             values, vectors = torch.linalg.eigh(covariance)
             self.means[label] = mean * query.reach
-            self.roots[label] = vectors @ torch.diag(values.sqrt() * query.reach) @ vectors.t()
+            self.roots[label] = vectors @ torch.diag(values.clamp(min=0).sqrt() * query.reach) @ vectors.t()
 
     @property
     def spread(self) -> Tensor:
@@ -132,17 +149,56 @@ class ClassGaussians(nn.Module):
         self.roots.div_(spread[:, None])
 
 
-def _gaussian(block: Tensor, d: int, noise: float) -> tuple[Tensor, Tensor]:
-    """Mean [d] and covariance [d, d] in units of the reach, from one class's sums; its eigenvalues are above zero."""
-    a, b, c = WEIGHTS
-    count = max(float(block[0] / a), 1.0)
-    mean = block[1 : 1 + d] / (b * count)
-    i, j = torch.triu_indices(d, d)
-    products = block.new_zeros(d, d)
-    products[i, j] = block[1 + d :] / (c * count) / torch.where(i == j, 1.0, math.sqrt(2.0))
-    covariance = products + products.triu(1).t() - mean.outer(mean)
+@dataclass(frozen=True)
+class _Gaussian:
+    """Mean and covariance in units of the reach, with noise in them.
+
+    Args:
+        count: of records.
+        mean: [d]
+        covariance: [d, d]
+        edge: eigenvalues that the noise alone would give the covariance: noise / c sqrt(2 d) / count.
+    """
+
+    count: float
+    mean: Tensor
+    covariance: Tensor
+    edge: float
+
+    @classmethod
+    def of(cls, block: Tensor, d: int, noise: float) -> "_Gaussian":
+        """From the sums of one class. block: [1 + d + d (d + 1) / 2]"""
+        a, b, c = WEIGHTS
+        count = max(float(block[0] / a), 1.0)
+        mean = block[1 : 1 + d] / (b * count)
+        i, j = torch.triu_indices(d, d)
+        products = block.new_zeros(d, d)
+        products[i, j] = block[1 + d :] / (c * count) / torch.where(i == j, 1.0, math.sqrt(2.0))
+        covariance = products + products.triu(1).t() - mean.outer(mean)
+        return cls(count, mean, covariance, noise / c * math.sqrt(2 * d) / count)
+
+    @classmethod
+    def within(cls, classes: list["_Gaussian"]) -> "_Gaussian":
+        """The covariance within classes: their average, with less noise than any."""
+        count = sum(each.count for each in classes)
+        covariance = sum((each.covariance * each.count for each in classes), 0 * classes[0].covariance) / count
+        edge = math.sqrt(sum((each.edge * each.count) ** 2 for each in classes)) / count
+        return cls(count, classes[0].mean, covariance, edge)
+
+    @property
+    def cleaned(self) -> Tensor:
+        """The covariance; what stands below the noise is at a floor above zero. [d, d]"""
+        return _above(self.covariance, self.edge)
+
+    def shrunk(self, within: "_Gaussian") -> tuple[Tensor, Tensor]:
+        """Mean [d] and covariance [d, d]: that within all classes, and what this one surely differs by."""
+        values, vectors = torch.linalg.eigh(self.covariance - within.covariance)
+        sure = torch.where(values.abs() > self.edge, values, 0.0)
+        return self.mean, _above(within.cleaned + vectors @ torch.diag(sure) @ vectors.t(), 0.0)
+
+
+def _above(covariance: Tensor, edge: float) -> Tensor:
+    """The same with eigenvalues up to the edge at a floor. [d, d]"""
     values, vectors = torch.linalg.eigh(covariance)
-    edge = noise / c * math.sqrt(2 * d) / count
-    floor = 1e-3 / d
-    kept = torch.where(values > max(edge, floor), values, floor)
-    return mean, vectors @ torch.diag(kept) @ vectors.t()
+    floor = 1e-3 / len(values)
+    return vectors @ torch.diag(torch.where(values > max(edge, floor), values, floor)) @ vectors.t()

@@ -35,7 +35,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
-    loss = Loss(state.G, config, run.rng.secret_generator)
+    loss = Loss(state.G, config, config.multiplicity, run.rng.secret_generator)
     query = PerRecordGradient(state.D.net, loss.of_records, config.physical_batch_size, draws=config.multiplicity)
 
     while left := private.remaining(release.event):  # l. 3
@@ -54,11 +54,13 @@ class Loss:
     Args:
         net: denoiser and latent.
         config: the settings.
+        multiplicity: K.
         coins: gives a generator of noise levels and noise; for records a secret one, a new one for each batch.
     """
 
     net: Generator
     config: Config
+    multiplicity: int
     coins: Callable[[], torch.Generator]
 
     def of_records(self, denoiser: nn.Module, records: Records) -> Tensor:
@@ -68,7 +70,7 @@ class Loss:
 
     def __call__(self, denoiser: nn.Module, codes: Tensor, labels: Tensor) -> Tensor:
         """The same for codes [n, ...]. [K n]"""
-        K, coins = self.config.multiplicity, self.coins()
+        K, coins = self.multiplicity, self.coins()
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
         sigma = (LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp().to(z.device)
         noise = torch.randn(z.shape, generator=coins).to(z.device)
@@ -126,7 +128,7 @@ def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
 def start_on(run: Run[Config], state: "State", codes: Callable[[int], tuple[Tensor, Tensor]]) -> Iterator[Shown]:
     """Ordinary steps on codes that are public; then fresh moments for Adam, because the old ones belong to other gradients."""
     config = run.config
-    loss = Loss(state.G, config, lambda: run.rng.public("start noise"))
+    loss = Loss(state.G, config, 1, lambda: run.rng.public("start noise"))
     if state.step == 0:
         state.D.renew(adam(config.warm_learning_rate, (0.9, 0.999)))
     for step in range(state.step, config.warm_steps):
