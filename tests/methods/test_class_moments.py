@@ -138,6 +138,6 @@ def test_the_method_draws_the_classes() -> None:
 
 
 def test_a_smaller_bound_shortens_every_record() -> None:
-    """Half the bound: no record of one class alone may add more than half, near codes too, whose count alone is more than that."""
+    """A record whose count alone is longer than the bound."""
     asked, held = query(), records(1)
     assert float(asked.clipped_sum(held, Bounds(norms=(0.1,))).norm()) == pytest.approx(0.1, rel=1e-5)

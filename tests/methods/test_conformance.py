@@ -91,8 +91,8 @@ TOY: dict[str, dict[str, Any]] = {
         "latent_size": 8, "learning_rate": 2e-3, "privacy_weight": 0.1,
     },
     "dp-diffusion": {
-        "noise_multiplier": 0.3, "steps": 200, "expected_batch_size": 100, "multiplicity": 4, "axes": 8, "width": 32, "depth": 2,
-        "learning_rate": 1e-2, "moments_noise": 0.0,
+        "noise_multiplier": 0.3, "steps": 200, "expected_batch_size": 100, "multiplicity": 4, "axes": 8, "width": 32,
+        "depth": 2, "learning_rate": 1e-2, "moments_noise": 0.0,
     },
     "moments": {"noise_multiplier": 0.3, "axes": 8},
     "class-means": {"noise_multiplier": 0.1, "latent_size": 8},

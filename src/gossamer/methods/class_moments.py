@@ -136,6 +136,28 @@ class ClassGaussians(nn.Module):
             self.means[label] = mean * query.reach
             self.roots[label] = vectors @ torch.diag(values.clamp(min=0).sqrt() * query.reach) @ vectors.t()
 
+    @classmethod
+    def fitted(cls, codes: Tensor, labels: Tensor, classes: int) -> "ClassGaussians":
+        """The Gaussians of public codes. codes: [n, d]; labels: [n]."""
+        fitted = cls(classes, codes.shape[1])
+        for label in range(classes):
+            own = codes[labels == label].double()
+            own = codes.double() if len(own) < 2 else own
+            centred = own - own.mean(0)
+            values, vectors = torch.linalg.eigh(_above(centred.t() @ centred / len(own), 0.0))
+            fitted.means[label] = own.mean(0)
+            fitted.roots[label] = vectors @ torch.diag(values.sqrt()) @ vectors.t()
+        return fitted
+
+    def matched(self, codes: Tensor, labels: Tensor, source: "ClassGaussians") -> Tensor:
+        """Codes that follow `source`, moved and stretched class by class to these means and covariances. [n, d]"""
+        moved = torch.empty_like(codes)
+        for label in labels.unique().tolist():
+            own = labels == label
+            normal = torch.linalg.solve(source.roots[label], (codes[own] - source.means[label]).t())
+            moved[own] = self.means[label] + (self.roots[label] @ normal).t()
+        return moved
+
     @property
     def spread(self) -> Tensor:
         """Standard deviation of each axis over all classes alike. [d]"""
@@ -201,4 +223,5 @@ def _above(covariance: Tensor, edge: float) -> Tensor:
     """The same with eigenvalues up to the edge at a floor. [d, d]"""
     values, vectors = torch.linalg.eigh(covariance)
     floor = 1e-3 / len(values)
-    return vectors @ torch.diag(torch.where(values > max(edge, floor), values, floor)) @ vectors.t()
+    cleaned: Tensor = vectors @ torch.diag(torch.where(values > max(edge, floor), values, floor)) @ vectors.t()
+    return cleaned

@@ -48,8 +48,8 @@ class Latent(nn.Module):
 
     def decode(self, codes: Tensor) -> Tensor:
         """codes: [n, axes]. Gives [n, C, H, W], which may lie a little outside [0, 1]."""
-        flat: Tensor = self.centre + (codes * self.scale) @ self.basis.t()
-        return flat.unflatten(1, self.shape)
+        flat = self.centre + (codes * self.scale) @ self.basis.t()
+        return flat.view(-1, *self.shape)
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:

@@ -108,7 +108,9 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
             if reached.shown is None and isinstance(reached.phase, OnPublic):
                 write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
             _tell(reached, emit, spent)
-            paid_for = reached.shown is None and reached.phase.releases  # the phase is over: it cannot be paid for again
+            paid_for = (
+                reached.shown is None and reached.phase.releases
+            )  # the phase is over: it cannot be paid for again
             if run.ledger.prepaid == 0 and (stop or paid_for or clock.due()):
                 clock.written(save())
                 if stop:

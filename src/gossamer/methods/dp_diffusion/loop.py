@@ -113,7 +113,9 @@ def class_moments(run: Run[Config], state: "State", private: Confined[Records]) 
 
 
 def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
-    """Steps on samples of the class Gaussians: what was released, and nothing else."""
+    """Steps on public pictures that are moved class by class to the released means and covariances, or, where there are no
+    public pictures, on samples of these Gaussians.
+    """
     gaussians = state.gaussians
     assert gaussians is not None, "there is such a phase where moments are released"
 
@@ -122,7 +124,19 @@ def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
         normals = torch.randn(n, run.config.axes, generator=run.rng.public("moments codes"))
         return gaussians(normals.to(run.device), labels.to(run.device)), labels.to(run.device)
 
-    yield from start_on(run, state, samples)
+    public = run.public
+    if public is None:
+        yield from start_on(run, state, samples)
+        return
+    images, classes = public[:PUBLIC].tensors(run.device)
+    codes = state.G.code(images)
+    moved = gaussians.matched(codes, classes, ClassGaussians.fitted(codes, classes, run.card.classes).to(run.device))
+
+    def pictures(n: int) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(moved), (n,), generator=run.rng.public("moments start"))
+        return moved[chosen], classes[chosen]
+
+    yield from start_on(run, state, pictures)
 
 
 def start_on(run: Run[Config], state: "State", codes: Callable[[int], tuple[Tensor, Tensor]]) -> Iterator[Shown]:

@@ -33,8 +33,8 @@ class ClassMoments(Method[Config, "loop.State"]):
     """Class moments: count, mean and covariance of each class in a public latent, released once.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records: what a record adds to the
-    moments of its class is at most 1 long, and it is in one class, so the moments of all classes together move by at most 1. The
-    axes come from public pictures or from formulas, never from records. Everything after the release is post-processing.
+    moments of its class is at most 1 long, and it is in one class, so the moments of all classes together move by at most 1.
+    The axes come from public pictures or from formulas, never from records. All that follows is post-processing.
 
     The generator draws a code from its class's Gaussian and decodes it: blurred pictures, in seconds, whose classes a
     classifier can tell. For tiny budgets; it is also the private start of `dp-diffusion`.
