@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 

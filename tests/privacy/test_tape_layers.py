@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gossamer.privacy import norms
-from gossamer.privacy.clipping import clip_rows
-from gossamer.privacy.gradients import PerRecordGradient, Tensors, clipped_sum, rows
+from gossamer.privacy.engine import ghost
+from gossamer.privacy.engine.clipping import clip_rows
+from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, clipped_sum, rows
+from gossamer.privacy.engine.layers.convolution import Convolution
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.operations import Call
 
 # Torch itself warns that "same" with an even kernel copies its input; the plain loop takes that path.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
@@ -322,7 +322,7 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("draws", [2, 3])
+@pytest.mark.parametrize("multiplicity", [2, 3])
 @pytest.mark.parametrize(
     "name",
     [
@@ -340,19 +340,19 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
         "scale is bias",
     ],
 )
-def test_several_draws_per_record(name: str, draws: int) -> None:
-    """Record r is at r, r + n, ...; its gradient is the sum over its draws, clipped once."""
+def test_several_rows_per_record(name: str, multiplicity: int) -> None:
+    """Record r is at r, r + n, ...; its gradient is the sum over its rows, clipped once."""
     case = CASES[name]
     module = build(case)
     n = 4
-    inputs = torch.stack([case.inputs(n, seed=draw) for draw in range(draws)], 1)
+    inputs = torch.stack([case.inputs(n, seed=seed) for seed in range(multiplicity)], 1)
 
     def loss(m: nn.Module, batch: Tensors) -> Tensor:
         return loss_of(m, Tensors((batch.parts[0].transpose(0, 1).flatten(0, 1),)))
 
-    reference = rows(module, loss, Tensors((inputs,)), draws=draws)
+    reference = rows(module, loss, Tensors((inputs,)), multiplicity=multiplicity)
     bounds = Bounds(norms=(float(reference.norm(dim=1).median()),))
-    found = clipped_sum(module, loss, Tensors((inputs,)), bounds, form="fast", draws=draws)
+    found = clipped_sum(module, loss, Tensors((inputs,)), bounds, form="fast", multiplicity=multiplicity)
     torch.testing.assert_close(found, clip_rows(reference, module, bounds).sum(0), rtol=0, atol=1e-9)
 
 
@@ -366,15 +366,15 @@ def test_a_pixel_that_no_tap_reads_spoils_nothing(
 
     Its record counts as zero, in every form that calls it, and the others stay as they were.
     """
-    convolved = norms._add_weight_gradient_
+    convolved = Convolution.add_weight_gradient_
 
-    def spoilt(call: Call, out: Tensor, a: Tensor, b: Tensor, factors: Tensor | None) -> None:
-        convolved(call, out, a, b, factors)
+    def spoilt(layer: Convolution, out: Tensor, a: Tensor, b: Tensor) -> None:
+        convolved(layer, out, a, b)
         out.add_((a * 0).sum())
 
-    monkeypatch.setattr(norms, "cheapest", lambda work: method)
-    monkeypatch.setattr(norms, "KEEP", 0)
-    monkeypatch.setattr(norms, "_add_weight_gradient_", spoilt)
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(Convolution, "add_weight_gradient_", spoilt)
     case = CASES[name]
     module = build(case)
     inputs = case.inputs(5)
