@@ -17,7 +17,7 @@ from gossamer.privacy.noise import Rng
 
 Z = 4.892
 NO_LESS = (
-    0.998  # of max_norm: what rounding is charged, and the guard against it, stay below 0.2 % (`privacy/rounding.py`)
+    0.998  # of max_norm: what rounding is charged, and the guard against it, stay below 0.2 % (`privacy/engine/rounding.py`)
 )
 
 

@@ -96,6 +96,51 @@ class Labelled(nn.Module):
         return torch.cat([self.image(image.view(-1, 1, self.size, self.size)), self.label(planes)], 1).tanh()
 
 
+class NormalisedByIts(nn.Module):
+    """One matrix as the scale of a normalisation and, before and after it, as a linear map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.weight = nn.Linear(4, 16), nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.linear(self.one(x).view(-1, 4, 4), self.weight)
+        return F.linear(F.layer_norm(h, (4, 4), self.weight).tanh(), self.weight)
+
+
+class PlanesAndImage(nn.Module):
+    """One convolution of constant planes and of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(2, 3, 3, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x[:, :, :1, :1].detach().expand(-1, -1, 6, 6)) + self.layer(x)
+
+
+class BothWays(nn.Module):
+    """One kernel in a convolution and in a transposed one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(F.conv2d(x, self.weight, padding=1), self.weight, padding=1)
+
+
+class WithAndWithoutGroups(nn.Module):
+    """One kernel meets all channels in groups, and some of them at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 2, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.weight, groups=2) + F.conv2d(x[:, :2], self.weight)
+
+
 class Frozen(nn.Module):
     """A weight that does not learn beneath a bias that does, and the other way round."""
 
@@ -195,6 +240,10 @@ CASES: dict[str, Case] = {
     "embedding twice": Case(lambda: Twice(nn.Embedding(9, 6), lambda x: x[:, 1:]), (7,), vocabulary=9),
     "tied": Case(Tied, (3,), vocabulary=5),
     "scale is bias": Case(ScaleIsBias, (6,)),
+    "scale is matrix": Case(NormalisedByIts, (4,)),
+    "planes and image": Case(PlanesAndImage, (2, 6, 6)),
+    "both ways": Case(BothWays, (3, 6, 6)),
+    "with and without groups": Case(WithAndWithoutGroups, (4, 6, 6)),
     "planes": Case(Labelled, (36 + 5,)),
     "planes dilated": Case(lambda: Labelled(3, 2, 2, 6, 2), (36 + 5,)),
     "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, 3), lambda x: x * 2), (9 + 5,)),
@@ -338,6 +387,8 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
         "conv twice",
         "tied",
         "scale is bias",
+        "scale is matrix",
+        "both ways",
     ],
 )
 def test_several_rows_per_record(name: str, multiplicity: int) -> None:

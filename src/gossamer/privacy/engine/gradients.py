@@ -99,8 +99,8 @@ class PerRecordGradient(Generic[AnyBatch]):
         losses = self.loss(self.module, batch)
         if losses.shape != (self.multiplicity * len(batch),):
             raise RequestError(
-                "the loss must give one number per row, as a vector of multiplicity x n: reduction='none', no mean and no "
-                f"sum over the batch. It gave {losses.dim()} dimensions."
+                "the loss must give one number per record, times the multiplicity, as a vector of multiplicity x n: "
+                f"reduction='none', no mean and no sum over the batch. It gave {losses.dim()} dimensions."
             )
         return losses
 

@@ -3,7 +3,7 @@
 A `Tape` stands between a network and torch while a loss runs. Wherever an operation uses a weight of the network it puts a
 taped form in its place. The backward pass of that form returns the gradient of its input only, and writes down the pair
 from which the gradient of the weight follows: a, the input, and b, the gradient of the output. No weight gradient is
-computed in that pass. `norms` turns the pairs into norms and clipped sums.
+computed in that pass. `ghost` turns the pairs into norms and clipped sums.
 
 What the tape does not know it does not guess at: `unknown` walks the autograd graph, and a weight that was used by any
 other way shows there. The clipped sum then takes its slow form.
