@@ -16,9 +16,7 @@ from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGauss
 from gossamer.privacy.noise import Rng
 
 Z = 4.892
-NO_LESS = (
-    0.998  # of max_norm: what rounding is charged, and the guard against it, stay below 0.2 % (`privacy/engine/rounding.py`)
-)
+NO_LESS = 0.998  # of max_norm: what rounding is charged, and the guard, stay below 0.2 % (`privacy/engine/rounding.py`)
 
 
 def critic() -> nn.Module:
