@@ -407,6 +407,18 @@ def test_several_rows_per_record(name: str, multiplicity: int) -> None:
     torch.testing.assert_close(found, clip_rows(reference, module, bounds).sum(0), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["instantiate", "gram"])
+@pytest.mark.parametrize(
+    "name", ["tied", "scale is matrix", "planes and image", "both ways", "with and without groups", "planes twice"]
+)
+def test_a_weight_of_several_layers_in_every_form(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept, and the method is given: a small net would keep every gradient."""
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "KEEP", 0)
+    case = CASES[name]
+    agree(build(case), case.inputs(5))
+
+
 @pytest.mark.parametrize("method", ["instantiate", "gram", "phase"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("name", ["conv2d k1 s2, pixels unread", "conv2d k2 s3, pixels unread"])
