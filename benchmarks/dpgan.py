@@ -20,7 +20,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.dpgan import loop
 from gossamer.methods.method import Reached
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run.memory import keep_pages

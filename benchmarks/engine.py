@@ -34,10 +34,11 @@ from torch import Tensor, nn
 
 from gossamer.methods.dpgan.nets import Discriminator
 from gossamer.nets.flat import flatten
-from gossamer.privacy.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses
+from gossamer.privacy.engine.points import Points
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.penalty import PenaltyGradient, Points, penalised_losses
 from gossamer.run.memory import keep_pages
 
 BOUNDS = Bounds(norms=(1.0,))

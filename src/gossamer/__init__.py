@@ -41,7 +41,7 @@ if typing.TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.privacy.certificate import Certificate as Certificate
     from gossamer.privacy.confined import Confined as Confined
-    from gossamer.privacy.gradients import PerRecordGradient as PerRecordGradient
+    from gossamer.privacy.engine.gradients import PerRecordGradient as PerRecordGradient
     from gossamer.privacy.guarantee import Guarantee as Guarantee
     from gossamer.privacy.ledger import PrivacyLedger as PrivacyLedger
     from gossamer.privacy.mechanisms import Bounds as Bounds
@@ -85,7 +85,7 @@ _FOR_CURATORS = {
 _FOR_AUTHORS_OF_METHODS = {
     "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic Run State",
     "gossamer.privacy.confined": "Confined",
-    "gossamer.privacy.gradients": "PerRecordGradient",
+    "gossamer.privacy.engine.gradients": "PerRecordGradient",
     "gossamer.privacy.ledger": "PrivacyLedger",
     "gossamer.privacy.mechanisms": "Bounds PoissonGaussianSum",
     "gossamer.privacy.noise": "Rng",

@@ -26,11 +26,12 @@ from gossamer.methods.dp_wgan.nets import Critic
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.gradients import norms
+from gossamer.privacy.engine.answers import norms
+from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses
+from gossamer.privacy.engine.points import Points
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import GroupedGaussianSum
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.penalty import PenaltyGradient, Points, penalised_losses
 
 plan = DpWgan().plan
 

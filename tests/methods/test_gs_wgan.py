@@ -25,9 +25,10 @@ from gossamer.methods.gs_wgan.panel import Panel
 from gossamer.methods.gs_wgan.stacked import Batch, Layout, adam, penalised, rounded
 from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.engine.penalty import penalised_losses
+from gossamer.privacy.engine.points import Points
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.penalty import Points, penalised_losses
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.run import checkpoint
 from gossamer.run.cli import main

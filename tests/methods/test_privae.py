@@ -28,7 +28,7 @@ from gossamer.methods.synthesizer import model_bytes
 from gossamer.metrics import fidelity
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng

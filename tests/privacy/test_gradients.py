@@ -16,17 +16,11 @@ from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
 from gossamer.methods.dpgan.nets import Discriminator
-from gossamer.privacy import gradients, norms, rounding
-from gossamer.privacy.clipping import clip_rows, room
-from gossamer.privacy.gradients import (
-    PerRecordGradient,
-    Tensors,
-    check_records_independent,
-    clipped_sum,
-    rows,
-)
+from gossamer.privacy.engine import answers, ghost, rounding
+from gossamer.privacy.engine.clipping import clip_rows, room
+from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, check_records_independent, clipped_sum, rows
+from gossamer.privacy.engine.rounding import charged
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.rounding import charged
 
 INFINITE = Bounds(norms=(math.inf,))
 
@@ -108,8 +102,8 @@ def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.
 )
 def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The method that counted work would choose is not asked: each must give the same sum, in blocks of one record too."""
-    monkeypatch.setattr(norms, "cheapest", lambda work: method if method in work else "gram")
-    monkeypatch.setattr(norms, "KEEP", 0)
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method if method in work else "gram")
+    monkeypatch.setattr(ghost, "KEEP", 0)
     torch.manual_seed(0)
     module = nn.Sequential(layer, nn.Tanh()).double()
     channels = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
@@ -119,8 +113,8 @@ def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkey
     batch = Tensors((torch.randn(5, *shape, dtype=torch.float64),))
     bounds = Bounds(norms=(float(rows(module, square, batch).norm(dim=1).median()),))
     expected = reference(module, square, batch, bounds)
-    for block in (1, norms.BLOCK):
-        monkeypatch.setattr(norms, "BLOCK", block)
+    for block in (1, ghost.BLOCK):
+        monkeypatch.setattr(ghost, "BLOCK", block)
         torch.testing.assert_close(clipped_sum(module, square, batch, bounds, form="fast"), expected, rtol=0, atol=1e-9)
 
 
@@ -128,8 +122,8 @@ def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkey
 @pytest.mark.parametrize("padding", [None, 2])
 def test_every_method_agrees_for_a_table(method: str, padding: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens that come twice add up; the padding row learns nothing."""
-    monkeypatch.setattr(norms, "cheapest", lambda work: method)
-    monkeypatch.setattr(norms, "KEEP", 0)
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "KEEP", 0)
     torch.manual_seed(0)
     module = nn.Sequential(nn.Embedding(4, 3, padding_idx=padding), nn.Softplus()).double()
     batch = Tensors((torch.tensor([[0, 1, 1], [2, 2, 3], [3, 3, 3], [2, 2, 2]]),))
@@ -145,7 +139,7 @@ def test_a_gradient_that_cancels_is_bounded(method: str, shielded: bool, monkeyp
 
     Without the guard the computed norm is rounding noise, and may be zero, while the sum moves by many times max_norm.
     """
-    monkeypatch.setattr(norms, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
     if not shielded:
         monkeypatch.setattr(rounding, "raised", lambda squares, *_: squares.double().clamp(min=0))
     module = nn.Conv2d(2, 3, 4, 2, bias=False)
@@ -297,7 +291,7 @@ def test_what_stood_in_the_memory_of_a_new_sum_is_never_read(
 
     module = Twice().double()
     expected = summed(module)
-    monkeypatch.setattr(gradients, "room", lambda module: room(module).fill_(torch.nan))
+    monkeypatch.setattr(answers, "room", lambda module: room(module).fill_(torch.nan))
     assert torch.equal(summed(module), expected)
     if n and not units:
         by_hand = reference(module, square, batch, bounds)

@@ -11,14 +11,12 @@ from torch import Tensor, nn
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 
 Z = 4.892
-NO_LESS = (
-    0.998  # of max_norm: what rounding is charged, and the guard against it, stay below 0.2 % (`privacy/rounding.py`)
-)
+NO_LESS = 0.998  # of max_norm: what rounding is charged, and the guard, stay below 0.2 % (`privacy/engine/rounding.py`)
 
 
 def critic() -> nn.Module:

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from gossamer.errors import RequestError
 from gossamer.methods.dpgan.nets import Discriminator
-from gossamer.privacy.clipping import clip_rows
-from gossamer.privacy.gradients import Tensors
+from gossamer.privacy.engine.clipping import clip_rows
+from gossamer.privacy.engine.gradients import Tensors
+from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses
+from gossamer.privacy.engine.points import Points
+from gossamer.privacy.engine.rounding import charged
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.penalty import PenaltyGradient, Points, penalised_losses
-from gossamer.privacy.rounding import charged
 
 INFINITE = Bounds(norms=(math.inf,))
 

@@ -16,7 +16,8 @@ from gossamer.methods.dp_wgan.loop import ask_quantiles
 from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.gradients import PerRecordGradient, norms, rows
+from gossamer.privacy.engine.answers import norms
+from gossamer.privacy.engine.gradients import PerRecordGradient, rows
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.noise import Rng

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gossamer.methods.dp_wgan.nets import Critic
-from gossamer.privacy import clipping, norms
-from gossamer.privacy.clipping import clip_rows, row_norms, summed_calls
-from gossamer.privacy.gradients import PerRecordGradient, Tensors, clipped_sum
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.penalty import PenaltyGradient, Points
-from gossamer.privacy.rounding import (
+from gossamer.privacy.engine import clipping, ghost
+from gossamer.privacy.engine.clipping import clip_rows, row_norms, summed_calls
+from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, clipped_sum
+from gossamer.privacy.engine.layers.linear import Linear
+from gossamer.privacy.engine.penalty import PenaltyGradient
+from gossamer.privacy.engine.points import Points
+from gossamer.privacy.engine.rounding import (
     SLACK,
     UNDERFLOW,
     charged,
@@ -33,6 +34,7 @@ from gossamer.privacy.rounding import (
     roundings,
     square_norms,
 )
+from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.rows import clipped
 from gossamer.privacy.termwise import clip_whole
 
@@ -173,9 +175,9 @@ LAYERS["planes"] = (Planes, (5,))
 def force(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every layer take this form, where it has it."""
     if form != "kept":
-        monkeypatch.setattr(norms, "KEEP", 0)
+        monkeypatch.setattr(ghost, "KEEP", 0)
     method = "instantiate" if form == "kept" else form
-    monkeypatch.setattr(norms, "cheapest", lambda work: method if method in work else "gram")
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method if method in work else "gram")
 
 
 def adversaries(shape: tuple[int, ...], output: torch.Size, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -229,9 +231,9 @@ def test_no_sequence_of_tokens_adds_more_than_max_norm(form: str, monkeypatch: p
     assert max(found) > NO_LESS
 
 
-@pytest.mark.parametrize("draws", [2, 3])
-def test_draws_that_cancel(draws: int) -> None:
-    """Several rows of the batch belong to the record; the last draw takes back what the others gave."""
+@pytest.mark.parametrize("multiplicity", [2, 3])
+def test_rows_of_one_record_that_cancel(multiplicity: int) -> None:
+    """Several rows of the batch belong to the record; the last one takes back what the others gave."""
     module = nn.Linear(4096, 2, bias=False)
 
     def loss(m: nn.Module, batch: Tensors) -> Tensor:
@@ -239,9 +241,11 @@ def test_draws_that_cancel(draws: int) -> None:
 
     found = []
     for first, last in near(8, 4096):
-        inputs = torch.stack([*[first] * (draws - 1), last])
-        pulls = torch.cat([torch.ones(draws - 1, 2), torch.full((1, 2), 1.0 - draws)]) * 1e4
-        total = clipped_sum(module, loss, Tensors((inputs[None], pulls[None])), ONE, form="fast", draws=draws)
+        inputs = torch.stack([*[first] * (multiplicity - 1), last])
+        pulls = torch.cat([torch.ones(multiplicity - 1, 2), torch.full((1, 2), 1.0 - multiplicity)]) * 1e4
+        total = clipped_sum(
+            module, loss, Tensors((inputs[None], pulls[None])), ONE, form="fast", multiplicity=multiplicity
+        )
         found.append(total.double().norm().item())
     assert max(found) <= 1.0
     assert max(found) > 0.3
@@ -456,8 +460,8 @@ def test_norms_and_sums_are_in_full_precision(narrow_products: None, monkeypatch
         return looking
 
     before = [place.fp32_precision for place in PLACES]
-    monkeypatch.setattr(norms, "gram", look(norms.gram))
-    monkeypatch.setattr(norms, "_add_weight_gradient_", look(norms._add_weight_gradient_))
+    monkeypatch.setattr(ghost, "gram", look(ghost.gram))
+    monkeypatch.setattr(Linear, "add_weight_gradient_", look(Linear.add_weight_gradient_))
     module = nn.Linear(40, 30, bias=False)
     query = PerRecordGradient(module, pulled, form="fast")
     batch = Tensors((torch.randn(3, 2, 40), torch.randn(3, 2, 30)))

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gossamer.privacy import norms
-from gossamer.privacy.clipping import clip_rows
-from gossamer.privacy.gradients import PerRecordGradient, Tensors, clipped_sum, rows
+from gossamer.privacy.engine import ghost
+from gossamer.privacy.engine.clipping import clip_rows
+from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, clipped_sum, rows
+from gossamer.privacy.engine.layers.convolution import Convolution
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.operations import Call
 
 # Torch itself warns that "same" with an even kernel copies its input; the plain loop takes that path.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
@@ -94,6 +94,51 @@ class Labelled(nn.Module):
         image, value = x[:, :-5], x[:, -5:]
         planes = value[:, :, None, None].expand(-1, -1, self.size, self.size)
         return torch.cat([self.image(image.view(-1, 1, self.size, self.size)), self.label(planes)], 1).tanh()
+
+
+class NormalisedByIts(nn.Module):
+    """One matrix as the scale of a normalisation and, before and after it, as a linear map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.weight = nn.Linear(4, 16), nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.linear(self.one(x).view(-1, 4, 4), self.weight)
+        return F.linear(F.layer_norm(h, (4, 4), self.weight).tanh(), self.weight)
+
+
+class PlanesAndImage(nn.Module):
+    """One convolution of constant planes and of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(2, 3, 3, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x[:, :, :1, :1].detach().expand(-1, -1, 6, 6)) + self.layer(x)
+
+
+class BothWays(nn.Module):
+    """One kernel in a convolution and in a transposed one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(F.conv2d(x, self.weight, padding=1), self.weight, padding=1)
+
+
+class WithAndWithoutGroups(nn.Module):
+    """One kernel meets all channels in groups, and some of them at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 2, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.weight, groups=2) + F.conv2d(x[:, :2], self.weight)
 
 
 class Frozen(nn.Module):
@@ -195,6 +240,10 @@ CASES: dict[str, Case] = {
     "embedding twice": Case(lambda: Twice(nn.Embedding(9, 6), lambda x: x[:, 1:]), (7,), vocabulary=9),
     "tied": Case(Tied, (3,), vocabulary=5),
     "scale is bias": Case(ScaleIsBias, (6,)),
+    "scale is matrix": Case(NormalisedByIts, (4,)),
+    "planes and image": Case(PlanesAndImage, (2, 6, 6)),
+    "both ways": Case(BothWays, (3, 6, 6)),
+    "with and without groups": Case(WithAndWithoutGroups, (4, 6, 6)),
     "planes": Case(Labelled, (36 + 5,)),
     "planes dilated": Case(lambda: Labelled(3, 2, 2, 6, 2), (36 + 5,)),
     "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, 3), lambda x: x * 2), (9 + 5,)),
@@ -322,7 +371,7 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("draws", [2, 3])
+@pytest.mark.parametrize("multiplicity", [2, 3])
 @pytest.mark.parametrize(
     "name",
     [
@@ -338,22 +387,36 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
         "conv twice",
         "tied",
         "scale is bias",
+        "scale is matrix",
+        "both ways",
     ],
 )
-def test_several_draws_per_record(name: str, draws: int) -> None:
-    """Record r is at r, r + n, ...; its gradient is the sum over its draws, clipped once."""
+def test_several_rows_per_record(name: str, multiplicity: int) -> None:
+    """Record r is at r, r + n, ...; its gradient is the sum over its rows, clipped once."""
     case = CASES[name]
     module = build(case)
     n = 4
-    inputs = torch.stack([case.inputs(n, seed=draw) for draw in range(draws)], 1)
+    inputs = torch.stack([case.inputs(n, seed=seed) for seed in range(multiplicity)], 1)
 
     def loss(m: nn.Module, batch: Tensors) -> Tensor:
         return loss_of(m, Tensors((batch.parts[0].transpose(0, 1).flatten(0, 1),)))
 
-    reference = rows(module, loss, Tensors((inputs,)), draws=draws)
+    reference = rows(module, loss, Tensors((inputs,)), multiplicity=multiplicity)
     bounds = Bounds(norms=(float(reference.norm(dim=1).median()),))
-    found = clipped_sum(module, loss, Tensors((inputs,)), bounds, form="fast", draws=draws)
+    found = clipped_sum(module, loss, Tensors((inputs,)), bounds, form="fast", multiplicity=multiplicity)
     torch.testing.assert_close(found, clip_rows(reference, module, bounds).sum(0), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["instantiate", "gram"])
+@pytest.mark.parametrize(
+    "name", ["tied", "scale is matrix", "planes and image", "both ways", "with and without groups", "planes twice"]
+)
+def test_a_weight_of_several_layers_in_every_form(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept, and the method is given: a small net would keep every gradient."""
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "KEEP", 0)
+    case = CASES[name]
+    agree(build(case), case.inputs(5))
 
 
 @pytest.mark.parametrize("method", ["instantiate", "gram", "phase"])
@@ -366,15 +429,15 @@ def test_a_pixel_that_no_tap_reads_spoils_nothing(
 
     Its record counts as zero, in every form that calls it, and the others stay as they were.
     """
-    convolved = norms._add_weight_gradient_
+    convolved = Convolution.add_weight_gradient_
 
-    def spoilt(call: Call, out: Tensor, a: Tensor, b: Tensor, factors: Tensor | None) -> None:
-        convolved(call, out, a, b, factors)
+    def spoilt(layer: Convolution, out: Tensor, a: Tensor, b: Tensor) -> None:
+        convolved(layer, out, a, b)
         out.add_((a * 0).sum())
 
-    monkeypatch.setattr(norms, "cheapest", lambda work: method)
-    monkeypatch.setattr(norms, "KEEP", 0)
-    monkeypatch.setattr(norms, "_add_weight_gradient_", spoilt)
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(Convolution, "add_weight_gradient_", spoilt)
     case = CASES[name]
     module = build(case)
     inputs = case.inputs(5)

@@ -13,7 +13,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from gossamer.privacy.gradients import AnyBatch, Gradients, norms
+from gossamer.privacy.engine.answers import AnyBatch, Gradients, norms
 from gossamer.privacy.mechanisms import Bounds
 
 

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from gossamer.errors import RequestError
 from gossamer.privacy.costs import Draw, event_of
+from gossamer.privacy.engine.rounding import shortened
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.rounding import shortened
 
 Held = TypeVar("Held", contravariant=True)
 

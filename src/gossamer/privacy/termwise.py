@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from gossamer.errors import RequestError
+from gossamer.privacy.engine.rounding import shortened
 from gossamer.privacy.mechanisms import AnyPopulation, Bounds, ClippedSum, Drawn, PoissonSampled, check_weights
-from gossamer.privacy.rounding import shortened
 
 
 class TwoTermSum(ClippedSum[Drawn], Protocol[Drawn]):

@@ -16,9 +16,10 @@ from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.gradients import norms
+from gossamer.privacy.engine.answers import norms
+from gossamer.privacy.engine.penalty import PenaltyGradient
+from gossamer.privacy.engine.points import Points
 from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum, clipped_to
-from gossamer.privacy.penalty import PenaltyGradient, Points
 from gossamer.privacy.quantiles import SharesBelow, moved
 
 PENALTY = 10.0

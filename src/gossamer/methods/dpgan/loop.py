@@ -16,7 +16,7 @@ from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)

@@ -15,8 +15,9 @@ from torch import Tensor
 from gossamer.data.records import Records
 from gossamer.methods.privae import Config, divergences
 from gossamer.methods.privae.nets import Autoencoder, log_normal
-from gossamer.privacy.clipping import ordinary_gradient
-from gossamer.privacy.gradients import PerRecordGradient, norms
+from gossamer.privacy.engine.answers import norms
+from gossamer.privacy.engine.clipping import ordinary_gradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import Bounds, clipped_to
 from gossamer.privacy.noise import Rng
 
@@ -53,7 +54,10 @@ class Objective:
             return sample_wise(vae, records, config, coins)
 
         return cls(
-            vae, config, coins, PerRecordGradient(vae, loss, config.physical_batch_size, draws=config.codes_per_record)
+            vae,
+            config,
+            coins,
+            PerRecordGradient(vae, loss, config.physical_batch_size, multiplicity=config.codes_per_record),
         )
 
     @property

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
+from gossamer.privacy.engine.ghost import add_gradient_, pieces
+from gossamer.privacy.engine.pieces import Piece, Product
+from gossamer.privacy.engine.rounding import charged, full_precision, square_norms
+from gossamer.privacy.engine.uses import Call
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.norms import Piece, Product, add_gradient_, pieces
-from gossamer.privacy.operations import Call
-from gossamer.privacy.rounding import charged, full_precision, square_norms
 
 
 def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
@@ -30,19 +31,21 @@ def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
 
 
 def add_clipped_(
-    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, draws: int = 1, fresh: bool = False
+    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, multiplicity: int = 1, fresh: bool = False
 ) -> None:
     """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero.
 
     Where `out` is fresh, it is written and nothing that stands in it is read: a large matrix product is then its own zero.
     """
     with full_precision():
-        _add_clipped_(out, calls, module, bounds, draws, fresh)
+        _add_clipped_(out, calls, module, bounds, multiplicity, fresh)
 
 
-def _add_clipped_(out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, draws: int, fresh: bool) -> None:
+def _add_clipped_(
+    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, multiplicity: int, fresh: bool
+) -> None:
     parameters = list(module.parameters())
-    if not (parts := pieces(calls, parameters, draws=draws)):
+    if not (parts := pieces(calls, parameters, multiplicity=multiplicity)):
         if fresh:
             out.zero_()
         return
@@ -71,12 +74,14 @@ def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Te
     return torch.stack(by_group, 1).sqrt().to(gradients.dtype)
 
 
-def call_norms(calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, draws: int = 1) -> Tensor:
+def call_norms(
+    calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, multiplicity: int = 1
+) -> Tensor:
     """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]."""
     parameters = list(module.parameters())
     k = max(groups) + 1
     with full_precision():
-        parts = pieces(calls, parameters, draws=draws)
+        parts = pieces(calls, parameters, multiplicity=multiplicity)
         if not parts:
             return torch.zeros(count, k, dtype=sum_dtype(module))
         return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))
