@@ -14,7 +14,7 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_diffusion import Config, loop, sampler
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator, Perceptron
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import Bounds
 
 CARD = DataCard(shape=(1, 8, 8), classes=2, declared_size=100)
@@ -39,7 +39,7 @@ def seeded() -> torch.Generator:
 
 def query(G: Generator, config: Config = SETTINGS) -> PerRecordGradient[Records]:
     loss = loop.Loss(G, config, config.multiplicity, seeded)
-    return PerRecordGradient(G.denoiser, loss.of_records, 64, draws=config.multiplicity)
+    return PerRecordGradient(G.denoiser, loss.of_records, 64, multiplicity=config.multiplicity)
 
 
 def test_all_draws_of_a_record_are_clipped_once() -> None:

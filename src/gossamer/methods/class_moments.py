@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from gossamer.data.records import Records
 from gossamer.nets.latent import Latent
-from gossamer.privacy.gradients import by_unit
+from gossamer.privacy.engine.answers import by_unit
 from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.rounding import BELOW, shortened
+from gossamer.privacy.engine.rounding import BELOW, shortened
 
 WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))
 """a, b, c: how the bound of a record is shared by count, mean and covariance."""

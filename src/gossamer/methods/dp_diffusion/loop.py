@@ -17,7 +17,7 @@ from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import Average, Learner, adam
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.gradients import PerRecordGradient
+from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
 
 PUBLIC = 20_000
@@ -36,7 +36,9 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
     loss = Loss(state.G, config, config.multiplicity, run.rng.secret_generator)
-    query = PerRecordGradient(state.D.net, loss.of_records, config.physical_batch_size, draws=config.multiplicity)
+    query = PerRecordGradient(
+        state.D.net, loss.of_records, config.physical_batch_size, multiplicity=config.multiplicity
+    )
 
     while left := private.remaining(release.event):  # l. 3
         g = private.release(release, query)  # l. 4-8
