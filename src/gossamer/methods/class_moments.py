@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from gossamer.data.records import Records
 from gossamer.nets.latent import Latent
 from gossamer.privacy.engine.answers import by_unit
-from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.engine.rounding import BELOW, shortened
+from gossamer.privacy.mechanisms import Bounds
 
 WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))
 """a, b, c: how the bound of a record is shared by count, mean and covariance."""
