@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.methods.class_moments import WEIGHTS, ClassGaussians, Moments
+from gossamer.methods.class_moments import WEIGHTS, ClassGaussians, Moments, _above
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -104,13 +104,26 @@ def test_a_class_that_is_not_there_has_the_moments_of_all() -> None:
 
 
 def test_noise_alone_makes_no_shape() -> None:
-    """Eigenvalues below the noise's edge are set to the floor: whatever the noise, codes stay small."""
-    asked, gaussians = query(axes=4, radius=1.0), ClassGaussians(3, 4)
-    noise = 50 * torch.randn(asked.dimension, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    answer = asked.clipped_sum(records(3_000), ONE)
-    gaussians.take(answer + noise, asked, noise_multiplier=50.0)
-    assert bool(gaussians.roots.isfinite().all())
-    assert float(gaussians.roots.abs().max()) < 1
+    """Eigenvalues up to the noise's edge, and below zero, are set to the floor."""
+    covariance = torch.diag(torch.tensor([0.5, 0.04, -0.2], dtype=torch.float64))
+    floor = 1e-3 / 3
+    cleaned = _above(covariance, 0.05)
+    torch.testing.assert_close(cleaned, torch.diag(torch.tensor([0.5, floor, floor], dtype=torch.float64)))
+
+
+def test_public_codes_are_moved_to_the_released_moments() -> None:
+    """Class by class: mean and covariance of the moved codes are those of the target, to rounding."""
+    drawn = torch.Generator().manual_seed(3)
+    codes, labels = torch.randn(4_000, 3, generator=drawn) ** 3, torch.arange(2).repeat(2_000)
+    target = ClassGaussians(2, 3)
+    target.means.copy_(torch.randn(2, 3, generator=drawn))
+    roots = torch.randn(2, 3, 3, generator=drawn)
+    target.roots.copy_(roots @ roots.transpose(1, 2) + torch.eye(3))
+    moved = target.matched(codes, labels, ClassGaussians.fitted(codes, labels, 2))
+    for label in range(2):
+        own, root = moved[labels == label], target.roots[label]
+        torch.testing.assert_close(own.mean(0), target.means[label], atol=1e-3, rtol=0)
+        torch.testing.assert_close(torch.cov(own.t(), correction=0), root @ root.t(), rtol=1e-3, atol=1e-3)
 
 
 def test_non_finite_codes_add_a_count_and_no_more() -> None:
