@@ -36,6 +36,7 @@ if typing.TYPE_CHECKING:
     from gossamer.methods.method import Method as Method
     from gossamer.methods.method import OnPrivate as OnPrivate
     from gossamer.methods.method import OnPublic as OnPublic
+    from gossamer.methods.method import OnReleased as OnReleased
     from gossamer.methods.method import Run as Run
     from gossamer.methods.method import State as State
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
@@ -83,7 +84,7 @@ _FOR_CURATORS = {
     "gossamer.run.verify": "Verdict release verify",
 }
 _FOR_AUTHORS_OF_METHODS = {
-    "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic Run State",
+    "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic OnReleased Run State",
     "gossamer.privacy.confined": "Confined",
     "gossamer.privacy.engine.gradients": "PerRecordGradient",
     "gossamer.privacy.ledger": "PrivacyLedger",
