@@ -21,6 +21,7 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from gossamer.data.drawing import DrawingProgram, Range
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 
@@ -51,11 +52,67 @@ _FRAME, _BOX = 28, 20
 _WIDER, _NEAR = 1.5, 1.5
 """A first look, to find the frame, is this much wider and takes points this near to a path, in pixels, as its ink."""
 _BATCH = 2000
+_RANGES = {
+    "angle": Range(0.0, 0.1, -0.4, 0.4),
+    "shear": Range(-0.2, 0.22, -0.9, 0.7),
+    "stretch": Range(0.0, 0.18, -0.6, 0.6),
+    "bends": Range(0.0, 0.16, -0.4, 0.4, 4),
+    "waves": Range(0.0, 1.1, -3.3, 3.3, 2 * 16),
+    "pen waves": Range(0.0, 0.16, -0.5, 0.5, 16),
+    "radius": Range(1.25, 0.29, 0.75, 1.75),
+    "softness": Range(0.21, 0.052, 0.12, 0.3),
+    "peak": Range(1.0, 0.046, 0.92, 1.08),
+}
+"""The continuous parameters of a glyph."""
 
 
 def glyphs(split: Literal["train", "test"]) -> Records:
     """The public digits that `glyphs` names as DATA: 20,000 for training or 2,000 for tests, always the same."""
     return draw(20_000, seed=1) if split == "train" else draw(2_000, seed=2)
+
+
+class Glyphs(DrawingProgram):
+    """Digits (labels 0 to 9) or letters (upper and lower case together, labels 0 to 25) as a drawing program.
+
+    Args:
+        classes: which.
+
+    Raises:
+        RequestError: for other classes.
+    """
+
+    choices = 1  # which of the shapes of its class
+    ranges = tuple(_RANGES.values())
+
+    def __init__(self, classes: Classes) -> None:
+        self._fields, self._first = _fields(classes)
+        self.classes = len(self._first) - 1
+
+    def draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
+        """Pictures uint8 [n, 1, size, size] from parameters [n, size of the program] and labels [n]."""
+        parts = zip(torch.split(parameters, _BATCH), torch.split(labels, _BATCH), strict=True)
+        return torch.cat([self._draw(*part, size) for part in parts])
+
+    def _draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
+        choice, *free = torch.split(parameters, [1, *(each.count for each in self.ranges)], dim=1)
+        drawn = dict(zip(_RANGES, (each[:, :, None] for each in free), strict=True))
+        first = self._first.to(labels.device)
+        counts = (first[1:] - first[:-1])[labels]
+        chosen = first[labels] + (choice[:, 0] * counts).long()
+        paths = self._fields.to(labels.device)[chosen][:, None]
+        affine = _affine(angle=drawn["angle"], shear=drawn["shear"], stretch=torch.exp(drawn["stretch"]))
+        waves = torch.cat([drawn["waves"], drawn["pen waves"]], dim=1).view(-1, 3, 4, 4)
+        bends = drawn["bends"][..., None, None]
+        radius, soft, peak = drawn["radius"], drawn["softness"], drawn["peak"]
+
+        view = _frame(_FRAME).to(labels.device) * _WIDER
+        rough, _ = _distance(paths, affine, bends, waves, view.expand(len(labels), -1, -1, -1))
+        centre, length = _extent(rough < _NEAR, view)
+        scale = (length + _WIDER - 2 * _NEAR) / (_BOX - 2 * radius[:, 0, 0])
+        where = centre[:, None, None] + scale[:, None, None, None] * _frame(size).to(labels.device)
+        distance, wave = _distance(paths, affine, bends, waves, where)
+        ink = torch.sigmoid((radius * (1 + wave) - distance / scale[:, None, None]) / soft) * peak
+        return (ink.clamp(0, 1) * 255).round().to(torch.uint8)[:, None]
 
 
 def draw(n: int, *, classes: Classes = "digits", size: int = _FRAME, seed: int) -> Records:
@@ -75,42 +132,10 @@ def draw(n: int, *, classes: Classes = "digits", size: int = _FRAME, seed: int) 
     """
     if n < 1 or size < 1:
         raise RequestError(f"glyphs needs at least one glyph of at least one pixel, not n = {n}, size = {size}")
-    fields, first = _fields(classes)
-    rng = torch.Generator().manual_seed(seed)
-    kinds = len(first) - 1
-    labels = (torch.arange(n) % kinds)[torch.randperm(n, generator=rng)]
-    images = torch.cat([_pen(fields, first, part, size, rng) for part in torch.split(labels, _BATCH)])
-    return Records(images.numpy(), labels.numpy())
-
-
-def _pen(fields: Tensor, first: Tensor, labels: Tensor, size: int, rng: torch.Generator) -> Tensor:
-    """Draw one batch. fields, first: see `_fields`; labels: [n]. Returns uint8 [n, 1, size, size]."""
-    n = len(labels)
-
-    def between(low: float, high: float) -> Tensor:
-        return low + (high - low) * torch.rand(n, 1, 1, generator=rng)
-
-    def normal(spread: float, *shape: int) -> Tensor:
-        return spread * torch.randn(n, *(shape or (1, 1)), generator=rng)
-
-    counts = (first[1:] - first[:-1])[labels]
-    chosen = first[labels] + (torch.rand(n, generator=rng) * counts).long()
-    paths = fields[chosen][:, None]
-    affine = _affine(angle=normal(0.1), shear=normal(0.22) - 0.2, stretch=torch.exp(normal(0.18)))
-    waves = torch.cat([normal(1.1, 2, 4, 4), normal(0.16, 1, 4, 4)], dim=1)
-    bends = normal(0.16, 4, 1, 1, 1).clamp(-0.4, 0.4)
-    radius = between(0.75, 1.75)
-    soft = between(0.12, 0.3)
-    peak = between(0.92, 1.08)
-
-    view = _frame(_FRAME) * _WIDER
-    rough, _ = _distance(paths, affine, bends, waves, view.expand(n, -1, -1, -1))
-    centre, length = _extent(rough < _NEAR, view)
-    scale = (length + _WIDER - 2 * _NEAR) / (_BOX - 2 * radius[:, 0, 0])
-    where = centre[:, None, None] + scale[:, None, None, None] * _frame(size)
-    distance, wave = _distance(paths, affine, bends, waves, where)
-    ink = torch.sigmoid((radius * (1 + wave) - distance / scale[:, None, None]) / soft) * peak
-    return (ink.clamp(0, 1) * 255).round().to(torch.uint8)[:, None]
+    program, rng = Glyphs(classes), torch.Generator().manual_seed(seed)
+    labels = (torch.arange(n) % program.classes)[torch.randperm(n, generator=rng)]
+    parameters = program.random(torch.randn(n, program.size, generator=rng))
+    return Records(program.draw(parameters, labels, size).numpy(), labels.numpy())
 
 
 def _affine(*, angle: Tensor, shear: Tensor, stretch: Tensor) -> Tensor:
