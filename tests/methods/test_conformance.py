@@ -60,6 +60,10 @@ SMALL: dict[str, dict[str, Any]] = {
         "pairs": 2, "adversary_warm_epochs": 1, "adversary_delay_epochs": 1, "epochs": 4, "batch_size": 20, "width": 8,
         "latent_size": 8,
     },
+    "evolve": {
+        "noise_multiplier": 1.0, "steps": 21, "drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2,
+        "shrink": 0.9,
+    },
     "class-means": {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4},
 }  # fmt: skip
 TOY: dict[str, dict[str, Any]] = {
@@ -83,6 +87,9 @@ TOY: dict[str, dict[str, Any]] = {
     "privgan": {
         "pairs": 2, "adversary_warm_epochs": 2, "adversary_delay_epochs": 2, "epochs": 30, "batch_size": 20, "width": 16,
         "latent_size": 8, "learning_rate": 2e-3, "privacy_weight": 0.1,
+    },
+    "evolve": {
+        "noise_multiplier": 0.1, "steps": 4, "drawing": "patches", "embedding": "cosines", "candidates": 100, "variations": 2,
     },
     "class-means": {"noise_multiplier": 0.1, "latent_size": 8},
 }  # fmt: skip
@@ -191,7 +198,7 @@ def test_plan_is_pure_and_reads_the_card_only(method: str) -> None:
     plan = METHODS[method].job(SMALL[method], CARD).plan
     assert plan == METHODS[method].job(SMALL[method], CARD).plan
     larger = METHODS[method].job(SMALL[method], dataclasses.replace(CARD, declared_size=400)).plan
-    assert (plan == larger) == (method in ("gs-wgan", "privgan", "class-means"))
+    assert (plan == larger) == (method in ("evolve", "gs-wgan", "privgan", "class-means"))
 
 
 @pytest.mark.parametrize("warm", [False, True])

@@ -55,8 +55,8 @@ class DrawingProgram(ABC):
 
         Args:
             parameters: [n, size].
-            degree: how far, from 0 to 1: continuous parameters move by degree x their spread x a normal, inside their range, and a
-                choice is made anew with probability degree.
+            degree: how far, from 0 to 1: continuous parameters move by degree x their spread x a normal, inside their range,
+                and a choice is made anew with probability degree.
             noise: standard normals, [n, size].
         """
         _, spread, low, high = self._table(noise)
@@ -84,7 +84,8 @@ _BELOW_ONE = 1 - 2.0**-24  # the largest float32 below 1
 
 def _uniform(normals: Tensor) -> Tensor:
     """Uniform numbers in [0, 1) from standard normals."""
-    return torch.special.ndtr(normals).clamp(max=_BELOW_ONE)
+    uniform: Tensor = torch.special.ndtr(normals)
+    return uniform.clamp(max=_BELOW_ONE)
 
 
 class Patches(DrawingProgram):

@@ -2,10 +2,13 @@
 
 from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
+from gossamer.methods.evolve import Evolve
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.privae import Privae
 from gossamer.methods.privgan import Privgan
 
-METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan())}
+METHODS: dict[str, AnyMethod] = {
+    method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Evolve(), Privgan())
+}
 """Each method by its name on the command line."""
