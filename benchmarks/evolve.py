@@ -1,4 +1,6 @@
-"""What `evolve` makes of MNIST: a small CNN trained on 20,000 samples reads held-out training records. `python benchmarks/evolve.py`
+"""What `evolve` makes of MNIST: a small CNN trained on 20,000 samples reads held-out training records.
+
+    python benchmarks/evolve.py --epsilon 1 10 --set candidates=500 steps=2
 
 The votes are of the first 50,000 training records, the classifier is held against the last 10,000; the test records are not
 read. Beside it stand plain drawings (epsilon 0). One line for each run; nothing of this is covered by a guarantee.
@@ -19,6 +21,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.glyphs import draw
 from gossamer.data.readers import read
 from gossamer.data.records import Records
+from gossamer.methods.evolve import Config
 from gossamer.methods.method import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -83,8 +86,6 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of evolve")
     parser.add_argument("--no-drawings", action="store_true", help="leave the epsilon-0 row out")
     arguments = parser.parse_args()
-    from gossamer.methods.evolve import Config
-
     kinds = {each.name: type(each.default) for each in dataclasses.fields(Config)}
     pairs = (each.split("=") for each in arguments.set)
     settings = {name: kinds[name](value) for name, value in pairs}
@@ -93,7 +94,10 @@ def main() -> None:
     held_out = training[np.arange(50_000, 60_000)]
     for seed in range(arguments.seeds):
         if not arguments.no_drawings:
-            print(f"drawings, epsilon 0, seed {seed}: {accuracy(draw(SAMPLES, seed=100 + seed), held_out, seed):.4f}", flush=True)
+            print(
+                f"drawings, epsilon 0, seed {seed}: {accuracy(draw(SAMPLES, seed=100 + seed), held_out, seed):.4f}",
+                flush=True,
+            )
         for epsilon in arguments.epsilon:
             start = time.perf_counter()
             samples, told = evolved(training[np.arange(50_000)], epsilon, seed, settings)

@@ -1,13 +1,15 @@
-"""How the constants of `data/glyphs.py` were chosen: which lookalikes stay, and how far a glyph is bent. `python tools/choose_glyphs.py`
+"""How the constants of `data/glyphs.py` were chosen: which lookalikes stay, and how far a glyph is bent.
 
-Beside scikit-learn's 1,797 digits of 8x8 pixels alone. Every other digit serves for choosing, the rest is looked at once, at the
-end. What is chosen is what gives the digits their classes with the smallest log-loss, in a density of drawn glyphs: a Gaussian kernel
-on each, equal priors. Nothing learns, and all draws have fixed seeds: the same choice every time.
+    python tools/choose_glyphs.py
 
-These digits went through NIST's preprocessing: stretched to a box of 20x32, slant taken out, strokes made equally wide. So they
-can choose neither slant nor stretch nor pen: glyphs are drawn almost upright here, with one pen, and framed in the same way. What
-glyphs have instead is what paper and pens give: any slant up to some 30 degrees, either way; strokes of 0.07 to 0.2 of the height
-(pens of 0.3 to 0.7 mm, digits of 3 to 5 mm); edges as soft as a bilevel scan becomes when its pixels are averaged.
+Beside scikit-learn's 1,797 digits of 8x8 pixels alone. Every other digit serves for choosing; what the rest says is printed at
+the end, and chose nothing. What is chosen gives the digits their classes with the smallest log-loss, in a density of drawn
+glyphs: a Gaussian kernel on each, equal priors. Nothing learns, and all draws have fixed seeds: the same choice every time.
+
+These digits went through NIST's preprocessing: stretched to a box of 20x32, slant taken out, strokes made equally wide. So
+they can choose neither slant nor stretch nor pen: glyphs are drawn almost upright here, with one pen, and framed in the same
+way. What glyphs have instead is what paper and pens give: any slant up to some 30 degrees, either way; strokes of 0.07 to 0.2
+of the height (pens of 0.3 to 0.7 mm, digits of 3 to 5 mm); edges as soft as a bilevel scan becomes when pixels are averaged.
 """
 
 import torch
@@ -33,7 +35,9 @@ class Tried(glyphs.Glyphs):
     """Glyphs of given shapes, with given ranges and without slant."""
 
     def __init__(self, shapes: list[list[tuple[str, str]]], ranges: dict[str, Range]) -> None:
-        self._fields = torch.stack([torch.from_numpy(glyphs._path_distance(*shape)) for group in shapes for shape in group])
+        self._fields = torch.stack(
+            [torch.from_numpy(glyphs._path_distance(*shape)) for group in shapes for shape in group]
+        )
         self._first = torch.tensor([0] + [len(group) for group in shapes]).cumsum(0)
         self.ranges = tuple(({**ranges, **FIXED}).values())
 
@@ -61,7 +65,9 @@ def likelihoods(shapes: list[list[tuple[str, str]]], ranges: dict[str, Range], d
     program, rng = Tried(shapes, ranges), torch.Generator().manual_seed(1)
     count = sum(map(len, shapes))
     labels = torch.repeat_interleave(torch.arange(10), torch.tensor([len(group) * PER_SHAPE for group in shapes]))
-    parameters = program.random(torch.randn(PER_SHAPE, program.size, generator=rng)).repeat(count, 1)  # of each shape the same
+    parameters = program.random(torch.randn(PER_SHAPE, program.size, generator=rng)).repeat(
+        count, 1
+    )  # of each shape the same
     chosen = [(torch.arange(len(group)) + 0.5) / len(group) for group in shapes]
     parameters[:, 0] = torch.cat(chosen).repeat_interleave(PER_SHAPE)
     drawn = framed(program.draw(parameters, labels, 28))
@@ -69,7 +75,9 @@ def likelihoods(shapes: list[list[tuple[str, str]]], ranges: dict[str, Range], d
     return torch.stack([(-squares / (2 * width**2)).exp().mean(2) for width in WIDTHS])
 
 
-def reading(found: Tensor, truth: Tensor, shapes: list[list[tuple[str, str]]], left_out: set[tuple[int, str]]) -> tuple[float, float]:
+def reading(
+    found: Tensor, truth: Tensor, shapes: list[list[tuple[str, str]]], left_out: set[tuple[int, str]]
+) -> tuple[float, float]:
     """Log-loss and accuracy where a lookalike is drawn as often as a digit of two fonts. found: see `likelihoods`."""
     densities = []
     for digit, group in enumerate(shapes):
@@ -122,15 +130,21 @@ def main() -> None:
                 )[0]
             factor = min(tried, key=lambda each: tried[each])
             other, best = ranges[name], tried[factor]
-            ranges[name] = Range(other.mean, other.spread * factor, other.low * factor, other.high * factor, other.count)
-            print(f"  {name}: x {factor} = {ranges[name].spread:.3f} of {({k: round(v, 4) for k, v in tried.items()})}", flush=True)
+            ranges[name] = Range(
+                other.mean, other.spread * factor, other.low * factor, other.high * factor, other.count
+            )
+            print(
+                f"  {name}: x {factor} = {ranges[name].spread:.3f} of { ({k: round(v, 4) for k, v in tried.items()}) }",
+                flush=True,
+            )
     unseen = reading(likelihoods(shapes, ranges, digits[~choosing]), truth[~choosing], shapes, left_out)
     print("the other half, once: log-loss {:.4f}, accuracy {:.4f}".format(*unseen))
     print({d: "".join(c for c in CANDIDATES[d] if (int(d), c) not in left_out) for d in CANDIDATES})
 
 
 CANDIDATES = {
-    "0": "OoØ", "1": "|/lI", "2": "zZՁƻƨ", "3": "ЗƷɜʒЭ", "4": "Чɥу", "5": "sSƼƽ", "6": "bбьϬ", "7": "⁊ך", "8": "ȣ&B", "9": "qgɋգ٩",
+    "0": "OoØ", "1": "|/lI", "2": "zZՁƻƨ", "3": "ЗƷɜʒЭ", "4": "Чɥу", "5": "sSƼƽ", "6": "bбьϬ", "7": "⁊ך", "8": "ȣ&B",
+    "9": "qgɋգ٩",
 }  # fmt: skip
 """Characters of the first font that look like a handwritten digit, to the eye."""
 START = {

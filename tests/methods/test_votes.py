@@ -1,4 +1,4 @@
-"""Votes: counted by hand, bounded per unit, noised once over all classes, and each a matter of its own record to the last bit."""
+"""Votes: counted by hand, bounded per unit, noised once over all classes, each a matter of its own record to the last bit."""
 
 import math
 
@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
+from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
 from gossamer.methods.evolve.nets import Features
-from gossamer.methods.votes import Cosines, Votes, ballot, chosen, cost, embedded, kept, on_grid, pick
+from gossamer.methods.votes import Cosines, Votes, ballot, chosen, embedded, kept, on_grid, pick
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
@@ -75,17 +76,23 @@ def test_a_unit_more_moves_the_histogram_by_one_and_no_more(where: int) -> None:
 def test_a_point_depends_on_its_record_alone_to_the_last_bit(kind: str) -> None:
     """In single precision the same sums differ in their last bits: a vote near a tie would move as another record joins."""
     torch.manual_seed(0)
-    records = noise_pictures(100, 2)
-    net = Cosines.of(records, 20) if kind == "cosines" else Features(8, 3)
+    records = draw(100, seed=2)
+    images, _ = records.tensors()
+    net = Cosines.of(records, 20) if kind == "cosines" else Features(28, 10)
     together = embedded(records, net)
-    for i in (0, 1, 50, 99):
-        for n in (1, 2, 7):
-            assert torch.equal(embedded(records[i : i + n], net), together[i : i + n])
+    with torch.no_grad():
+        exact = net(images)
+        for i in (0, 1, 50, 99):
+            for n in (1, 2, 7):
+                assert torch.equal(net(images[i : i + n]), exact[i : i + n])
+                assert torch.equal(embedded(records[i : i + n], net), together[i : i + n])
     assert torch.equal(embedded(records[np.arange(100)[::-1].copy()], net).flip(0), together)
     points = on_grid(torch.randn(3_000, 64) * 50)
     products = points[:100] @ points.T
     assert torch.equal(products, (points[:100, None] * points).sum(2)), "exact: in any order"
-    assert not torch.equal((points[:100].float() @ points.float().T), (points[:100, None].float() * points.float()).sum(2))
+    assert not torch.equal(
+        (points[:100].float() @ points.float().T), (points[:100, None].float() * points.float()).sum(2)
+    )
 
 
 def test_what_is_no_number_does_not_raise() -> None:
@@ -97,10 +104,11 @@ def test_what_is_no_number_does_not_raise() -> None:
 
 
 def test_the_noise_is_on_every_cell_of_every_class_and_charged_once() -> None:
-    """400 releases: in each cell the standard deviation is 3 within five standard errors (3 / sqrt(800)), and neighbours are
-    independent. False alarms: less than one in 10^5 runs."""
+    """400 releases: in each cell the standard deviation is 3, and the mean is the count, within five standard errors. False
+    alarms: less than one in 10^5 runs.
+    """
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=ADD_OR_REMOVE_ONE)
-    ledger.reserve([(cost(noise_multiplier=3.0), 400)])
+    ledger.reserve([(ballot(noise_multiplier=3.0, rng=Rng()).event, 400)])
     private = Confined(greys([0, 10, 90], [0, 0, 1]), ledger)
     release = ballot(noise_multiplier=3.0, rng=Rng())
     query = Votes.on(CANDIDATES, by_brightness, 2)
@@ -120,7 +128,7 @@ def test_the_threshold_is_in_standard_deviations_of_the_noise() -> None:
 
 
 def test_candidates_are_drawn_by_their_weights_within_the_class() -> None:
-    """Classes out of order, zero weights never drawn, a class without weight drawn from evenly; uniform numbers at the edges."""
+    """Classes out of order, zero weights never drawn, a class without weight drawn from evenly; numbers at the edges."""
     groups = torch.tensor([1, 0, 1, 0, 2, 2, 1])
     weights = torch.tensor([3.0, 0, 0, 2, 0, 0, 1])
     edge = torch.tensor([0.0, 1 - 2.0**-24])
@@ -133,11 +141,11 @@ def test_candidates_are_drawn_by_their_weights_within_the_class() -> None:
 
 
 def test_public_pictures_are_chosen_for_another_method() -> None:
-    """Dark pictures of class 0 are preferred by dark records; classes come by the prior, and those without pictures are left out."""
+    """Those nearest to the records; classes come by the prior, and one without pictures is left out."""
     public = greys(list(range(0, 250, 10)) * 2, [0] * 25 + [1] * 25)
     records = greys([30] * 50 + [200] * 50, [0] * 50 + [1] * 50)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=ADD_OR_REMOVE_ONE)
-    ledger.reserve([(cost(noise_multiplier=2.0), 1)])
+    ledger.reserve([(ballot(noise_multiplier=2.0, rng=Rng()).event, 1)])
     votes = Confined(records, ledger).release(
         ballot(noise_multiplier=2.0, rng=Rng(noise_seed=1)), Votes.on(public, by_brightness, 3)
     )
@@ -157,7 +165,10 @@ def test_cosines_are_orthonormal_waves_scaled_to_public_pictures() -> None:
     torch.testing.assert_close(plain.waves @ plain.waves.T, torch.eye(64, dtype=torch.float64), atol=2e-3, rtol=0)
     public = noise_pictures(500, 3)
     torch.testing.assert_close(
-        embedded(public, Cosines.of(public, 10)).std(0, correction=0), torch.ones(10, dtype=torch.float64), atol=1e-2, rtol=0
+        embedded(public, Cosines.of(public, 10)).std(0, correction=0),
+        torch.ones(10, dtype=torch.float64),
+        atol=1e-2,
+        rtol=0,
     )
     colour = Cosines((3, 8, 6), 12)
     assert colour(torch.rand(5, 3, 8, 6)).shape == (5, 36)

@@ -5,9 +5,9 @@ that path, bent, sheared and stretched at random, drawn again with a round pen o
 authors say that theirs are: the longer side 20 pixels, the centre of mass in the middle of 28x28, white ink on black.
 Other characters that look like a written digit (a plain stroke for 1, an open 4) stand beside the printed ones.
 
-No record enters a glyph, and its constants were chosen without MNIST: which characters stand for a digit, and how far a glyph is
-turned, bent and waved, beside every other one of scikit-learn's 1,797 digits (`tools/choose_glyphs.py`); slant, stretch and
-pen, which those digits do not show, by what paper and pens give. On those digits, results that build on glyphs lean on that.
+No record enters a glyph, and its constants were chosen without MNIST: which characters stand for a digit, and how far a
+glyph is turned, bent and waved, beside every other one of scikit-learn's 1,797 digits (`tools/choose_glyphs.py`); slant,
+stretch and pen, which those digits do not show, by what paper and pens give. Results on *those* digits lean on that.
 """
 
 from functools import cache

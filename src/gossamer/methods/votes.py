@@ -15,8 +15,8 @@ Any method may choose the public pictures of its public start in this way:
     votes = private.release(ballot(noise_multiplier=s, rng=run.rng), Votes.on(public, Cosines.of(public), classes))
     start = chosen(public, kept(votes, s, threshold=2), 20_000, run.card, run.rng.public("chosen"))
 
-in a phase of its own on the private records, whose plan is `[(cost(noise_multiplier=s), 1)]`. Votes are released values: the
-State keeps them, and what follows is post-processing.
+in a phase of its own on the private records, whose plan is one `costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=s)`.
+Votes are released values: the State keeps them, and what follows is post-processing.
 """
 
 import math
@@ -25,20 +25,18 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial
-from gossamer.privacy import costs
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.rows import clipped
 
 Embedding: TypeAlias = Callable[[Tensor], Tensor]
-"""Images float32 [n, C, H, W] in [0, 1] to points [n, d], of which near ones look alike. It has seen no private record, and adds
-up nothing but numbers on the grid, see `on_grid`.
+"""Images float32 [n, C, H, W] in [0, 1] to points [n, d], of which near ones look alike. It has seen no private record, and
+adds up nothing but numbers on the grid, see `on_grid`.
 """
 
 MAX_NORM = 1.0
@@ -49,13 +47,8 @@ _CHUNK = 1_000
 """Pictures that are embedded or compared at once; bounds the memory, not the result."""
 
 
-def cost(*, noise_multiplier: float) -> DpEvent:
-    """What one histogram costs: a Gaussian over all units."""
-    return costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise_multiplier)
-
-
 def ballot(*, noise_multiplier: float, rng: Rng) -> PoissonGaussianSum:
-    """The mechanism that releases a histogram."""
+    """The mechanism that releases a histogram: a Gaussian over all units."""
     return PoissonGaussianSum(
         sampling_rate=1.0,
         max_norm=clipped_to(MAX_NORM, noise_multiplier=noise_multiplier),

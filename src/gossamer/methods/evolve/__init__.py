@@ -9,10 +9,10 @@ from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Ph
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
-    from gossamer.methods import votes
     from gossamer.methods.evolve import loop
+    from gossamer.privacy import costs
 else:
-    loop, votes = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.methods.votes")
+    loop, costs = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.costs")
 
 _MOST_LETTERS, _DIGITS = 26, 10
 
@@ -52,7 +52,7 @@ class Config(BaseConfig):
 
 class Evolve(Method[Config, "loop.State"]):
     """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model APIs 1:
-    images", 2024, Algorithm 1; with a simulator as in "Differentially private synthetic data via APIs 3", 2025).
+    images", 2024, Algorithm 1; with a simulator as in "... via APIs 3: using simulators instead of foundation models", 2025).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Pictures are drawn by a program that no record enters. In
     each round every record votes for the candidate of its class that is most like it; all votes are one histogram, to which
@@ -60,8 +60,8 @@ class Evolve(Method[Config, "loop.State"]):
     The next candidates, and the generator, are made of the noised histogram.
 
     Departures from the paper:
-        - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says; the
-          authors' library counts the records of each class, and tells them.
+        - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says;
+          the authors' library counts the records of each class, and tells them.
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
         - The features that measure likeness are learnt from drawings; the paper takes a network trained on ImageNet.
         - What is released is not a set of pictures but a generator: the last candidates with their weights, each sample a
@@ -81,7 +81,7 @@ class Evolve(Method[Config, "loop.State"]):
             steps=config.embedding_steps,
             body=lambda run, state, private: loop.learn_features(run, state),  # noqa: ARG005 (it has no use for records)
         )
-        release = votes.cost(noise_multiplier=config.noise_multiplier)
+        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         voting = self.training(config.steps, [(release, config.steps)])
         return [learning, voting] if config.embedding == "features" else [voting]
 
