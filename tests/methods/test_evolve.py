@@ -23,6 +23,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint
+from gossamer.run.plan import plan
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=300)
 SMALL: dict[str, Any] = {
@@ -167,7 +168,7 @@ def test_the_exact_features_are_those_that_learnt() -> None:
     images, _ = draw(20, seed=1).tensors()
     with torch.no_grad():
         plain = F.relu(net.conv2(F.relu(net.conv1(images))))
-        expected = F.normalize(F.relu(net.hidden(plain.flatten(1))))
+        expected = F.normalize(net.hidden(plain.flatten(1)))
         found = net(images)
     assert found.dtype == torch.float64
     torch.testing.assert_close(found.float(), expected, atol=0.02, rtol=0)
@@ -194,3 +195,9 @@ def test_a_loaded_generator_draws_the_same_without_data() -> None:
     assert torch.equal(samples[0][0], samples[1][0]) and torch.equal(samples[0][1], samples[1][1])
     assert samples[0][0].shape == (50, 1, 28, 28)
     assert 0 <= float(samples[0][0].min()) < float(samples[0][0].max()) <= 1
+
+
+@pytest.mark.parametrize(("preset", "epsilon"), [("mnist-eps1", 1.0), ("mnist-eps10", 10.0)])
+def test_presets_cost_what_they_are_called(preset: str, epsilon: float) -> None:
+    request = plan("evolve", dataclasses.replace(CARD, declared_size=60_000), preset=preset, delta=1e-5)
+    assert 0.998 * epsilon < request.promise.epsilon <= epsilon

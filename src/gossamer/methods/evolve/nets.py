@@ -48,7 +48,7 @@ class Evolved(nn.Module):
 
 
 class Features(nn.Module):
-    """A small convolutional classifier of drawings; its last hidden layer, on the unit sphere, is an embedding.
+    """A small convolutional classifier of drawings; its last hidden layer before the ReLU, on the unit sphere, is an embedding.
 
     It learns in single precision. As an embedding it computes on a grid, so that a picture's features depend on no other
     picture in the batch, to the last bit (`votes.py`).
