@@ -42,6 +42,7 @@ MOMENTS = "tests/methods/test_class_moments.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
+VOTES, EVOLVE = "tests/methods/test_votes.py", "tests/methods/test_evolve.py"
 NOISE = "tests/privacy/test_noise.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
 ROUNDING = "tests/privacy/test_rounding.py"
@@ -388,6 +389,26 @@ MISTAKES = (
     Mistake("the length of a record's moments leaves the covariance out", "methods/class_moments.py", "+ c**2 * squares.square()).sqrt()", ").sqrt()", MOMENTS),
     Mistake("eigenvalues below the noise stay", "methods/class_moments.py", "torch.where(values > max(edge, floor), values, floor)", "values.abs()", MOMENTS),
     Mistake("a crash after a one-shot release loses it", "run/training.py", "(stop or paid_for or clock.due())", "(stop or clock.due())", "tests/run/test_resume.py -k one_shot"),
+    Mistake("a unit's votes are counted per record", "methods/votes.py", "clipped(rows, bounds.norms[0])", "rows", VOTES),
+    Mistake("every record is a unit when votes are clipped", "methods/votes.py", "if records.units is None else torch.from_numpy(records.units)\n        pairs", "if True else torch.from_numpy(records.units)\n        pairs", VOTES),
+    Mistake("votes are compared in single precision", "methods/votes.py", "values.double().nan_to_num", "values.float().nan_to_num", VOTES),
+    Mistake("features are added up in single precision", "methods/evolve/nets.py", "        x = F.relu(on_grid(F.conv2d(pixels(images), *_exact(self.conv1), stride=2, padding=2)))\n        x = F.relu(on_grid(F.conv2d(x, *_exact(self.conv2), stride=2, padding=1))).flatten(1)\n        x = on_grid(F.linear(x, *_exact(self.hidden)))", "        x = F.relu(self.conv2(F.relu(self.conv1(images)))).flatten(1)\n        x = self.hidden(x)", VOTES),
+    Mistake("a point that is not finite stays so", "methods/votes.py", ".nan_to_num(nan=0.0).clamp(-_REACH, _REACH)", "", VOTES),
+    Mistake("a record votes for the nearest candidate of any class", "methods/votes.py", "torch.nonzero(self.labels == y)[:, 0], torch", "torch.arange(self.dimension), torch", VOTES),
+    Mistake("the threshold is on raw votes", "methods/votes.py", "        return total\n\n    def _nearest", "        return (total - 2).clamp(min=0)\n\n    def _nearest", VOTES),
+    Mistake("the threshold forgets the noise", "methods/votes.py", "votes - threshold * noise_multiplier * MAX_NORM", "votes - threshold * MAX_NORM", VOTES),
+    Mistake("a class without votes is never drawn from", "methods/votes.py", "torch.where((sums > 0)[groups], weights.double() / sums[groups], 1 / counts[groups])[order]", "(weights.double() / sums[groups].clamp(min=1e-9))[order]", VOTES),
+    Mistake("votes are of half the records and charged so", "methods/votes.py", "        sampling_rate=1.0,\n        max_norm", "        sampling_rate=0.5,\n        max_norm", VOTES),
+    Mistake("the votes of class 0 leave without noise", "methods/evolve/loop.py", "        G.weights = votes.kept(h,", "        exact: list[Tensor] = []\n        private.update(lambda held: exact.append(query.clipped_sum(held, votes.Bounds(norms=(1.0,)))))\n        h = torch.where(G.labels == 0, exact[0], h)\n        G.weights = votes.kept(h,", CONFORMANCE),
+    Mistake("class sizes are counted on records", "methods/evolve/loop.py", "    config, G = run.config, state.G\n    release", "    config, G = run.config, state.G\n    private.update(lambda held: G.labels.copy_(torch.from_numpy(held.labels)[torch.arange(len(G.labels)) * len(held) // len(G.labels)].sort().values) if len(held) else None)\n    release", f"{CONFORMANCE}::test_non_interference"),
+    Mistake("evolve has as many candidates of each class, whatever the prior", "methods/evolve/nets.py", "round(candidates * card.classes * share)", "candidates", EVOLVE),
+    Mistake("the embedding is scaled to records", "methods/evolve/loop.py", "    config, G = run.config, state.G\n    release", "    config, G = run.config, state.G\n    private.update(lambda held: setattr(state, \"embedding\", Cosines.of(held)) if len(held) else None)\n    release", EVOLVE),
+    Mistake("evolve's plan holds one round", "methods/evolve/__init__.py", "[(release, config.steps)]", "[(release, 1)]", EVOLVE),
+    Mistake("every round varies as far", "methods/evolve/loop.py", "config.shrink**state.step", "config.shrink**0", EVOLVE),
+    Mistake("candidates are never varied", "methods/evolve/loop.py", "        if state.step:\n            G.parents", "        if False:\n            G.parents", EVOLVE),
+    Mistake("the lookahead adds up", "methods/evolve/loop.py", "total / run.config.variations", "total", EVOLVE),
+    Mistake("a choice is never made anew", "data/drawing.py", "torch.where(coin < degree,", "torch.where(coin < 0,", "tests/data/test_drawing.py"),
+    Mistake("variations leave their range", "data/drawing.py", "(free + degree * spread * steps).clamp(low, high)", "(free + degree * spread * steps)", "tests/data/test_drawing.py"),
 )  # fmt: skip
 
 

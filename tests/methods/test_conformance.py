@@ -66,6 +66,10 @@ SMALL: dict[str, dict[str, Any]] = {
         "average_decay": 0.5, "moments_noise": 1.5,
     },
     "moments": {"noise_multiplier": 1.0, "axes": 8},
+    "evolve": {
+        "noise_multiplier": 1.0, "steps": 21, "drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2,
+        "shrink": 0.9,
+    },
     "class-means": {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4},
 }  # fmt: skip
 TOY: dict[str, dict[str, Any]] = {
@@ -95,6 +99,9 @@ TOY: dict[str, dict[str, Any]] = {
         "depth": 2, "learning_rate": 1e-2, "moments_noise": 0.0,
     },
     "moments": {"noise_multiplier": 0.3, "axes": 8},
+    "evolve": {
+        "noise_multiplier": 0.1, "steps": 4, "drawing": "patches", "embedding": "cosines", "candidates": 100, "variations": 2,
+    },
     "class-means": {"noise_multiplier": 0.1, "latent_size": 8},
 }  # fmt: skip
 
@@ -202,7 +209,7 @@ def test_plan_is_pure_and_reads_the_card_only(method: str) -> None:
     plan = METHODS[method].job(SMALL[method], CARD).plan
     assert plan == METHODS[method].job(SMALL[method], CARD).plan
     larger = METHODS[method].job(SMALL[method], dataclasses.replace(CARD, declared_size=400)).plan
-    assert (plan == larger) == (method in ("gs-wgan", "privgan", "moments", "class-means"))
+    assert (plan == larger) == (method in ("evolve", "gs-wgan", "privgan", "moments", "class-means"))
 
 
 @pytest.mark.parametrize("warm", [False, True])

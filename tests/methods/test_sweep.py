@@ -105,12 +105,18 @@ def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
     return {"noise_multiplier": float(draw.uniform(0.5, 20)), "axes": int(draw.integers(2, 30))}
 
 
+def evolve(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
+    """Votes of all units, a few times."""
+    return {"noise_multiplier": float(draw.uniform(0.7, 12)), "steps": int(draw.integers(1, 9)), "drawing": "letters"}
+
+
 SETTINGS: dict[str, Callable[[np.random.Generator, DataCard], dict[str, Any]]] = {
     "dpgan": dpgan,
     "dp-wgan": dp_wgan,
     "privae": privae,
     "dp-diffusion": dp_diffusion,
     "moments": moments,
+    "evolve": evolve,
     "gs-wgan secret": gs_wgan("secret"),
     "gs-wgan round_robin": gs_wgan("round_robin"),
     "gs-wgan paper": gs_wgan("paper"),

@@ -3,6 +3,7 @@
 from gossamer.methods.dp_diffusion import DpDiffusion
 from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
+from gossamer.methods.evolve import Evolve
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.moments import ClassMoments
@@ -10,6 +11,16 @@ from gossamer.methods.privae import Privae
 from gossamer.methods.privgan import Privgan
 
 METHODS: dict[str, AnyMethod] = {
-    method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan(), DpDiffusion(), ClassMoments())
+    method.name: method
+    for method in (
+        Dpgan(),
+        DpWgan(),
+        GsWgan(),
+        Privae(),
+        Privgan(),
+        DpDiffusion(),
+        ClassMoments(),
+        Evolve(),
+    )
 }
 """Each method by its name on the command line."""

@@ -1,0 +1,108 @@
+"""Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator and features."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
+
+if TYPE_CHECKING:
+    from gossamer.data.card import DataCard
+    from gossamer.methods.evolve import loop
+    from gossamer.privacy import costs
+else:
+    loop, costs = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.costs")
+
+_MOST_LETTERS, _DIGITS = 26, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: standard deviation of the noise on each candidate's votes; those of a unit are at most 1 long. Zero:
+            the non-private twin.
+        steps: rounds of votes (T), each one release.
+        drawing: what draws the candidates: digits, letters (classes 0 to 25, A to Z), or patches, for records that are neither.
+        candidates: candidates of a class, on average; a class has as many as the declared prior gives it.
+        threshold: votes below so many standard deviations of the noise do not count (H).
+        degree: how far the first variation goes, from 0 to 1; what a sample differs from its parent by, if there is one round.
+        shrink: each variation goes so much less far than the one before.
+        variations: a candidate stands where so many variations of it are on average (the lookahead); 0: where it is itself.
+        embedding: how likeness is measured: cosines (the lowest waves of a picture) or features, of a small network that
+            learns the classes from drawings.
+        embedding_steps: steps in which that network learns, on drawings alone.
+        embedding_batch_size: drawings in such a step.
+    """
+
+    noise_multiplier: float
+    steps: int = 2
+    drawing: Literal["digits", "letters", "patches"] = "digits"
+    candidates: int = 2_000
+    threshold: float = 2.0
+    degree: float = 0.5
+    shrink: float = 0.5
+    variations: MaybeZero = 4
+    embedding: Literal["cosines", "features"] = "features"
+    embedding_steps: int = 600
+    embedding_batch_size: int = 128
+
+
+class Evolve(Method[Config, "loop.State"]):
+    """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model APIs 1:
+    images", 2024, Algorithm 1; with a simulator as in "... via APIs 3: using simulators instead of foundation models", 2025).
+
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Pictures are drawn by a program that no record enters. In
+    each round every record votes for the candidate of its class that is most like it; all votes are one histogram, to which
+    a unit adds a vector of length 1 at most, and which is noised once. Likeness is measured by what has seen drawings only.
+    The next candidates, and the generator, are made of the noised histogram.
+
+    Departures from the paper:
+        - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says;
+          the authors' library counts the records of each class, and tells them.
+        - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
+        - The features that measure likeness are learnt from drawings; the paper takes a network trained on ImageNet.
+        - What is released is not a set of pictures but a generator: the last candidates with their weights, each sample a
+          variation of one of them.
+    """
+
+    name = "evolve"
+    title = "Private Evolution (Lin et al. 2024)"
+    config_type = Config
+    loop = loop
+    takes_public = False
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
+        """The embedding learns from drawings, free; then one Gaussian over all units in each round."""
+        learning: OnPrivate[Config, loop.State] = OnPrivate(
+            name="embedding",
+            steps=config.embedding_steps,
+            body=lambda run, state, private: loop.learn_features(run, state),  # noqa: ARG005 (it has no use for records)
+        )
+        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
+        voting = self.training(config.steps, [(release, config.steps)])
+        return [learning, voting] if config.embedding == "features" else [voting]
+
+    def check(self, config: Config, card: "DataCard") -> None:
+        """Refuse records that the drawing program cannot draw, and shares that are none."""
+        channels, height, width = card.shape
+        if channels != 1 or height != width:
+            raise RequestError(
+                f"evolve draws square pictures of one channel; the card's are {channels}x{height}x{width}: take another "
+                "method, or another shape on the card."
+            )
+        if config.drawing == "digits" and card.classes != _DIGITS:
+            raise RequestError(f"--drawing digits draws the digits 0 to 9, and the card has {card.classes} classes.")
+        if config.drawing == "letters" and card.classes > _MOST_LETTERS:
+            raise RequestError(
+                f"--drawing letters draws at most {_MOST_LETTERS} classes, A to Z, and the card has {card.classes}."
+            )
+        if config.drawing == "patches" and config.embedding == "features":
+            raise RequestError(
+                "--drawing patches is the same for all classes, so no features can be learnt: take --embedding cosines."
+            )
+        for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
+            if share > 1:
+                raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")

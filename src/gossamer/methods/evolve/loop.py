@@ -1,0 +1,127 @@
+"""Private Evolution: Algorithm 1 of Lin et al. (2024), with a drawing program for RANDOM_API and VARIATION_API."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.data.drawing import DrawingProgram, Patches
+from gossamer.data.glyphs import Glyphs
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method, votes
+from gossamer.methods.evolve import Config
+from gossamer.methods.evolve.nets import Evolved, Features
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import Learner, adam
+from gossamer.methods.votes import Cosines
+from gossamer.nets.flat import gradient
+from gossamer.privacy.confined import Confined
+
+_RATE = 1e-3
+"""Adam's step size for the features."""
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Algorithm 1, one round of votes per yield. Ends when the ledger holds no further release."""
+    config, G = run.config, state.G
+    release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
+    while private.remaining(release.event):  # Alg. 1, l. 2
+        if state.step:
+            G.parents = next_candidates(run, G)  # l. 4-6
+        G.degree.fill_(config.degree * config.shrink**state.step)
+        query = votes.Votes(state.likeness, lookahead(run, state), G.labels, run.card.classes)
+        h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
+        G.weights = votes.kept(h, config.noise_multiplier, threshold=config.threshold).float()  # Alg. 2, l. 6
+        yield {"candidates_kept": (G.weights > 0).sum(), "votes_kept": G.weights.sum()}
+
+
+def next_candidates(run: Run[Config], G: Evolved) -> Tensor:
+    """Variations of parents that are drawn by the votes; as many for each class as it had. [N, P]"""
+    return G.varied(_noise(run, "variations", len(G.labels), G.latent_size), G.labels)
+
+
+def lookahead(run: Run[Config], state: "State") -> Tensor:
+    """Where each candidate stands: the mean over its variations, as far as the next ones go. float64 [N, d]. Section 4.2"""
+    G, net = state.G, state.likeness
+    if run.config.variations == 0:
+        return votes.embedded(_drawn(G, G.parents, G.labels), net, run.device)
+    total = torch.zeros((), device=run.device)
+    for _ in range(run.config.variations):
+        varied = G.program.vary(G.parents, G.degree, _noise(run, "lookahead", len(G.labels), G.program.size))
+        total = total + votes.embedded(_drawn(G, varied, G.labels), net, run.device)
+    return votes.on_grid(total / run.config.variations)
+
+
+def learn_features(run: Run[Config], state: "State") -> Iterator[Shown]:
+    """The features learn to classify drawings, one step per yield. Sees no record."""
+    config, G, learner = run.config, state.G, state.embedding
+    assert isinstance(learner, Learner)
+    while state.step < config.embedding_steps:
+        labels = torch.randint(
+            run.card.classes, (config.embedding_batch_size,), generator=run.rng.public("drawn labels")
+        )
+        parameters = G.program.random(_noise(run, "drawings", len(labels), G.program.size))
+        images, labels = _drawn(G, parameters, labels.to(run.device)).tensors(run.device)
+        loss = F.cross_entropy(learner.net.logits(images), labels)
+        learner.step(gradient(loss, learner.net))
+        yield {"loss": loss.detach()}
+
+
+@dataclass
+class State(method.State):
+    """The candidates have seen records through votes only, the embedding has seen none.
+
+    Args:
+        G: the candidates, and the weights that the last votes gave them.
+        embedding: what likeness is measured in; the features, as they learn.
+    """
+
+    G: Evolved
+    embedding: Learner[Features] | Cosines
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Random candidates, and an embedding that has yet to learn."""
+        config, card = run.config, run.card
+        G = generator(config, card).to(run.device)
+        G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.size))  # Alg. 1, l. 1
+        if config.embedding == "cosines":
+            return cls(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            net = Features(card.shape[1], card.classes).to(run.device)
+        return cls(G, Learner(net, adam(_RATE, (0.9, 0.999))))
+
+    @property
+    def likeness(self) -> votes.Embedding:
+        """What likeness is measured in."""
+        return self.embedding.net if isinstance(self.embedding, Learner) else self.embedding
+
+    @property
+    def released(self) -> Evolved:
+        """The generator that the run hands out."""
+        return self.G
+
+
+start = State.fresh
+
+
+def generator(config: Config, card: DataCard) -> Evolved:
+    """The candidates of a run, before they are drawn."""
+    return Evolved(_program(config), card, config.candidates)
+
+
+def _program(config: Config) -> DrawingProgram:
+    return Patches() if config.drawing == "patches" else Glyphs(config.drawing)
+
+
+def _drawn(G: Evolved, parameters: Tensor, labels: Tensor) -> Records:
+    """Drawings, as records."""
+    return Records(G.program.draw(parameters, labels, G.side).cpu().numpy(), labels.cpu().numpy())
+
+
+def _noise(run: Run[Config], stream: str, n: int, size: int) -> Tensor:
+    """Standard normals [n, size] from a public stream: no record can change their place."""
+    return torch.randn(n, size, generator=run.rng.public(stream)).to(run.device)
