@@ -6,6 +6,9 @@ from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.privae import Privae
 from gossamer.methods.privgan import Privgan
+from gossamer.methods.teacher import Teacher
 
-METHODS: dict[str, AnyMethod] = {method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan())}
+METHODS: dict[str, AnyMethod] = {
+    method.name: method for method in (Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan(), Teacher())
+}
 """Each method by its name on the command line."""
