@@ -68,9 +68,7 @@ def main() -> None:
     begun = time.perf_counter()
     described = Classifier(card.shape, card.classes).described(records)
     print(f"features of {len(records):,} records: {time.perf_counter() - begun:.0f} s, {options.threads} threads\n")
-    print(
-        "| epsilon | noise multiplier | steps | learning rate | seed | accuracy, set apart | accuracy, trained on | seconds |"
-    )
+    print("| epsilon | noise multiplier | steps | learning rate | seed | set apart | trained on | seconds |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for epsilon in options.epsilons:
         for steps in options.steps:
@@ -87,11 +85,10 @@ def main() -> None:
                     apart = proportion(right(net, described[count:]), options.apart, "set apart")
                     own = right(net, described[:count]) / count
                     given = request.job.settings
-                    print(
-                        f"| {epsilon:g} | {given['noise_multiplier']:.4f} | {given['steps']} | {given['learning_rate']:g} | {seed} | "
-                        f"{apart.value:.2%} ({apart.low:.2%} to {apart.high:.2%}) | {own:.2%} | {seconds:.0f} |",
-                        flush=True,
-                    )
+                    noise, taken = given["noise_multiplier"], given["steps"]
+                    row = f"| {epsilon:g} | {noise:.4f} | {taken} | {given['learning_rate']:g} | {seed} |"
+                    shares = f" {apart.value:.2%} ({apart.low:.2%} to {apart.high:.2%}) | {own:.2%} | {seconds:.0f} |"
+                    print(row + shares, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Wavelet scattering: features of a picture that follow from formulas, so that no record has shaped them.
 
-Bruna and Mallat 2013, "Invariant Scattering Convolution Networks". The moduli of wavelet coefficients, and the moduli of their
-wavelet coefficients, are averaged over neighbourhoods of 2^J pixels. What is left moves little where a picture is shifted or bent a
-little, and a linear classifier on it does much of what a trained network does.
+Bruna and Mallat 2013, "Invariant Scattering Convolution Networks"; Oyallon and Mallat 2015 for the settings. The moduli of
+wavelet coefficients, and the moduli of their wavelet coefficients, are averaged over neighbourhoods of 2^J pixels. What is
+left moves little where a picture is shifted or bent a little, and a linear classifier on it comes near a trained network.
 """
 
 import math
@@ -29,9 +29,9 @@ _EPSILON = 1e-4
 class Scattering(nn.Module):
     """Pictures to features: scattering of order 0, 1 and 2, normalised within each picture, and a constant.
 
-    Each channel has 1 + JL + L^2 J(J - 1)/2 maps with L = 8 angles: 81 for J = 2, which is what pictures below 64x64 get, and 217
-    for J = 3. A map has a value for every 2^J-th pixel. The maps of a picture are normalised in groups of 3 (of 7 where there are 217):
-    their mean is taken off, and what is left is divided by its standard deviation + 10^-4. The filters are
+    Each channel has 1 + JL + L^2 J(J - 1)/2 maps with L = 8 angles: 81 for J = 2, which is what pictures below 64x64 get, and
+    217 for J = 3. A map has a value for every 2^J-th pixel. The maps of a picture are normalised in groups of 3 (of 7 where
+    there are 217): their mean is taken off, and what is left is divided by its standard deviation + 10^-4. The filters are
     periodic, they follow from the shape, and no weights file holds them.
 
     One picture is transformed at a time: its features are the same bits whatever stands beside it, and the temporaries fit
@@ -48,7 +48,7 @@ class Scattering(nn.Module):
     phi_columns: Tensor
     psi: Tensor
 
-    def __init__(self, shape: tuple[int, int, int]) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
         channels, height, width = shape
         if min(height, width) < SMALLEST:
@@ -78,7 +78,10 @@ class Scattering(nn.Module):
         return features
 
     def coefficients(self, image: Tensor) -> Tensor:
-        """S of one picture [C, H, W], not normalised: [C, maps, h, w]. Order 0, then j and angle, then j1, angle 1, j2 > j1, angle 2."""
+        """S of one picture [C, H, W], not normalised: [C, maps, h, w].
+
+        Order 0; order 1 by scale and angle; order 2 by first scale, first angle, later scale, second angle.
+        """
         orders = [image[:, None]]
         first = modulus(torch.fft.fft2(image)[:, None, None] * self.psi)  # U1: [C, J, L, H, W]
         orders.append(first.flatten(1, 2))
@@ -90,7 +93,7 @@ class Scattering(nn.Module):
 
 def modulus(spectrum: Tensor) -> Tensor:
     """|u| of what has this Fourier transform over its last two axes. Through the square: a third of the time of `abs`."""
-    u = torch.fft.ifft2(spectrum)
+    u: Tensor = torch.fft.ifft2(spectrum)
     return (u * u.conj()).real.sqrt()
 
 
@@ -104,8 +107,8 @@ def normalised(maps: Tensor, group: int) -> Tensor:
 def wavelets(height: int, width: int, scales: int) -> Tensor:
     """Fourier transforms of the Morlet wavelets, which are real: [scales, 8, height, width].
 
-    The wavelet of scale j and angle pi l / 8 is a wave of frequency (3 pi / 4) / 2^j under a Gaussian of standard deviation 0.8 2^j
-    along the wave and twice that across, whose sum is 1, minus the multiple of the Gaussian that makes its sum 0.
+    The wavelet of scale j and angle pi l / 8 is a wave of frequency (3 pi / 4) / 2^j under a Gaussian of standard deviation
+    0.8 2^j along the wave and twice that across, whose sum is 1, minus the multiple of the Gaussian that makes its sum 0.
     """
     return torch.stack(
         [
@@ -122,7 +125,8 @@ def _morlet(height: int, width: int, scale: float, angle: float) -> Tensor:
     envelope = torch.exp(-(along**2 + (_SLANT * across) ** 2) / (2 * (_ENVELOPE * scale) ** 2))
     wave = envelope * torch.exp(1j * (_FREQUENCY / scale) * along)
     wave = _wrapped(wave - envelope * (wave.sum() / envelope.sum()), height, width) / envelope.sum()
-    return torch.fft.fft2(wave).real.float()
+    spectrum: Tensor = torch.fft.fft2(wave)
+    return spectrum.real.float()
 
 
 def averages(side: int, scales: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `shapes.py` the pictures it labels."""
+"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `shapes.py` what it labels."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,13 +59,13 @@ class Teacher(Method[Config, "loop.State"]):
     are formulas, so no privacy goes into finding them, and what is trained is linear: 40,000 weights for ten classes of 28x28.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
-    record's gradient is clipped to `max_norm`, the sum is noised once. Features are computed, and normalised, within each picture
-    alone. What is released is the weights; the shapes come from a drawing program that has read no record, so samples are
+    record's gradient is clipped to `max_norm`, the sum is noised once. Features are computed, and normalised, within each
+    picture alone. What is released is the weights; the shapes come from a drawing program that reads no record, so samples are
     post-processing. They carry what the teacher knows of the labels, and nothing of what the records look like.
 
     Departures from the paper:
-        - The scattering is normalised in groups of 3 maps of one picture, and computed in this package. The paper takes 27 groups of
-          the maps of one picture too, or means and deviations over all records, which cost privacy.
+        - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
+          over all records, which cost privacy.
         - Every gradient is clipped to a bound that most of them exceed, and the mean of the weights over the second half of the
           steps is released: it carries less noise than the last ones.
     """
@@ -100,7 +100,13 @@ class Teacher(Method[Config, "loop.State"]):
         return loop.scores(state, records)
 
     def sample(
-        self, net: "nn.Module", config: Config, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
+        self,
+        net: "nn.Module",
+        config: Config,
+        card: "DataCard",
+        n: int,
+        labels: "Tensor | None",
+        stream: "torch.Generator",
     ) -> "tuple[Tensor, Tensor]":
         """Drawn digits and letters, with labels from the card's prior that are the teacher's own. See `shapes.labelled`."""
         del config

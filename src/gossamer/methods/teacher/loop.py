@@ -12,7 +12,7 @@ from gossamer.methods import adversarial, method
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import Average, Learner
 from gossamer.methods.teacher import Config, expected_batch
-from gossamer.methods.teacher.nets import Classifier, kept
+from gossamer.methods.teacher.nets import Classifier, kept, losses
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
@@ -29,7 +29,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
-    gradient = PerRecordGradient(W.net, Classifier.losses, config.physical_batch_size)
+    gradient = PerRecordGradient(W.net, losses, config.physical_batch_size)
     described = private.map(lambda records: kept(W.net, records))
 
     while described.remaining(release.event):
@@ -79,4 +79,4 @@ def generator(config: Config, card: DataCard) -> Classifier:  # noqa: ARG001 (th
 @torch.no_grad()
 def scores(state: State, records: Records) -> Tensor:
     """log p(y | x) of records, by the weights that are released. [1, n]"""
-    return -state.released.losses(records)[None]
+    return -losses(state.released, records)[None]

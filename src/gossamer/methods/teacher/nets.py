@@ -24,7 +24,7 @@ class Classifier(nn.Module):
         classes: number of classes.
     """
 
-    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.classes = classes
         self.scattering = Scattering(shape)
@@ -36,13 +36,6 @@ class Classifier(nn.Module):
         """How likely each class is. images: float32 [n, C, H, W] in [0, 1]; gives [n, classes], rows that add up to 1."""
         pieces = [F.softmax(self.head(self._halved(piece).float()), dim=1) for piece in images.split(PIECE)]
         return torch.cat(pieces)
-
-    def losses(self, records: Records) -> Tensor:
-        """-log p(y | x) of each record, described or not. [n]"""
-        described = self.described(records)
-        features = torch.from_numpy(described.images).to(self.head.weight.device).float()
-        labels = torch.from_numpy(described.labels).to(features.device)
-        return F.cross_entropy(self.head(features), labels, reduction="none")
 
     def described(self, records: Records) -> Records:
         """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
@@ -58,6 +51,15 @@ class Classifier(nn.Module):
         """Features as they are kept, float16 [n, features]."""
         features: Tensor = self.scattering(images)
         return features.half()
+
+
+def losses(net: nn.Module, records: Records) -> Tensor:
+    """-log p(y | x) of each record, described or not. [n]"""
+    assert isinstance(net, Classifier)
+    described = net.described(records)
+    features = torch.from_numpy(described.images).to(net.head.weight.device).float()
+    labels = torch.from_numpy(described.labels).to(features.device)
+    return F.cross_entropy(net.head(features), labels, reduction="none")
 
 
 def kept(net: Classifier, records: Records) -> Records:

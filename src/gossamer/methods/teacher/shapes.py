@@ -1,4 +1,4 @@
-"""What a teacher's samples are: drawn digits and letters, which cost no privacy, with the labels that the teacher gives them."""
+"""What a teacher's samples are: drawn digits and letters, which cost no privacy, with the labels that it gives them."""
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,9 @@ def labelled(
 ) -> tuple[Tensor, Tensor]:
     """n shapes and their labels: images [n, C, H, W] in [0, 1] and int64 [n].
 
-    The teacher labels four shapes for each sample, half of them digits and half letters, and the samples are picked so that their
-    labels follow the card's prior, or are those given. Where the teacher gives a label too rarely, the shapes that it finds
-    likeliest to have it stand in. No shape is taken twice.
+    The teacher labels four shapes for each sample, half of them digits and half letters, and the samples are picked so that
+    their labels follow the card's prior, or are those given. Where the teacher gives a label too rarely, the shapes that it
+    finds likeliest to have it stand in. No shape is taken twice.
 
     Args:
         net: the released classifier.
@@ -39,15 +39,13 @@ def labelled(
     return images[picked(probabilities, wanted)], wanted
 
 
-def shapes(n: int, shape: tuple[int, int, int], stream: torch.Generator) -> Tensor:
-    """Digits and letters in equal numbers and random order, white on black, the same in all channels: [n, C, H, W] in [0, 1]."""
+def shapes(n: int, shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
+    """Digits and letters, half and half in random order, white on black in all channels: [n, C, H, W] in [0, 1]."""
     channels, height, width = shape
     side = min(height, width)
-    seeds = torch.randint(2**62, (2,), generator=stream).tolist()
-    digits, letters = (
-        draw(count, classes=classes, size=side, seed=seed).tensors()[0]
-        for count, classes, seed in zip((n - n // 2, n // 2), ("digits", "letters"), seeds, strict=True)
-    )
+    first, second = torch.randint(2**62, (2,), generator=stream).tolist()
+    digits, _ = draw(n - n // 2, classes="digits", size=side, seed=first).tensors()
+    letters, _ = draw(n // 2, classes="letters", size=side, seed=second).tensors()
     images = torch.cat([digits, letters])[torch.randperm(n, generator=stream)]
     left, top = (width - side) // 2, (height - side) // 2
     images = F.pad(images, (left, width - side - left, top, height - side - top))
