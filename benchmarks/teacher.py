@@ -4,7 +4,7 @@ The accuracies are computed on real records. They are for research, and no guara
 of settings by looking at them.
 
     python benchmarks/teacher.py --data ../shared/data/mnist --epsilons 1 10 --apart 10000
-    python benchmarks/teacher.py --data ../shared/data/mnist --epsilons 1 --steps 117 --learning-rate 4
+    python benchmarks/teacher.py --data ../shared/data/mnist --epsilons 1 --steps 117 234 --learning-rate 4 8
 """
 
 import argparse
@@ -17,6 +17,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
+from gossamer.methods.teacher import Config, learning_rate
 from gossamer.methods.teacher.nets import Classifier
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -86,7 +87,8 @@ def main() -> None:
                     own = right(net, described[:count]) / count
                     given = request.job.settings
                     noise, taken = given["noise_multiplier"], given["steps"]
-                    row = f"| {epsilon:g} | {noise:.4f} | {taken} | {given['learning_rate']:g} | {seed} |"
+                    used = learning_rate(Config(**given), card)
+                    row = f"| {epsilon:g} | {noise:.4f} | {taken} | {used:.3g} | {seed} |"
                     shares = f" {apart.value:.2%} ({apart.low:.2%} to {apart.high:.2%}) | {own:.2%} | {seconds:.0f} |"
                     print(row + shares, flush=True)
 

@@ -1,5 +1,6 @@
 """Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `shapes.py` what it labels."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ else:
     costs = Lazy("gossamer.privacy.costs")
 
 LARGEST_BATCH = 4_096
+FASTEST = 16.0
+"""The largest step size that is worked out."""
 SMALLEST = 8
 """Height or width below which scattering leaves too little."""
 
@@ -33,16 +36,16 @@ class Config(BaseConfig):
         steps: steps of gradient descent, each one release.
         expected_batch_size: expected number of records in a step; 0: 4,096, or all where fewer are declared.
         max_norm: L2 bound on the gradient of one record; most are longer, so it sets the size of a step rather than a limit.
-        learning_rate: step size.
+        learning_rate: step size; 0: worked out from noise, batch and steps.
         momentum: share of the last step that the next one keeps.
         physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
     """
 
     noise_multiplier: float
-    steps: int = 234
+    steps: int = 468
     expected_batch_size: MaybeZero = 0
     max_norm: float = 0.1
-    learning_rate: float = 8.0
+    learning_rate: float = 0.0
     momentum: float = 0.9
     physical_batch_size: int = 512
 
@@ -50,6 +53,18 @@ class Config(BaseConfig):
 def expected_batch(config: Config, card: "DataCard") -> int:
     """The expected number of records in a step."""
     return config.expected_batch_size or min(LARGEST_BATCH, card.declared_size)
+
+
+def learning_rate(config: Config, card: "DataCard") -> float:
+    """The step size: it lets the weights go 1.5 s^(3/4) far in all, where s = B sqrt(T) / sigma says how clear the sums are.
+
+    A rule of thumb, found on MNIST and on scikit-learn's digits (`docs/methods/teacher.md`). Public, like all that it reads.
+    """
+    if config.learning_rate or not config.noise_multiplier:
+        return config.learning_rate or FASTEST
+    clearness = expected_batch(config, card) * math.sqrt(config.steps) / config.noise_multiplier
+    farthest = 1.5 * math.pow(clearness, 0.75)
+    return min(FASTEST, farthest * (1 - config.momentum) / (config.max_norm * config.steps))
 
 
 class Teacher(Method[Config, "loop.State"]):

@@ -11,7 +11,7 @@ from gossamer.data.records import Records
 from gossamer.methods import adversarial, method
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import Average, Learner
-from gossamer.methods.teacher import Config, expected_batch
+from gossamer.methods.teacher import Config, expected_batch, learning_rate
 from gossamer.methods.teacher.nets import Classifier, kept, losses
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.gradients import PerRecordGradient
@@ -59,7 +59,9 @@ class State(method.State):
         config = run.config
         with adversarial.initialised_by(run.rng.public("initialisation")):
             net = generator(config, run.card).to(run.device)
-        W = Learner(net, lambda weights: torch.optim.SGD(weights, lr=config.learning_rate, momentum=config.momentum))
+        W = Learner(
+            net, lambda weights: torch.optim.SGD(weights, lr=learning_rate(config, run.card), momentum=config.momentum)
+        )
         return cls(W, Average(net, 1.0))
 
     @property
