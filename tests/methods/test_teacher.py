@@ -4,6 +4,7 @@ Where a step is compared with one by hand, the noise is a billionth of the bound
 so that every record is drawn. The statistical test states its error rate.
 """
 
+import dataclasses
 import math
 from typing import Any
 
@@ -237,6 +238,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     small = DataCard(shape=(1, SMALLEST - 1, 28), classes=3, declared_size=100)
     with pytest.raises(RequestError, match="at least 8x8, and the card declares 7x28"):
         _ = Teacher().job({"noise_multiplier": 1.0}, small).plan
+    assert Teacher().job({"noise_multiplier": 1.0}, dataclasses.replace(small, shape=(1, SMALLEST, 28))).plan
     with pytest.raises(RequestError, match="--momentum"):
         _ = Teacher().job({"noise_multiplier": 1.0, "momentum": 1.0}, CARD).plan
 

@@ -138,7 +138,7 @@ def averages(side: int, scales: int) -> Tensor:
 
 
 _TURNS = 3
-"""How often a filter is wrapped around the picture each way: the widest one is 10^-20 of its middle by then."""
+"""How often a filter is wrapped around the picture each way: it is below 10^-12 of its middle by then."""
 
 
 def _around_zero(side: int) -> Tensor:
