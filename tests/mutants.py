@@ -387,7 +387,7 @@ MISTAKES = (
     Mistake("the teacher takes 4,096 records where fewer are declared", "methods/teacher/__init__.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
     Mistake("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(state.released, records)[None]", "return state.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
     Mistake("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
-    Mistake("features are not normalised", "nets/scattering.py", "row[:-1] = normalised(self.coefficients(image.clone()), self.group).flatten()", "row[:-1] = self.coefficients(image.clone()).flatten()", SCATTERING),
+    Mistake("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),
     Mistake("wavelets let the mean through", "nets/scattering.py", "wave - envelope * (wave.sum() / envelope.sum())", "wave", SCATTERING),
     Mistake("wavelets are turned the other way", "nets/scattering.py", "along = x * math.cos(angle) + y[:, None]", "along = x * math.cos(angle) - y[:, None]", SCATTERING),
     Mistake("wavelets are longer along their wave than across", "nets/scattering.py", "along**2 + (_SLANT * across) ** 2", "(_SLANT * along) ** 2 + across**2", SCATTERING),

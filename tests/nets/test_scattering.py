@@ -141,6 +141,18 @@ def test_a_picture_has_the_same_features_to_the_bit_whatever_stands_beside_it() 
     assert scattering(images[:0]).shape == (0, scattering.size)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_share_the_pictures_and_leave_their_number_as_it_was(threads: int) -> None:
+    scattering, images = Scattering((1, 28, 28)), picture(5, 1, 28, 28)
+    expected, before = scattering(images), torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        torch.testing.assert_close(scattering(images), expected)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_no_weights_file_holds_a_filter() -> None:
     scattering = Scattering((1, 16, 16))
     assert scattering.state_dict() == {}
