@@ -59,6 +59,8 @@ IDENTITY = "tests/data/test_identity.py"
 UNITS = "tests/data/test_units.py"
 CERTIFICATES = "tests/privacy/test_certificate.py"
 VERIFY = "tests/run/test_verify.py"
+TEACHER = "tests/methods/test_teacher.py"
+SCATTERING = "tests/nets/test_scattering.py"
 
 MISTAKES = (
     Mistake("no clipping", "privacy/engine/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
@@ -409,6 +411,33 @@ MISTAKES = (
     Mistake("the lookahead adds up", "methods/evolve/loop.py", "total / run.config.variations", "total", EVOLVE),
     Mistake("a choice is never made anew", "data/drawing.py", "torch.where(coin < degree,", "torch.where(coin < 0,", "tests/data/test_drawing.py"),
     Mistake("variations leave their range", "data/drawing.py", "(free + degree * spread * steps).clamp(low, high)", "(free + degree * spread * steps)", "tests/data/test_drawing.py"),
+    Mistake("the teacher's releases are not charged", "methods/teacher/loop.py", "    while described.remaining(release.event):\n        g = described.release(release, gradient)", "    for _ in range(state.step, config.steps):\n        g = release(described._Confined__held, gradient)", f"{CONFORMANCE}::test_spends_its_plan"),
+    Mistake("the teacher reserves half of its steps", "methods/teacher/__init__.py", "[(release, config.steps)]", "[(release, config.steps // 2)]", TEACHER),
+    Mistake("the teacher's sums go past the mechanism", "methods/teacher/loop.py", "        norm = g.norm()\n", "        described.update(lambda held: g.add_(losses(W.net, held).detach().mean()))\n        norm = g.norm()\n", f"{CONFORMANCE}::test_non_interference"),
+    Mistake("the teacher starts from label frequencies counted on records", "methods/teacher/loop.py", "    described = private.map(lambda records: kept(W.net, records))", "    described = private.map(lambda records: kept(W.net, records))\n    private.update(lambda held: W.net.head.weight.data[:, -1].copy_(torch.from_numpy(held.labels).bincount(minlength=run.card.classes)))", f"{CONFORMANCE}::test_non_interference"),
+    Mistake("the teacher's prior is that of its own labels", "methods/teacher/shapes.py", "adversarial.draw_labels(n, card, stream) if labels is None else labels", "net.probabilities(shapes(n, card.shape, stream)).argmax(1) if labels is None else labels", TEACHER),
+    Mistake("the teacher gives other labels than those asked for", "methods/teacher/shapes.py", "adversarial.draw_labels(n, card, stream) if labels is None else labels", "adversarial.draw_labels(n, card, stream)", TEACHER),
+    Mistake("the teacher's samples are any shapes", "methods/teacher/shapes.py", "images[picked(probabilities, wanted)], wanted", "images[:n], wanted", TEACHER),
+    Mistake("a shape is taken for two samples", "methods/teacher/shapes.py", "positions[places], free[likeliest] = likeliest, False", "positions[places] = likeliest", TEACHER),
+    Mistake("a class that is never named gets any shapes", "methods/teacher/shapes.py", "torch.where(free, probabilities[:, label], -1).argsort(descending=True)", "free.nonzero()[:, 0]", TEACHER),
+    Mistake("the teacher's shapes come in the order of their kinds", "methods/teacher/shapes.py", "[torch.randperm(n, generator=stream)]", "", TEACHER),
+    Mistake("the teacher's mean is over all steps", "methods/teacher/loop.py", "late = state.step + 1 - config.steps // 2", "late = state.step + 1", TEACHER),
+    Mistake("the teacher releases the last weights", "methods/teacher/loop.py", "follow(at_most=1 - 1 / max(1, late))", "follow(at_most=0.0)", TEACHER),
+    Mistake("the teacher divides by another batch than the expected one", "methods/teacher/loop.py", "W.step(g.div_(B))", "W.step(g.div_(4_096))", TEACHER),
+    Mistake("the teacher forgets its momentum", "methods/teacher/loop.py", "momentum=config.momentum", "momentum=0.0", TEACHER),
+    Mistake("the teacher's twin is clipped", "methods/teacher/loop.py", "clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)", "config.max_norm", TEACHER),
+    Mistake("the teacher's step size does not look at the noise", "methods/teacher/__init__.py", "math.sqrt(config.steps) / config.noise_multiplier", "math.sqrt(config.steps)", TEACHER),
+    Mistake("the teacher's step size ignores what is given", "methods/teacher/__init__.py", "    if config.learning_rate or not config.noise_multiplier:", "    if not config.noise_multiplier:", TEACHER),
+    Mistake("the teacher takes 4,096 records where fewer are declared", "methods/teacher/__init__.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
+    Mistake("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(state.released, records)[None]", "return state.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
+    Mistake("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
+    Mistake("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),
+    Mistake("wavelets let the mean through", "nets/scattering.py", "wave - envelope * (wave.sum() / envelope.sum())", "wave", SCATTERING),
+    Mistake("wavelets are turned the other way", "nets/scattering.py", "along = x * math.cos(angle) + y[:, None]", "along = x * math.cos(angle) - y[:, None]", SCATTERING),
+    Mistake("wavelets are longer along their wave than across", "nets/scattering.py", "along**2 + (_SLANT * across) ** 2", "(_SLANT * along) ** 2 + across**2", SCATTERING),
+    Mistake("a second wavelet may be as fine as the first", "nets/scattering.py", "self.psi[j + 1 :]", "self.psi[j : self.scales - 1]", SCATTERING),
+    Mistake("averages are taken from the first pixel on", "nets/scattering.py", "torch.arange(2 ** (scales - 1), side, 2**scales)", "torch.arange(0, side, 2**scales)", SCATTERING),
+    Mistake("the second modulus is left out", "nets/scattering.py", "orders.append(modulus(spectrum * self.psi[j + 1 :]).flatten(1, 3))", "orders.append(torch.fft.ifft2(spectrum * self.psi[j + 1 :]).real.flatten(1, 3))", SCATTERING),
 )  # fmt: skip
 
 

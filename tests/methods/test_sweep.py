@@ -120,6 +120,7 @@ SETTINGS: dict[str, Callable[[np.random.Generator, DataCard], dict[str, Any]]] =
     "gs-wgan secret": gs_wgan("secret"),
     "gs-wgan round_robin": gs_wgan("round_robin"),
     "gs-wgan paper": gs_wgan("paper"),
+    "teacher": poisson_settings,
 }
 
 # ---------------------------------------------------------------------- the second computation

@@ -9,6 +9,7 @@ from gossamer.methods.method import AnyMethod
 from gossamer.methods.moments import ClassMoments
 from gossamer.methods.privae import Privae
 from gossamer.methods.privgan import Privgan
+from gossamer.methods.teacher import Teacher
 
 METHODS: dict[str, AnyMethod] = {
     method.name: method
@@ -21,6 +22,7 @@ METHODS: dict[str, AnyMethod] = {
         DpDiffusion(),
         ClassMoments(),
         Evolve(),
+        Teacher(),
     )
 }
 """Each method by its name on the command line."""

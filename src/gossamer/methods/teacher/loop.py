@@ -1,0 +1,84 @@
+"""The teacher's training: DP-SGD (Abadi et al. 2016, Algorithm 1) on a softmax regression, with momentum and an average."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods import adversarial, method
+from gossamer.methods.method import Run, Shown
+from gossamer.methods.parts import Average, Learner
+from gossamer.methods.teacher import Config, expected_batch, learning_rate
+from gossamer.methods.teacher.nets import Classifier, kept, losses
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.engine.gradients import PerRecordGradient
+from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
+
+
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Algorithm 1, one step per yield. Ends when the ledger holds no further release.
+
+    A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
+    clipped without being formed (`privacy/norms.py`, `Product`).
+    """
+    config, B, W = run.config, expected_batch(run.config, run.card), state.W
+    C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
+    release = PoissonGaussianSum(
+        sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
+    )
+    gradient = PerRecordGradient(W.net, losses, config.physical_batch_size)
+    described = private.map(lambda records: kept(W.net, records))
+
+    while described.remaining(release.event):
+        g = described.release(release, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
+        norm = g.norm()
+        W.step(g.div_(B))  # divided by the expected batch, then the descent
+        late = state.step + 1 - config.steps // 2  # how many steps of the second half there are, this one included
+        state.mean.follow(at_most=1 - 1 / max(1, late))
+        yield {"released_norm": norm}
+
+
+@dataclass
+class State(method.State):
+    """The weights have seen records through releases only.
+
+    Args:
+        W: the classifier, and its optimiser.
+        mean: of its weights over the second half of the steps; the last weights before that.
+    """
+
+    W: Learner[Classifier]
+    mean: Average[Classifier]
+
+    @classmethod
+    def fresh(cls, run: Run[Config]) -> "State":
+        """Weights of zero, which give every class the same probability."""
+        config = run.config
+        with adversarial.initialised_by(run.rng.public("initialisation")):
+            net = generator(config, run.card).to(run.device)
+        W = Learner(
+            net, lambda weights: torch.optim.SGD(weights, lr=learning_rate(config, run.card), momentum=config.momentum)
+        )
+        return cls(W, Average(net, 1.0))
+
+    @property
+    def released(self) -> Classifier:
+        """The classifier that the run hands out."""
+        return self.mean.released
+
+
+start = State.fresh
+
+
+def generator(config: Config, card: DataCard) -> Classifier:  # noqa: ARG001 (the same for every method)
+    """The classifier that a run releases."""
+    return Classifier(card.shape, card.classes)
+
+
+@torch.no_grad()
+def scores(state: State, records: Records) -> Tensor:
+    """log p(y | x) of records, by the weights that are released. [1, n]"""
+    return -losses(state.released, records)[None]

@@ -1,0 +1,67 @@
+"""The teacher: a softmax regression on wavelet scattering."""
+
+import dataclasses
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.records import Records
+from gossamer.nets.scattering import Scattering
+
+PIECE = 512
+"""Pictures whose features are held in single precision at once."""
+LARGEST = 1 << 31
+"""Bytes of features that are kept through a run; where they are more, those of a draw are computed anew in every step."""
+
+
+class Classifier(nn.Module):
+    """Pictures to the probability of each class. Its weights are those of the last layer alone: [classes, features], from 0.
+
+    Args:
+        shape: channels, height, width of a picture; height and width at least 8.
+        classes: number of classes.
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.scattering = Scattering(shape)
+        self.head = nn.Linear(self.scattering.size, classes, bias=False)
+        nn.init.zeros_(self.head.weight)
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """How likely each class is. images: float32 [n, C, H, W] in [0, 1]; gives [n, classes], rows that add up to 1."""
+        pieces = [F.softmax(self.head(self._halved(piece).float()), dim=1) for piece in images.split(PIECE)]
+        return torch.cat(pieces)
+
+    def described(self, records: Records) -> Records:
+        """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
+        if records.images.dtype == np.float16:
+            return records
+        features = np.empty((len(records), self.scattering.size), np.float16)
+        for lo in range(0, len(records), PIECE):
+            images, _ = records[lo : lo + PIECE].tensors(self.head.weight.device)
+            features[lo : lo + PIECE] = self._halved(images).cpu().numpy()
+        return dataclasses.replace(records, images=features)
+
+    def _halved(self, images: Tensor) -> Tensor:
+        """Features as they are kept, float16 [n, features]."""
+        features: Tensor = self.scattering(images)
+        return features.half()
+
+
+def losses(net: nn.Module, records: Records) -> Tensor:
+    """-log p(y | x) of each record, described or not. [n]"""
+    assert isinstance(net, Classifier)
+    described = net.described(records)
+    features = torch.from_numpy(described.images).to(net.head.weight.device).float()
+    labels = torch.from_numpy(described.labels).to(features.device)
+    return F.cross_entropy(net.head(features), labels, reduction="none")
+
+
+def kept(net: Classifier, records: Records) -> Records:
+    """Described, if memory for all of them may be taken; else as they are. The losses are the same either way."""
+    return net.described(records) if 2 * net.scattering.size * len(records) <= LARGEST else records

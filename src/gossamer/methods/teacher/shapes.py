@@ -1,0 +1,73 @@
+"""What a teacher's samples are: drawn digits and letters, which cost no privacy, with the labels that it gives them."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.data.glyphs import draw
+from gossamer.methods import adversarial
+from gossamer.methods.teacher.nets import Classifier
+
+CANDIDATES = 4
+"""Shapes that are drawn for each sample."""
+FEWEST = 64
+"""Shapes that are drawn at least."""
+
+
+@torch.no_grad()
+def labelled(
+    net: nn.Module, card: DataCard, n: int, labels: Tensor | None, stream: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """n shapes and their labels: images [n, C, H, W] in [0, 1] and int64 [n].
+
+    The teacher labels four shapes for each sample, half of them digits and half letters, and the samples are picked so that
+    their labels follow the card's prior, or are those given. Where the teacher gives a label too rarely, the shapes that it
+    finds likeliest to have it stand in. No shape is taken twice.
+
+    Args:
+        net: the released classifier.
+        card: the shape, and the prior of the labels.
+        n: how many.
+        labels: int64 [n]; None: drawn from the prior.
+        stream: fixes the shapes and the labels.
+    """
+    assert isinstance(net, Classifier)
+    wanted = adversarial.draw_labels(n, card, stream) if labels is None else labels
+    images = shapes(max(FEWEST, CANDIDATES * n), card.shape, stream)
+    probabilities = net.probabilities(images.to(net.head.weight.device)).cpu()
+    return images[picked(probabilities, wanted)], wanted
+
+
+def shapes(n: int, shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
+    """Digits and letters, half and half in random order, white on black in all channels: [n, C, H, W] in [0, 1]."""
+    channels, height, width = shape
+    side = min(height, width)
+    first, second = torch.randint(2**62, (2,), generator=stream).tolist()
+    digits, _ = draw(n - n // 2, classes="digits", size=side, seed=first).tensors()
+    letters, _ = draw(n // 2, classes="letters", size=side, seed=second).tensors()
+    images = torch.cat([digits, letters])[torch.randperm(n, generator=stream)]
+    left, top = (width - side) // 2, (height - side) // 2
+    images = F.pad(images, (left, width - side - left, top, height - side - top))
+    return images.expand(n, channels, height, width)
+
+
+def picked(probabilities: Tensor, wanted: Tensor) -> Tensor:
+    """Positions of the shapes that are taken, int64 [n]: one for each label, none twice.
+
+    Args:
+        probabilities: of each class, for at least n shapes in random order, [m, classes].
+        wanted: the label of each sample, int64 [n].
+    """
+    said = probabilities.argmax(1)
+    free = torch.ones(len(said), dtype=torch.bool)
+    positions = torch.full_like(wanted, -1)
+    for label in wanted.unique():
+        places, found = (wanted == label).nonzero()[:, 0], (said == label).nonzero()[:, 0]
+        count = min(len(places), len(found))
+        positions[places[:count]], free[found[:count]] = found[:count], False
+    for label in wanted[positions < 0].unique():
+        places = ((wanted == label) & (positions < 0)).nonzero()[:, 0]
+        likeliest = torch.where(free, probabilities[:, label], -1).argsort(descending=True)[: len(places)]
+        positions[places], free[likeliest] = likeliest, False
+    return positions
