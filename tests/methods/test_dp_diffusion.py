@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from dp_accounting import GaussianDpEvent
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
@@ -161,4 +162,4 @@ def test_refusals() -> None:
 
 def test_all_records_are_a_batch_where_there_are_few() -> None:
     plan = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0}, CARD).plan
-    assert [event.sampling_probability for event, _ in plan] == [1.0, 1.0]
+    assert plan == [(GaussianDpEvent(5.0), 1), (GaussianDpEvent(1.0), 600)]

@@ -199,7 +199,17 @@ def secret(event: dict[str, Any], head: dict[str, Any], grid: float, upwards: bo
     return loss.PrivacyLossDistribution(pld_pmf.DensePLDPmf(grid, -n, masses, beyond, upwards))
 
 
-DISTRIBUTIONS = {"PoissonSampled": poisson, "SampledWithoutReplacement": secret}
+def gaussian(event: dict[str, Any], _head: dict[str, Any], grid: float, upwards: bool) -> loss.PrivacyLossDistribution:
+    """A Gaussian over all records."""
+    return loss.from_gaussian_mechanism(
+        event["noise_multiplier"],
+        value_discretization_interval=grid,
+        pessimistic_estimate=upwards,
+        use_connect_dots=upwards,
+    )
+
+
+DISTRIBUTIONS = {"Gaussian": gaussian, "PoissonSampled": poisson, "SampledWithoutReplacement": secret}
 
 
 def revealed(population: int, noise: float, count: int, delta: float) -> float:

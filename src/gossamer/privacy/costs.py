@@ -19,8 +19,9 @@ Draw: TypeAlias = Literal["secret", "round_robin", "paper"]
 
 
 def poisson_gaussian(*, sampling_rate: float, noise_multiplier: float) -> DpEvent:
-    """The event of one Gaussian over a Poisson draw: what a call charges, and what a plan reserves."""
-    return PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_multiplier))
+    """The event of one Gaussian over a Poisson draw: what a call charges, and what a plan reserves. At rate 1 all are drawn."""
+    of_all = GaussianDpEvent(noise_multiplier)
+    return of_all if sampling_rate == 1 else PoissonSampledDpEvent(sampling_rate, of_all)
 
 
 def without_privacy() -> DpEvent:
