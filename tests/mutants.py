@@ -425,7 +425,7 @@ MISTAKES = (
     Mistake("the teacher releases the last weights", "methods/teacher/loop.py", "follow(at_most=1 - 1 / max(1, late))", "follow(at_most=0.0)", TEACHER),
     Mistake("the teacher divides by another batch than the expected one", "methods/teacher/loop.py", "W.step(g.div_(B))", "W.step(g.div_(4_096))", TEACHER),
     Mistake("the teacher forgets its momentum", "methods/teacher/loop.py", "momentum=config.momentum", "momentum=0.0", TEACHER),
-    Mistake("the teacher's twin is clipped", "methods/teacher/loop.py", "clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)", "config.max_norm", TEACHER),
+    Mistake("a teacher without noise is clipped", "methods/teacher/loop.py", "clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)", "config.max_norm", TEACHER),
     Mistake("the teacher's step size does not look at the noise", "methods/teacher/__init__.py", "math.sqrt(config.steps) / config.noise_multiplier", "math.sqrt(config.steps)", TEACHER),
     Mistake("the teacher's step size ignores what is given", "methods/teacher/__init__.py", "    if config.learning_rate or not config.noise_multiplier:", "    if not config.noise_multiplier:", TEACHER),
     Mistake("the teacher takes 4,096 records where fewer are declared", "methods/teacher/__init__.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),

@@ -1,4 +1,4 @@
-"""Votes: counted by hand, bounded per unit, noised once over all classes, each a matter of its own record to the last bit."""
+"""Votes: counted by hand, bounded per unit, with one noise over all classes, each a matter of its own record to the bit."""
 
 import math
 

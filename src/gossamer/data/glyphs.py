@@ -9,6 +9,8 @@ No record enters a glyph, and its constants were chosen without MNIST: which cha
 glyph is turned, bent and waved, beside every other one of scikit-learn's 1,797 digits (`tools/choose_glyphs.py`); slant,
 stretch and pen, which those digits do not show, by what paper and pens give. Results on *those* digits lean on that.
 What stays of an earlier version that was tuned beside MNIST's training pictures is the way of drawing, not its numbers.
+Once, before they were frozen, provisional glyphs were held against MNIST's training records (87.9 % of a small CNN); the rule
+that chose the final ones stood by then, and nothing was changed for it.
 """
 
 from functools import cache

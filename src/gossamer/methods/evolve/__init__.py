@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -23,7 +23,7 @@ class Config(BaseConfig):
 
     Args:
         noise_multiplier: standard deviation of the noise on each candidate's votes; those of a unit are at most 1 long. Zero:
-            the non-private twin.
+            trains without privacy.
         steps: rounds of votes (T), each one release.
         drawing: what draws the candidates: digits, letters (classes 0 to 25, A to Z), or patches, for records that are neither.
         candidates: candidates of a class, on average; a class has as many as the declared prior gives it.
@@ -56,8 +56,8 @@ class Evolve(Method[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Pictures are drawn by a program that no record enters. In
     each round every record votes for the candidate of its class that is most like it; all votes are one histogram, to which
-    a unit adds a vector of length 1 at most, and which is noised once. Likeness is measured by what has seen drawings only.
-    The next candidates, and the generator, are made of the noised histogram.
+    a unit adds a vector of length 1 at most, with noise added once. Likeness is measured by what has seen drawings only.
+    The next candidates, and the generator, are made of the histogram with its noise.
 
     Departures from the paper:
         - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says;
@@ -76,10 +76,10 @@ class Evolve(Method[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
         """The embedding learns from drawings, free; then one Gaussian over all units in each round."""
-        learning: OnPrivate[Config, loop.State] = OnPrivate(
+        learning: OnReleased[Config, loop.State] = OnReleased(
             name="embedding",
             steps=config.embedding_steps,
-            body=lambda run, state, private: loop.learn_features(run, state),  # noqa: ARG005 (it has no use for records)
+            body=lambda run, state: loop.learn_features(run, state),
         )
         release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         voting = self.training(config.steps, [(release, config.steps)])

@@ -32,7 +32,7 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / max_norm. Zero: the non-private twin, without clipping.
+        noise_multiplier: standard deviation of the noise / max_norm. Zero: trains without privacy, and without clipping.
         steps: steps of gradient descent, each one release.
         expected_batch_size: expected number of records in a step; 0: 4,096, or all where fewer are declared.
         max_norm: L2 bound on the gradient of one record; most are longer, so it sets the size of a step rather than a limit.
@@ -74,9 +74,9 @@ class Teacher(Method[Config, "loop.State"]):
     are formulas, so no privacy goes into finding them, and what is trained is linear: 40,000 weights for ten classes of 28x28.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
-    record's gradient is clipped to `max_norm`, the sum is noised once. Features are computed, and normalised, within each
-    picture alone. What is released is the weights; the shapes come from a drawing program that reads no record, so samples are
-    post-processing. They carry what the teacher knows of the labels, and nothing of what the records look like.
+    record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
+    within each picture alone. What is released is the weights; the shapes come from a drawing program that reads no record,
+    so samples are post-processing. They carry what the teacher knows of the labels, and nothing of how the records look.
 
     Departures from the paper:
         - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
