@@ -15,8 +15,11 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_diffusion import Config, loop, sampler
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator, Perceptron
+from gossamer.privacy.confined import Confined
 from gossamer.privacy.engine.gradients import PerRecordGradient
+from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.noise import Rng
 
 CARD = DataCard(shape=(1, 8, 8), classes=2, declared_size=100)
 SETTINGS = Config(noise_multiplier=1.0, multiplicity=4, axes=6, width=16, depth=2)
@@ -158,6 +161,32 @@ def test_refusals() -> None:
         _ = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "churn": 2.0}, CARD).plan
     with pytest.raises(RequestError, match="multiple of 8"):
         net(dataclasses.replace(SETTINGS, network="unet", width=12))
+
+
+def test_votes_choose_the_public_pictures_of_the_start() -> None:
+    """Dark records vote for dark pictures; one Gaussian more is in the plan, and public records are needed."""
+    settings = {
+        "noise_multiplier": 1.0, "votes_noise": 1.0, "moments_noise": 0.0, "steps": 1, "warm_steps": 2, "axes": 4, "width": 8,
+    }  # fmt: skip
+    job = METHODS["dp-diffusion"].job(settings, CARD)
+    assert job.plan == [(GaussianDpEvent(1.0), 1), (GaussianDpEvent(1.0), 1)]
+    assert job.needs_public
+    draw = np.random.default_rng(0)
+
+    def pictures(n: int, low: int, high: int) -> Records:
+        return Records(draw.integers(low, high, (n, 1, 8, 8)).astype(np.uint8), np.arange(n) % 2)
+
+    dark, bright = pictures(20, 0, 40), pictures(20, 160, 255)
+    public = Records(np.concatenate([bright.images, dark.images]), np.concatenate([bright.labels, dark.labels]))
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
+    ledger.reserve(job.plan)
+    training = job.begin(Rng(0))
+    for _ in training.drive(Confined(pictures(400, 0, 60), ledger), public):
+        pass
+    assert ledger.used == [2]
+    chosen = training.state.state_dict()["chosen"]
+    assert len(chosen) == loop.PUBLIC
+    assert float((chosen >= 20).float().mean()) > 0.95
 
 
 def test_all_records_are_a_batch_where_there_are_few() -> None:

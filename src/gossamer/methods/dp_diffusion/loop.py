@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method
+from gossamer.methods import adversarial, method, votes
 from gossamer.methods.class_moments import ClassGaussians, Moments
 from gossamer.methods.dp_diffusion import Config, expected_batch, has_moments
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
@@ -21,7 +21,9 @@ from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
 
 PUBLIC = 20_000
-"""Public pictures that principal axes are taken from, at most."""
+"""Public pictures that a start is on, at most."""
+THRESHOLD = 2.0
+"""Votes below so many standard deviations of their noise do not count."""
 FALLING = 1 / 3
 """Share of the steps over which the step size falls to zero."""
 LOG_SIGMA = (-0.8, 1.2)
@@ -85,8 +87,26 @@ class Loss:
         return losses
 
 
+def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Every record votes for the public picture of its class that is most like it; those with votes are what a start is on."""
+    public, noise = run.public, run.config.votes_noise * run.config.noise_multiplier
+    assert public is not None, "`needs_public` asks for them"
+    release = votes.ballot(noise_multiplier=noise, rng=run.rng)
+    if private.remaining(release.event):
+        counted = private.release(release, votes.Votes.on(public, votes.Cosines.of(public), run.card.classes))
+        weights = votes.kept(counted, noise, threshold=THRESHOLD)
+        state.chosen = votes.chosen(public, weights, PUBLIC, run.card, run.rng.public("chosen"))
+        yield {"pictures_kept": (weights > 0).sum()}
+
+
+def preferred(state: "State", public: Records) -> Records:
+    """The public pictures that a start is on: those that got votes, or all."""
+    return public if state.chosen is None else public[state.chosen.numpy()]
+
+
 def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
     """Principal axes of public pictures, then steps on their codes. Costs nothing."""
+    public = preferred(state, public)
     if state.step == 0 and state.G.latent is not None:
         state.G.latent.fit(public[:PUBLIC].tensors(run.device)[0])
 
@@ -130,7 +150,7 @@ def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
     if public is None:
         yield from start_on(run, state, samples)
         return
-    images, classes = public[:PUBLIC].tensors(run.device)
+    images, classes = preferred(state, public)[:PUBLIC].tensors(run.device)
     codes = state.G.code(images)
     moved = gaussians.matched(codes, classes, ClassGaussians.fitted(codes, classes, run.card.classes).to(run.device))
 
@@ -167,12 +187,14 @@ class State(method.State):
         D: the denoiser as it learns.
         average: the running average of both.
         gaussians: the class Gaussians, where moments are released.
+        chosen: positions of the public pictures that got votes, some several times.
     """
 
     G: Generator
     D: Learner[Denoiser]
     average: Average[Generator]
     gaussians: ClassGaussians | None
+    chosen: Tensor | None = None
 
     @classmethod
     def fresh(cls, run: Run[Config]) -> "State":
