@@ -430,7 +430,7 @@ MISTAKES = (
     Mistake("a teacher without noise is clipped", "methods/teacher/loop.py", "clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)", "config.max_norm", TEACHER),
     Mistake("the teacher's step size does not look at the noise", "methods/teacher/__init__.py", "math.sqrt(config.steps) / config.noise_multiplier", "math.sqrt(config.steps)", TEACHER),
     Mistake("the teacher's step size ignores what is given", "methods/teacher/__init__.py", "    if config.learning_rate or not config.noise_multiplier:", "    if not config.noise_multiplier:", TEACHER),
-    Mistake("the teacher takes 4,096 records where fewer are declared", "methods/teacher/__init__.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
+    Mistake("the teacher takes 4,096 records where fewer are declared", "methods/method.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
     Mistake("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(state.released, records)[None]", "return state.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
     Mistake("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
     Mistake("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),

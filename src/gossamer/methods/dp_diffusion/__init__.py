@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, OnReleased, Phases, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 else:
     loop, costs = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.costs")
     sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
-
-USUAL_BATCH = 4_096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ class DpDiffusion(Method[Config, "loop.State"]):
             name="moments start", steps=config.warm_steps, body=lambda *all_: loop.moments_start(*all_)
         )
         with_moments: Phases[Config, loop.State] = (moments, on_moments)
-        rate = expected_batch(config, card) / card.declared_size
+        rate = batch_of(config.expected_batch_size, card) / card.declared_size
         release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
             *([votes] if config.votes_noise > 0 else ()),
@@ -165,8 +163,3 @@ class DpDiffusion(Method[Config, "loop.State"]):
 def has_moments(config: Config) -> bool:
     """Whether class moments are released: they are taken in a latent."""
     return config.moments_noise > 0 and config.network == "perceptron"
-
-
-def expected_batch(config: Config, card: "DataCard") -> int:
-    """B"""
-    return config.expected_batch_size or min(USUAL_BATCH, card.declared_size)

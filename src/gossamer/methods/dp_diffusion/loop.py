@@ -11,9 +11,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial, method, votes
 from gossamer.methods.class_moments import ClassGaussians, Moments
-from gossamer.methods.dp_diffusion import Config, expected_batch, has_moments
+from gossamer.methods.dp_diffusion import Config, has_moments
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Run, Shown, batch_of
 from gossamer.methods.parts import Average, Learner, adam
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -32,7 +32,7 @@ LOG_SIGMA = (-0.8, 1.2)
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """DPDM, Algorithm 1, one step per yield. Ends when the ledger holds no further release."""
-    config, B = run.config, expected_batch(run.config, run.card)
+    config, B = run.config, batch_of(run.config.expected_batch_size, run.card)
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
