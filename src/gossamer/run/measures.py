@@ -30,7 +30,7 @@ PROTOCOLS: dict[str, classify.Protocol] = {"paper": classify.PAPER, "reduced": c
 TRAINED_ON = {
     named.ACCURACY.name: "synthetic records",
     named.BASELINE.name: "real records",
-    named.PUBLIC_ITSELF.name: "the public records as they are (epsilon 0)",
+    named.PUBLIC_ITSELF.name: "public records as they are (epsilon 0)",
     named.WARM_ALONE.name: "samples of the public warm start, before any record was read (epsilon 0)",
 }
 NEIGHBOURS = 10_000

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, OnReleased, Phases, batch_of
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ class DpDiffusion(Method[Config, "loop.State"]):
         on_public: OnPublic[Config, loop.State] = OnPublic(
             name="public start", steps=config.warm_steps, body=lambda *all_: loop.public_start(*all_)
         )
-        on_moments: OnReleased[Config, loop.State] = OnReleased(
+        on_moments: OnPublic[Config, loop.State] = OnPublic(
             name="moments start", steps=config.warm_steps, body=lambda *all_: loop.moments_start(*all_)
         )
         with_moments: Phases[Config, loop.State] = (moments, on_moments)
