@@ -98,7 +98,7 @@ def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Pa
         if event.kind == "step" and event.phase == "training":
             raise Stopped
 
-    few = {"steps": 3, "expected_batch_size": 8, "axes": 8, "width": 8, "multiplicity": 2, "warm_steps": 4}
+    few = {"steps": 40, "expected_batch_size": 8, "axes": 8, "width": 8, "multiplicity": 2, "warm_steps": 4}
     with pytest.raises(Stopped):
         fit("dp-diffusion", data=data, card=card, out=tmp_path / "RUN", epsilon=10.0, delta=1e-3, sink=crash, **few)
     ledger = PrivacyLedger.resume(tmp_path / "RUN" / "ledger.jsonl")
