@@ -106,6 +106,22 @@ def test_a_run_keeps_the_figures_of_earlier_evaluations(
     assert len(names) == len(set(names)) == 4
 
 
+def test_the_public_records_have_a_row_while_they_can_be_read(
+    gossamer: Run, fit_words: list[str], run: Path, data: Path, tmp_path: Path
+) -> None:
+    """What they teach by themselves, at epsilon 0, stands beside the release; where they are gone the row is left out."""
+    name, file = "accuracy of the public records themselves", tmp_path / "public.npz"
+    images = np.random.default_rng(3).integers(0, 256, (40, 1, 28, 28)).astype(np.uint8)
+    np.savez(file, images=images, labels=np.arange(40) % 2)
+    words = [str(tmp_path / "with") if word == str(run) else word for word in fit_words]
+    assert gossamer(*words, "--public", file, "--warm-steps", 2).status == 0
+    rows = {entry["metric"]: entry for entry in evaluated(gossamer, tmp_path / "with", data)["metrics"]}
+    assert "public records as they are (epsilon 0)" in rows[name]["computed_on"]
+    file.unlink()
+    assert name not in {entry["metric"] for entry in evaluated(gossamer, tmp_path / "with", data)["metrics"]}
+    assert name not in {entry["metric"] for entry in evaluated(gossamer, run, data)["metrics"]}
+
+
 def test_what_does_not_apply_is_left_out_with_its_reason(gossamer: Run, run: Path, data: Path) -> None:
     """160 records cannot give a covariance of 1,024 features: alone that is an error, among others a note."""
     alone = gossamer("evaluate", run, "--train", data, "--test", data, "-n", 80, "--metrics", "fid")

@@ -15,7 +15,7 @@ from gossamer.run import measures
 from gossamer.run.baselines import Baselines
 from gossamer.run.measures import Inputs
 from gossamer.run.metrics import METRICS
-from gossamer.run.named import ACCURACY, BASELINE, WARM_ALONE
+from gossamer.run.named import ACCURACY, BASELINE, PUBLIC_ITSELF, WARM_ALONE
 
 
 class Pixels:
@@ -77,10 +77,11 @@ def same(found: tuple[Any, ...], train: Labelled, tests: Labelled) -> bool:
 
 
 def test_accuracy_trains_on_one_set_and_tests_on_the_real_test_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, warm = Recorder(), dots(*range(50, 70))
+    record, warm, public = Recorder(), dots(*range(50, 70)), dots(*range(70, 90))
     monkeypatch.setattr(measures.classify, "accuracy", record)
-    found = measures.accuracy(inputs(monkeypatch, warm=warm))
-    for name, trained_on in ((ACCURACY.name, SAMPLES), (BASELINE.name, REAL), (WARM_ALONE.name, warm)):
+    found = measures.accuracy(inputs(monkeypatch, warm=warm, public=public))
+    rows = ((ACCURACY.name, SAMPLES), (BASELINE.name, REAL), (WARM_ALONE.name, warm), (PUBLIC_ITSELF.name, public))
+    for name, trained_on in rows:
         assert same(record.seen[measures.TRAINED_ON[name]], trained_on, TESTS)
         assert found[name].computed_on == measures.TRAINED_ON[name]
 

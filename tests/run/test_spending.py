@@ -636,8 +636,8 @@ def test_an_embedded_name_and_its_split_are_one_data_set(gossamer: Run) -> None:
 def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path
 ) -> None:
-    def small(method: str, **named: Any) -> None:
-        fit(method, **{**named, "data": place.data, "public": None, "epsilon": None, **SMALL, "sink": crash_at(1)})
+    def small(_method: str, **named: Any) -> None:
+        fit("dpgan", **{**named, "data": place.data, "public": None, "epsilon": None, **SMALL, "sink": crash_at(1)})
 
     monkeypatch.setattr(demo, "CARD", demo.CARD.from_dict({**demo.CARD.to_dict(), "declared_size": 160}))
     monkeypatch.setattr(demo, "fit", small)

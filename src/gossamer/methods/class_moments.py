@@ -7,6 +7,7 @@ most 1 when a record is added or removed. One Gaussian pays for all.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -88,28 +89,54 @@ def _lengths(z: Tensor) -> Tensor:
 
 
 class ClassGaussians(nn.Module):
-    """A Gaussian for each class: labels [n] and standard normals [n, d] to codes [n, d]. All of it is buffers.
+    """A Gaussian for each class, and one for all classes together, over codes of d numbers. All of it is buffers.
+
+    At first each is standard normal.
 
     Args:
-        classes: K.
+        classes: K. The label K means: not told.
         axes: d.
     """
 
     means: Tensor
-    roots: Tensor
+    vectors: Tensor
+    spreads: Tensor
 
     def __init__(self, classes: int, axes: int) -> None:
         super().__init__()
-        self.register_buffer("means", torch.zeros(classes, axes))
-        self.register_buffer("roots", torch.eye(axes).repeat(classes, 1, 1))
+        self.classes = classes
+        self.register_buffer("means", torch.zeros(classes + 1, axes))
+        self.register_buffer("vectors", torch.eye(axes).repeat(classes + 1, 1, 1))
+        self.register_buffer("spreads", torch.ones(classes + 1, axes))
 
     def forward(self, normals: Tensor, labels: Tensor) -> Tensor:
-        """Codes. [n, d]"""
-        codes = normals.new_empty(normals.shape)
+        """Codes out of standard normals. normals: [n, d]; labels: [n], 0 to K. Gives [n, d]."""
+        return self._each(normals, labels, lambda k, own: self.means[k] + (own * self.spreads[k]) @ self.vectors[k].t())
+
+    def denoised(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
+        """The clean codes to expect behind noisy ones, were they really Gaussian: m + S (S + sigma^2)^-1 (z - m). [n, d]"""
+
+        def of_class(k: int, own: Tensor) -> Tensor:
+            code, level = own[:, :-1], own[:, -1:]
+            variance = self.spreads[k].square()
+            along = (code - self.means[k]) @ self.vectors[k] * (variance / (variance + level.square()))
+            return self.means[k] + along @ self.vectors[k].t()
+
+        return self._each(torch.cat([noisy, sigma[:, None]], 1), labels, of_class)
+
+    @property
+    def deviations(self) -> Tensor:
+        """Standard deviation of each axis over all classes together. [d]"""
+        deviations: Tensor = (self.vectors[-1] * self.spreads[-1]).norm(dim=1)
+        return deviations
+
+    def _each(self, rows: Tensor, labels: Tensor, of_class: Callable[[int, Tensor], Tensor]) -> Tensor:
+        """Class by class. rows: [n, ...]; gives [n, d]."""
+        found = rows.new_empty(len(rows), self.means.shape[1])
         for label in labels.unique().tolist():
-            chosen = labels == label
-            codes[chosen] = self.means[label] + normals[chosen] @ self.roots[label].t()
-        return codes
+            own = labels == label
+            found[own] = of_class(label, rows[own])
+        return found
 
     @torch.no_grad()
     def take(self, released: Tensor, query: Moments, *, noise_multiplier: float) -> None:
@@ -124,51 +151,40 @@ class ClassGaussians(nn.Module):
             query: what was asked.
             noise_multiplier: standard deviation of the noise on every number.
         """
+        d = query.latent.axes
         blocks = released.double().cpu().view(query.classes, -1)
         least = max(4 * noise_multiplier / WEIGHTS[0], 2.0)
-        own = [_Gaussian.of(block, query.latent.axes, noise_multiplier) for block in blocks]
+        own = [_Gaussian.of(block, d, noise_multiplier) for block in blocks]
         there = [each for each in own if each.count > least]
-        everyone = _Gaussian.of(blocks.sum(0), query.latent.axes, noise_multiplier * math.sqrt(len(own)))
+        everyone = _Gaussian.of(blocks.sum(0), d, noise_multiplier * math.sqrt(len(own)))
         within = _Gaussian.within(there) if there else everyone
         for label, each in enumerate(own):
             mean, covariance = each.shrunk(within) if each.count > least else (everyone.mean, everyone.cleaned)
-            values, vectors = torch.linalg.eigh(covariance)
-            self.means[label] = mean * query.reach
-            self.roots[label] = vectors @ torch.diag(values.clamp(min=0).sqrt() * query.reach) @ vectors.t()
+            self._put(label, mean * query.reach, covariance * query.reach**2)
+        self._put(self.classes, everyone.mean * query.reach, everyone.cleaned * query.reach**2)
 
-    @classmethod
-    def fitted(cls, codes: Tensor, labels: Tensor, classes: int) -> "ClassGaussians":
-        """The Gaussians of public codes. codes: [n, d]; labels: [n]."""
-        fitted = cls(classes, codes.shape[1])
-        for label in range(classes):
-            own = codes[labels == label].double()
-            own = codes.double() if len(own) < 2 else own
+    @torch.no_grad()
+    def fit(self, codes: Tensor, labels: Tensor) -> None:
+        """Take the moments of public codes, in place. codes: [n, d]; labels: [n]."""
+        wide = codes.double().cpu()
+        for label in range(self.classes + 1):
+            own = wide[labels.cpu() == label]
+            own = wide if len(own) < 2 else own
             centred = own - own.mean(0)
-            values, vectors = torch.linalg.eigh(_above(centred.t() @ centred / len(own), 0.0))
-            fitted.means[label] = own.mean(0)
-            fitted.roots[label] = vectors @ torch.diag(values.sqrt()) @ vectors.t()
-        return fitted
+            self._put(label, own.mean(0), _above(centred.t() @ centred / len(own), 0.0))
 
     def matched(self, codes: Tensor, labels: Tensor, source: "ClassGaussians") -> Tensor:
         """Codes that follow `source`, moved and stretched class by class to these means and covariances. [n, d]"""
-        moved = torch.empty_like(codes)
-        for label in labels.unique().tolist():
-            own = labels == label
-            normal = torch.linalg.solve(source.roots[label], (codes[own] - source.means[label]).t())
-            moved[own] = self.means[label] + (self.roots[label] @ normal).t()
-        return moved
 
-    @property
-    def spread(self) -> Tensor:
-        """Standard deviation of each axis over all classes alike. [d]"""
-        within = self.roots.square().sum(2).mean(0)
-        return (within + self.means.var(0, correction=0)).sqrt()
+        def of_class(k: int, own: Tensor) -> Tensor:
+            normal = (own - source.means[k]) @ source.vectors[k] / source.spreads[k] @ source.vectors[k].t()
+            return self.means[k] + normal @ self.vectors[k] * self.spreads[k] @ self.vectors[k].t()
 
-    @torch.no_grad()
-    def rescale(self, spread: Tensor) -> None:
-        """Give the codes in units of `spread`, [d]. In place."""
-        self.means.div_(spread)
-        self.roots.div_(spread[:, None])
+        return self._each(codes, labels, of_class)
+
+    def _put(self, label: int, mean: Tensor, covariance: Tensor) -> None:
+        values, vectors = torch.linalg.eigh(covariance)
+        self.means[label], self.vectors[label], self.spreads[label] = mean, vectors, values.clamp(min=0).sqrt()
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,15 @@ class BaseConfig:
     """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags."""
 
 
+LARGEST_BATCH = 4_096
+"""The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
+
+
+def batch_of(asked: int, card: "DataCard") -> int:
+    """How many records a step expects: what was asked for or, where that is 0, 4,096, or all where fewer are declared."""
+    return asked or min(LARGEST_BATCH, card.declared_size)
+
+
 class Saved:
     """Saves itself by its fields: what has a state of its own gives that, all else goes in as it is. For dataclasses.
 

@@ -13,7 +13,7 @@ convolution first would break it.)
 Any method may choose the public pictures of its public start in this way:
 
     votes = private.release(ballot(noise_multiplier=s, rng=run.rng), Votes.on(public, Cosines.of(public), classes))
-    start = chosen(public, kept(votes, s, threshold=2), 20_000, run.card, run.rng.public("chosen"))
+    start = public[chosen(public, kept(votes, s, threshold=2), 20_000, run.card, run.rng.public("chosen")).numpy()]
 
 in a phase of its own on the private records, whose plan is one `costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=s)`.
 Votes are released values: the State keeps them, and what follows is post-processing.
@@ -151,8 +151,8 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
     return order[torch.minimum(torch.maximum(found, (ends - counts)[labels]), ends[labels] - 1)]
 
 
-def chosen(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Records:
-    """Public pictures that the votes prefer, for a public start; some come several times. Post-processing.
+def chosen(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Tensor:
+    """Positions of public pictures that the votes prefer, for a public start; some come several times. Post-processing.
 
     Args:
         candidates: the public pictures.
@@ -164,7 +164,7 @@ def chosen(candidates: Records, weights: Tensor, n: int, card: DataCard, stream:
     groups = torch.from_numpy(candidates.labels)
     labels, uniform = adversarial.draw_labels(n, card, stream), torch.rand(n, generator=stream)
     there = torch.isin(labels, groups)
-    return candidates[pick(weights.cpu(), groups, labels[there], uniform[there]).numpy()]
+    return pick(weights.cpu(), groups, labels[there], uniform[there])
 
 
 def embedded(records: Records, embedding: Embedding, device: torch.device | str = "cpu") -> Tensor:

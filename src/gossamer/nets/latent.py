@@ -13,7 +13,7 @@ _CENTRE, _SPREAD = 0.3, 0.3
 
 
 class Latent(nn.Module):
-    """Codes of pictures, z = V^T (x - m) / s, and back.
+    """Codes of pictures, z = V^T (x - m) / s, and back. One scale serves all axes: high ones have small codes, as they should.
 
     Everything in it is a buffer: it is released with a generator, and no optimiser moves it. At first it has the lowest
     cosine waves as axes, which no picture went into.
@@ -39,7 +39,7 @@ class Latent(nn.Module):
         self.shape, self.axes = tuple(shape), axes
         self.register_buffer("basis", cosines(self.shape, axes))
         self.register_buffer("centre", torch.full((math.prod(shape),), _CENTRE))
-        self.register_buffer("scale", torch.full((axes,), _SPREAD * math.sqrt(math.prod(shape) / axes)))
+        self.register_buffer("scale", torch.tensor(_SPREAD * math.sqrt(math.prod(shape) / axes)))
 
     def code(self, images: Tensor) -> Tensor:
         """images: [n, C, H, W] in [0, 1]. Gives [n, axes]."""
@@ -69,12 +69,7 @@ class Latent(nn.Module):
         signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
         self.basis.copy_(axes * signs)
         self.centre.copy_(centre)
-        self.scale.copy_(values[-self.axes :].flip(0).clamp(min=1e-12).sqrt())
-
-    @torch.no_grad()
-    def scale_to(self, spread: Tensor) -> None:
-        """Make codes that had these standard deviations [axes] have 1. In place."""
-        self.scale.mul_(spread)
+        self.scale.copy_(values[-self.axes :].mean().clamp(min=1e-12).sqrt())
 
 
 def cosines(shape: tuple[int, ...], axes: int) -> Tensor:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.readers import read
-from gossamer.data.records import Samples
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.data.records import Records, Samples
+from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
@@ -23,6 +23,7 @@ from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
 from gossamer.run.report import write_report
+from gossamer.run.sources import Sources
 
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
@@ -103,6 +104,7 @@ def evaluate(
     inputs = measures.Inputs(
         samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
         classes=max(int(each.labels.max()) for each in (samples, real, tests)) + 1, synthesizer=synthesizer,
+        public=_public_records(folder, synthesizer),
         baselines=Baselines(where, real, tests, seed), protocol=protocol, seed=seed, inception=inception,
         labelled_records=labelled, limit=limit, sink=sink,
         pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None,
@@ -129,6 +131,16 @@ def in_units(entry: dict[str, Any]) -> str:
     if named.figure(entry["metric"]).share:
         return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
     return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
+
+
+def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
+    """The public records that a run had, where they can still be read: a classifier may learn from them as they are."""
+    if synthesizer is None or not folder.private.is_dir():
+        return None
+    try:
+        return Sources.from_json(folder.source()["sources"]).read(synthesizer.card).public
+    except GossamerError:  # moved or changed since: there is no such row then
+        return None
 
 
 def _read_samples(path: Path) -> Samples:

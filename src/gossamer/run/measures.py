@@ -30,6 +30,7 @@ PROTOCOLS: dict[str, classify.Protocol] = {"paper": classify.PAPER, "reduced": c
 TRAINED_ON = {
     named.ACCURACY.name: "synthetic records",
     named.BASELINE.name: "real records",
+    named.PUBLIC_ITSELF.name: "public records as they are (epsilon 0)",
     named.WARM_ALONE.name: "samples of the public warm start, before any record was read (epsilon 0)",
 }
 NEIGHBOURS = 10_000
@@ -56,6 +57,7 @@ class Inputs:
         protocol: a key of PROTOCOLS.
         seed: of all trainings and draws.
         warm: samples of the public warm start alone, or None.
+        public: the public records of the run, or None.
         synthesizer: the release itself, where SYNTH is a run; None for a file.
         labelled_records: how many labelled records the semi-supervised analyst has.
         limit: training records of the classical classifiers.
@@ -73,6 +75,7 @@ class Inputs:
     protocol: str = "paper"
     seed: int = 0
     warm: Samples | None = None
+    public: Records | None = None
     synthesizer: Synthesizer | None = None
     labelled_records: int = 100
     limit: int = 10_000
@@ -132,6 +135,7 @@ def accuracy(inputs: Inputs) -> Figures:
             f"{named.BASELINE.name}, {_key(protocol)}", lambda: of(named.BASELINE, inputs.real)
         ),
         **({} if inputs.warm is None else of(named.WARM_ALONE, inputs.warm)),
+        **({} if inputs.public is None else of(named.PUBLIC_ITSELF, inputs.public)),
     }
 
 

@@ -105,7 +105,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
 
     with stop_asked() as stop:
         for reached in training.drive(Confined(run.found.private, run.ledger), run.found.public):
-            if reached.shown is None and isinstance(reached.phase, OnPublic):
+            if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
                 write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
             _tell(reached, emit, spent)
             paid_for = (

@@ -5,20 +5,23 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
     from gossamer.methods.dp_diffusion import loop, sampler
+    from gossamer.methods.method import Run, Shown
     from gossamer.privacy import costs
+    from gossamer.privacy.confined import Confined
 else:
     loop, costs = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.costs")
     sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
-
-USUAL_BATCH = 4_096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,8 @@ class Config(BaseConfig):
         depth: hidden layers of the perceptron, or blocks at each size of the unet.
         learning_rate: Adam's step size; over the last third of the steps it falls to zero.
         average_decay: decay of the running average of the weights that is released; 0 releases the last weights.
+        votes_noise: noise of one vote of every record on the public pictures, in units of noise_multiplier; the start is on
+            those that got votes. 0: no votes, the start is on all.
         moments_noise: noise of the one-shot class moments, in units of noise_multiplier; 0: none are released.
         moments_radius: a code is shortened to moments_radius x sqrt(axes) before its moments are taken.
         warm_steps: steps on public pictures, and on samples of the moments, before the first private one.
@@ -61,6 +66,7 @@ class Config(BaseConfig):
     depth: int = 3
     learning_rate: float = 2e-3
     average_decay: float = 0.98
+    votes_noise: float = 0.0
     moments_noise: float = 5.0
     moments_radius: float = 1.15
     warm_steps: MaybeZero = 3_000
@@ -77,10 +83,10 @@ class Config(BaseConfig):
 class DpDiffusion(Method[Config, "loop.State"]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. At most one Gaussian over all records (class moments,
-    sensitivity 1), and one Poisson-sampled Gaussian per training step: the losses of a record at all its noise levels are
-    averaged, and the gradient of that average is clipped once to `max_norm`. Axes, mean and scale of the latent come from
-    public pictures, from formulas or from the released moments, never from records.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. At most two Gaussians over all records (votes on public
+    pictures, and class moments, each of sensitivity 1), and one Poisson-sampled Gaussian per training step: the losses of a
+    record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`. Axes, mean
+    and scale of the latent come from public pictures, from formulas or from the released moments, never from records.
 
     Departures from DPDM:
         - The net is a perceptron on codes of a linear latent, small enough for two cores; pixels and a U-Net are a setting.
@@ -94,34 +100,42 @@ class DpDiffusion(Method[Config, "loop.State"]):
     loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """Public start, class moments, a start on their samples, then one Poisson-sampled Gaussian per step."""
-        phases: list[OnPublic[Config, loop.State] | OnPrivate[Config, loop.State] | OnReleased[Config, loop.State]] = [
-            OnPublic(
-                name="public start",
-                steps=config.warm_steps,
-                body=lambda run, state, public: loop.public_start(run, state, public),
-            )
-        ]
-        if has_moments(config):
-            once = costs.poisson_gaussian(
-                sampling_rate=1.0, noise_multiplier=config.moments_noise * config.noise_multiplier
-            )
-            phases += [
-                OnPrivate(
-                    name="class moments",
-                    steps=1,
-                    plan=[(once, 1)],
-                    body=lambda run, state, private: loop.class_moments(run, state, private),
-                ),
-                OnReleased(
-                    name="moments start",
-                    steps=config.warm_steps,
-                    body=lambda run, state: loop.moments_start(run, state),
-                ),
-            ]
-        rate = expected_batch(config, card) / card.declared_size
+        """Votes, public start, class moments, a start on them, then one Poisson-sampled Gaussian per step."""
+        votes = self._once(
+            "votes", config.votes_noise * config.noise_multiplier, lambda *all_: loop.votes_on_public(*all_)
+        )
+        moments = self._once(
+            "class moments", config.moments_noise * config.noise_multiplier, lambda *all_: loop.class_moments(*all_)
+        )
+        on_public: OnPublic[Config, loop.State] = OnPublic(
+            name="public start", steps=config.warm_steps, body=lambda *all_: loop.public_start(*all_)
+        )
+        on_moments: OnPublic[Config, loop.State] = OnPublic(
+            name="moments start", steps=config.warm_steps, body=lambda *all_: loop.moments_start(*all_)
+        )
+        with_moments: Phases[Config, loop.State] = (moments, on_moments)
+        rate = batch_of(config.expected_batch_size, card) / card.declared_size
         release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
-        return [*phases, self.training(config.steps, [(release, config.steps)])]
+        return [
+            *([votes] if config.votes_noise > 0 else ()),
+            on_public,
+            *(with_moments if has_moments(config) else ()),
+            self.training(config.steps, [(release, config.steps)]),
+        ]
+
+    def _once(
+        self,
+        name: str,
+        noise: float,
+        body: "Callable[[Run[Config], loop.State, Confined[Records]], Iterator[Shown]]",
+    ) -> "OnPrivate[Config, loop.State]":
+        """A phase of one Gaussian over all records."""
+        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
+        return OnPrivate(name=name, steps=1, plan=[(release, 1)], body=body)
+
+    def needs_public(self, config: Config) -> bool:
+        """Votes are on public pictures."""
+        return config.votes_noise > 0
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings that contradict each other."""
@@ -149,8 +163,3 @@ class DpDiffusion(Method[Config, "loop.State"]):
 def has_moments(config: Config) -> bool:
     """Whether class moments are released: they are taken in a latent."""
     return config.moments_noise > 0 and config.network == "perceptron"
-
-
-def expected_batch(config: Config, card: "DataCard") -> int:
-    """B"""
-    return config.expected_batch_size or min(USUAL_BATCH, card.declared_size)

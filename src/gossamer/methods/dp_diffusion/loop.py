@@ -1,19 +1,19 @@
 """DP diffusion's training: DPDM's loss in a public latent, and the starts on public pictures and on released moments."""
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method
-from gossamer.methods.class_moments import ClassGaussians, Moments
-from gossamer.methods.dp_diffusion import Config, expected_batch, has_moments
+from gossamer.methods import adversarial, method, votes
+from gossamer.methods.class_moments import Moments
+from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Run, Shown, batch_of
 from gossamer.methods.parts import Average, Learner, adam
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -21,7 +21,9 @@ from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
 
 PUBLIC = 20_000
-"""Public pictures that principal axes are taken from, at most."""
+"""Public pictures that a start is on, at most."""
+THRESHOLD = 2.0
+"""Votes below so many standard deviations of their noise do not count."""
 FALLING = 1 / 3
 """Share of the steps over which the step size falls to zero."""
 LOG_SIGMA = (-0.8, 1.2)
@@ -30,7 +32,7 @@ LOG_SIGMA = (-0.8, 1.2)
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """DPDM, Algorithm 1, one step per yield. Ends when the ledger holds no further release."""
-    config, B = run.config, expected_batch(run.config, run.card)
+    config, B = run.config, batch_of(run.config.expected_batch_size, run.card)
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
@@ -53,6 +55,8 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class Loss:
     """The loss of a denoiser at K noise levels. EDM, equation 8 with the weights of table 1; DPDM, equation 6.
 
+    On codes the error is that of F axis by axis, weighted by how much the axis varies: what is not seen counts little.
+
     Args:
         net: denoiser and latent.
         config: the settings.
@@ -67,28 +71,53 @@ class Loss:
 
     def of_records(self, denoiser: nn.Module, records: Records) -> Tensor:
         """One loss per record and noise level, divided by their number, so that those of a record add up to its mean. [K n]"""
+        assert isinstance(denoiser, Denoiser)
         images, labels = records.tensors(next(denoiser.parameters()).device)
         return self(denoiser, self.net.code(images), labels)
 
-    def __call__(self, denoiser: nn.Module, codes: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, denoiser: Denoiser, codes: Tensor, labels: Tensor) -> Tensor:
         """The same for codes [n, ...]. [K n]"""
         K, coins = self.multiplicity, self.coins()
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
         sigma = (LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp().to(z.device)
         noise = torch.randn(z.shape, generator=coins).to(z.device)
-        told = F.one_hot(labels, self.net.classes).to(z.dtype).repeat(K, 1)
+        told = labels.repeat(K)
         if self.config.label_dropout > 0:
-            told = told * (torch.rand(len(z), 1, generator=coins) >= self.config.label_dropout).to(z.device)
-        denoised = denoiser(z + sigma.view(-1, *(1,) * (z.dim() - 1)) * noise, sigma, told)
-        weight = 1 + sigma.square().reciprocal()
-        losses: Tensor = weight * (denoised - z).flatten(1).square().mean(1) / K
+            silent = torch.rand(len(z), generator=coins) < self.config.label_dropout
+            told = torch.where(silent.to(z.device), self.net.classes, told)
+        s = sigma.view(-1, *(1,) * (z.dim() - 1))
+        noisy, c_out = z + s * noise, denoiser.c_out(s)
+        target = (z - denoiser.skip(noisy, sigma, told)) / c_out
+        errors = (denoiser.predicted(noisy, s, sigma, told) - target).square() * denoiser.importance
+        losses: Tensor = errors.flatten(1).mean(1) / K
         return losses
+
+
+def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Every record votes for the public picture of its class that is most like it; those with votes are what a start is on."""
+    public, noise = run.public, run.config.votes_noise * run.config.noise_multiplier
+    assert public is not None, "`needs_public` asks for them"
+    release = votes.ballot(noise_multiplier=noise, rng=run.rng)
+    if private.remaining(release.event):
+        counted = private.release(release, votes.Votes.on(public, votes.Cosines.of(public), run.card.classes))
+        weights = votes.kept(counted, noise, threshold=THRESHOLD)
+        state.chosen = votes.chosen(public, weights, PUBLIC, run.card, run.rng.public("chosen"))
+        yield {"pictures_kept": (weights > 0).sum()}
+
+
+def preferred(state: "State", public: Records) -> Records:
+    """The public pictures that a start is on: those that got votes, or all."""
+    return public if state.chosen is None else public[state.chosen.numpy()]
 
 
 def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
     """Principal axes of public pictures, then steps on their codes. Costs nothing."""
-    if state.step == 0 and state.G.latent is not None:
-        state.G.latent.fit(public[:PUBLIC].tensors(run.device)[0])
+    public = preferred(state, public)
+    latent, gaussians = state.G.latent, state.G.denoiser.gaussians
+    if state.step == 0 and latent is not None and gaussians is not None:
+        images, labels = public[:PUBLIC].tensors(run.device)
+        latent.fit(images)
+        gaussians.fit(latent.code(images), labels)
 
     def pictures(n: int) -> tuple[Tensor, Tensor]:
         chosen = torch.randint(len(public), (n,), generator=run.rng.public("public start")).numpy()
@@ -99,8 +128,8 @@ def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[
 
 
 def class_moments(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
-    """Count, mean and covariance of each class, once; the latent takes its scale from them."""
-    config, latent, gaussians = run.config, state.G.latent, state.gaussians
+    """Count, mean and covariance of each class, once: what the denoiser knows before it learns."""
+    config, latent, gaussians = run.config, state.G.latent, state.G.denoiser.gaussians
     assert latent is not None and gaussians is not None
     query = Moments(latent, run.card.classes, config.moments_radius)
     noise = config.moments_noise * config.noise_multiplier
@@ -108,35 +137,23 @@ def class_moments(run: Run[Config], state: "State", private: Confined[Records]) 
     if private.remaining(release.event):
         released = private.release(release, query)
         gaussians.take(released, query, noise_multiplier=noise)
-        spread = gaussians.spread
-        gaussians.rescale(spread)
-        latent.scale_to(spread)
+        state.average.restart()
         yield {"released_norm": released.norm()}
 
 
-def moments_start(run: Run[Config], state: "State") -> Iterator[Shown]:
-    """Steps on public pictures that are moved class by class to the released means and covariances, or, where there are no
-    public pictures, on samples of these Gaussians.
-    """
-    gaussians = state.gaussians
-    assert gaussians is not None, "there is such a phase where moments are released"
-
-    def samples(n: int) -> tuple[Tensor, Tensor]:
-        labels = adversarial.draw_labels(n, run.card, run.rng.public("moments labels"))
-        normals = torch.randn(n, run.config.axes, generator=run.rng.public("moments codes"))
-        return gaussians(normals.to(run.device), labels.to(run.device)), labels.to(run.device)
-
-    public = run.public
-    if public is None:
-        yield from start_on(run, state, samples)
-        return
-    images, classes = public[:PUBLIC].tensors(run.device)
+def moments_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """Steps on public pictures that are moved, class by class, to the released means and covariances. Costs nothing."""
+    gaussians = state.G.denoiser.gaussians
+    assert gaussians is not None
+    images, labels = preferred(state, public)[:PUBLIC].tensors(run.device)
     codes = state.G.code(images)
-    moved = gaussians.matched(codes, classes, ClassGaussians.fitted(codes, classes, run.card.classes).to(run.device))
+    source = copy.deepcopy(gaussians)
+    source.fit(codes, labels)
+    moved = gaussians.matched(codes, labels, source)
 
     def pictures(n: int) -> tuple[Tensor, Tensor]:
         chosen = torch.randint(len(moved), (n,), generator=run.rng.public("moments start"))
-        return moved[chosen], classes[chosen]
+        return moved[chosen], labels[chosen]
 
     yield from start_on(run, state, pictures)
 
@@ -166,13 +183,13 @@ class State(method.State):
         G: denoiser and latent.
         D: the denoiser as it learns.
         average: the running average of both.
-        gaussians: the class Gaussians, where moments are released.
+        chosen: positions of the public pictures that got votes, some several times.
     """
 
     G: Generator
     D: Learner[Denoiser]
     average: Average[Generator]
-    gaussians: ClassGaussians | None
+    chosen: Tensor | None = None
 
     @classmethod
     def fresh(cls, run: Run[Config]) -> "State":
@@ -180,9 +197,8 @@ class State(method.State):
         config, card = run.config, run.card
         with adversarial.initialised_by(run.rng.public("initialisation")):
             G = generator(config, card).to(run.device)
-        gaussians = ClassGaussians(card.classes, config.axes).to(run.device) if has_moments(config) else None
         learner = Learner(G.denoiser, adam(config.learning_rate, (0.9, 0.999)))
-        return cls(G, learner, Average(G, config.average_decay), gaussians)
+        return cls(G, learner, Average(G, config.average_decay))
 
     @property
     def released(self) -> Generator:

@@ -1,6 +1,6 @@
 """Denoisers: what each predicts is the clean code behind a noisy one. Karras et al. 2022 ("EDM"), section 5, equation 7.
 
-Codes have standard deviation 1, so sigma_data = 1 in every formula.
+Codes have standard deviation 1 on average, so sigma_data = 1 in every formula.
 """
 
 import math
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
+from gossamer.methods.class_moments import ClassGaussians
 from gossamer.nets.latent import Latent
 
 _WAVES = 16
@@ -25,28 +26,58 @@ class Inner(Protocol):
 
 
 class Denoiser(nn.Module):
-    """D(z; sigma, y) = c_skip z + c_out F(c_in z, y, sigma).
+    """D(z; sigma, y) = skip(z, sigma, y) + c_out F(c_in z, sigma, y).
+
+    On pixels the skip is c_skip z, as in EDM. On codes it is what a Gaussian for each class says, and c_in and c_out go axis by
+    axis: a silent F then draws from these Gaussians, and what F learns is how codes differ from them.
 
     Args:
         inner: F.
-        classes: number of labels, K.
+        classes: number of labels, K; the label K means: not told.
+        gaussians: of the classes, for codes; None for pixels.
     """
 
     waves: Tensor
 
-    def __init__(self, inner: nn.Module, classes: int) -> None:
+    def __init__(self, inner: nn.Module, classes: int, gaussians: ClassGaussians | None) -> None:
         super().__init__()
-        self.inner, self.classes = inner, classes
+        self.inner, self.classes, self.gaussians = inner, classes, gaussians
         self.register_buffer("waves", 6 * torch.randn(_WAVES))
 
-    def forward(self, noisy: Tensor, sigma: Tensor, told: Tensor) -> Tensor:
-        """noisy: [n, ...]; sigma: [n]; told: [n, K], the label as one-hot, or zeros. Gives the clean codes [n, ...]."""
-        angles = (sigma.log() / 4)[:, None] * self.waves
-        conditions = torch.cat([angles.cos(), angles.sin(), told], 1)
+    def forward(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
+        """noisy: [n, ...]; sigma: [n]; labels: [n], 0 to K. Gives the clean codes [n, ...]."""
         s = sigma.view(-1, *(1,) * (noisy.dim() - 1))
-        variance = 1 + s.square()
-        predicted: Tensor = self.inner(noisy / variance.sqrt(), conditions)
-        return noisy / variance + s / variance.sqrt() * predicted
+        return self.skip(noisy, sigma, labels) + self.c_out(s) * self.predicted(noisy, s, sigma, labels)
+
+    def predicted(self, noisy: Tensor, s: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
+        """F. s: sigma in a shape that goes with the codes."""
+        angles = (sigma.log() / 4)[:, None] * self.waves
+        told = F.one_hot(labels, self.classes + 1)[:, :-1].to(noisy.dtype)
+        centre = 0.0 if self.gaussians is None else self.gaussians.means[-1]
+        scaled = (noisy - centre) / (self._variance + s.square()).sqrt()
+        predicted: Tensor = self.inner(scaled, torch.cat([angles.cos(), angles.sin(), told], 1))
+        return predicted
+
+    @torch.no_grad()
+    def skip(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
+        """What is known without F. [n, ...]"""
+        if self.gaussians is not None:
+            return self.gaussians.denoised(noisy, sigma, labels)
+        return noisy / (1 + sigma.square()).view(-1, *(1,) * (noisy.dim() - 1))
+
+    def c_out(self, s: Tensor) -> Tensor:
+        """How large F's part is: sigma / sqrt(1 + sigma^2) on pixels, and likewise axis by axis on codes."""
+        return s * (self._variance / (self._variance + s.square())).sqrt()
+
+    @property
+    def importance(self) -> Tensor:
+        """What an error of F counts: 1 on pixels; on codes each axis by its variance, 1 on average. [d]"""
+        return self._variance / self._variance.mean()
+
+    @property
+    def _variance(self) -> Tensor:
+        """Of the codes: 1 for pixels, [d] for codes."""
+        return torch.ones(()) if self.gaussians is None else self.gaussians.deviations.square()
 
 
 class Perceptron(nn.Module):
@@ -64,6 +95,8 @@ class Perceptron(nn.Module):
         sizes = [axes + conditions] + [width] * depth
         self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(sizes)])
         self.last = nn.Linear(width, axes)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
 
     def forward(self, codes: Tensor, conditions: Tensor) -> Tensor:
         """codes: [n, d]; conditions: [n, k]. Gives [n, d]."""
@@ -101,6 +134,7 @@ class UNet(nn.Module):
             before = above
         self.norm, self.last = nn.GroupNorm(8, width), nn.Conv2d(width, channels, 3, padding=1)
         nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)  # type: ignore[arg-type]  # a convolution has one unless it is told not to
 
     def forward(self, codes: Tensor, conditions: Tensor) -> Tensor:
         """codes: [n, C, H, W]; conditions: [n, k]. Gives [n, C, H, W]."""
@@ -184,7 +218,8 @@ class Generator(nn.Module):
             if network == "perceptron"
             else UNet(shape[0], conditions, width, depth)
         )
-        self.denoiser = Denoiser(inner, classes)
+        gaussians = ClassGaussians(classes, axes) if network == "perceptron" else None
+        self.denoiser = Denoiser(inner, classes, gaussians)
         self.latent = Latent(shape, axes) if network == "perceptron" else None
 
     @property

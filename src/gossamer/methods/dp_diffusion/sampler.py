@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.methods import adversarial
@@ -55,11 +54,11 @@ def heun(
 
 def denoised(denoiser: Denoiser, config: "Config", x: Tensor, sigma: float, labels: Tensor) -> Tensor:
     """D(x; sigma, y), pushed away from what the net says without a label. Ho and Salimans 2022, equation 6."""
-    sigmas, told = x.new_full((len(x),), sigma), F.one_hot(labels, denoiser.classes).to(x.dtype)
-    known: Tensor = denoiser(x, sigmas, told)
+    sigmas = x.new_full((len(x),), sigma)
+    known: Tensor = denoiser(x, sigmas, labels)
     if config.guidance == 0:
         return known
-    unknown: Tensor = denoiser(x, sigmas, torch.zeros_like(told))
+    unknown: Tensor = denoiser(x, sigmas, torch.full_like(labels, denoiser.classes))
     return known + config.guidance * (known - unknown)
 
 

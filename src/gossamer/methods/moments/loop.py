@@ -31,9 +31,11 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
-    """Principal axes of public pictures in the place of cosine waves. Costs nothing."""
+    """Principal axes of public pictures in the place of cosine waves, and their Gaussians until others come. Costs nothing."""
     if state.step == 0:
-        state.net.latent.fit(public[:PUBLIC].tensors(run.device)[0])
+        images, labels = public[:PUBLIC].tensors(run.device)
+        state.net.latent.fit(images)
+        state.net.gaussians.fit(state.net.latent.code(images), labels)
         yield {}
 
 

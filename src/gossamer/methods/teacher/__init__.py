@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, Phases
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,6 @@ else:
     loop, shapes = Lazy("gossamer.methods.teacher.loop"), Lazy("gossamer.methods.teacher.shapes")
     costs = Lazy("gossamer.privacy.costs")
 
-LARGEST_BATCH = 4_096
 FASTEST = 16.0
 """The largest step size that is worked out."""
 SMALLEST = 8
@@ -50,11 +49,6 @@ class Config(BaseConfig):
     physical_batch_size: int = 512
 
 
-def expected_batch(config: Config, card: "DataCard") -> int:
-    """The expected number of records in a step."""
-    return config.expected_batch_size or min(LARGEST_BATCH, card.declared_size)
-
-
 def learning_rate(config: Config, card: "DataCard") -> float:
     """The step size: it lets the weights go 1.5 s^(3/4) far in all, where s = B sqrt(T) / sigma says how clear the sums are.
 
@@ -62,7 +56,7 @@ def learning_rate(config: Config, card: "DataCard") -> float:
     """
     if config.learning_rate or not config.noise_multiplier:
         return config.learning_rate or FASTEST
-    clearness = expected_batch(config, card) * math.sqrt(config.steps) / config.noise_multiplier
+    clearness = batch_of(config.expected_batch_size, card) * math.sqrt(config.steps) / config.noise_multiplier
     farthest = 1.5 * math.pow(clearness, 0.75)
     return min(FASTEST, farthest * (1 - config.momentum) / (config.max_norm * config.steps))
 
@@ -94,7 +88,7 @@ class Teacher(Method[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """One Poisson-sampled Gaussian per step."""
-        rate = expected_batch(config, card) / card.declared_size
+        rate = batch_of(config.expected_batch_size, card) / card.declared_size
         release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [self.training(config.steps, [(release, config.steps)])]
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial, method
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Run, Shown, batch_of
 from gossamer.methods.parts import Average, Learner
-from gossamer.methods.teacher import Config, expected_batch, learning_rate
+from gossamer.methods.teacher import Config, learning_rate
 from gossamer.methods.teacher.nets import Classifier, kept, losses
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.engine.gradients import PerRecordGradient
@@ -24,7 +24,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
     clipped without being formed (`privacy/norms.py`, `Product`).
     """
-    config, B, W = run.config, expected_batch(run.config, run.card), state.W
+    config, B, W = run.config, batch_of(run.config.expected_batch_size, run.card), state.W
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
