@@ -1,0 +1,87 @@
+"""What a method makes of training records, read off other training records that were set apart: for choosing settings.
+
+    python benchmarks/set_apart.py moments --data ../shared/data/fashion_mnist --epsilon 10 --set axes=128
+    python benchmarks/set_apart.py dp-diffusion --data ../shared/data/mnist --public glyphs --epsilon 10 --set votes_noise=2.0
+
+The method is trained on all but the last `--apart` training records, the paper's CNN (5 epochs, batch 128) on samples of it,
+and is held against those last ones. Test records are not read. No guarantee covers any of this, and no account is charged.
+"""
+
+import argparse
+import ast
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+from gossamer.data.card import DataCard
+from gossamer.data.readers import read
+from gossamer.data.records import Records
+from gossamer.methods.method import BaseConfig, Job, OnPublic, State
+from gossamer.metrics import classify
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run.plan import plan
+
+PROTOCOL = classify.Protocol(epochs=5, batch_size=128)
+
+
+def main() -> None:
+    """One line for each start on public pictures, and one for the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("method")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--public")
+    parser.add_argument("--epsilon", type=float, default=10.0)
+    parser.add_argument("--delta", type=float, default=1e-5)
+    parser.add_argument("--apart", type=int, default=10_000)
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the method")
+    asked = parser.parse_args()
+
+    records = read(asked.data, split="train")
+    held, apart = records[: -asked.apart], records[-asked.apart :]
+    card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=len(held))
+    public = None if asked.public is None else read(asked.public, split="train", shape=card.shape)
+    settings = {name: value_of(text) for name, text in (each.split("=", 1) for each in asked.set)}
+    request = plan(asked.method, card, settings, epsilon=asked.epsilon, delta=asked.delta)
+    ledger = PrivacyLedger(budget=asked.epsilon, delta=asked.delta, relation=request.job.relation)
+    ledger.reserve(request.plan)
+    training = request.job.begin(Rng(asked.seed))
+    started = time.monotonic()
+    for reached in training.drive(Confined(held, ledger), public):
+        if reached.shown is None and isinstance(reached.phase, OnPublic):
+            told(reached.phase.name, started, request.job, training.state.released, asked.samples, apart)
+    told("end", started, request.job, training.state.released, asked.samples, apart)
+
+
+def told(what: str, started: float, job: Job[BaseConfig, State], net: nn.Module, count: int, apart: Records) -> None:
+    """Print how well a classifier does that has learnt from samples."""
+    took = time.monotonic() - started
+    stream, pictures, labels = torch.Generator().manual_seed(1), [], []
+    for _ in range(0, count, 1_000):
+        images, drawn = job.sample(net.eval(), 1_000, None, stream)
+        pictures.append(images.mul(255).round().clamp(0, 255).byte().numpy())
+        labels.append(drawn.numpy())
+    found = classify.accuracy(
+        np.concatenate(pictures), np.concatenate(labels), apart.images, apart.labels, classes=job.card.classes,
+        protocol=PROTOCOL, seed=0,
+    )  # fmt: skip
+    print(f"{what}: {found.value:.2%} ({found.low:.2%} to {found.high:.2%}), after {took:.0f} s", flush=True)
+
+
+def value_of(text: str) -> bool | int | float | str:
+    """A setting as its Config has it: 2 is a whole number, 2.0 is not."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    assert isinstance(value, bool | int | float)
+    return value
+
+
+if __name__ == "__main__":
+    main()
