@@ -324,6 +324,30 @@ def test_no_values_move_the_sum_by_more_than_max_norm(values: list[float], max_n
 # Slow form.
 
 
+class ByAVector(nn.Module):
+    """A linear map whose weight is a vector, which torch allows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.weight = nn.Linear(5, 5), nn.Parameter(torch.linspace(-1, 1, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(self.first(x), self.weight)
+
+
+def test_a_weight_that_is_a_vector_takes_the_slow_form() -> None:
+    torch.manual_seed(0)
+    net, batch = ByAVector(), Tensors((torch.randn(7, 5),))
+
+    def loss(module: nn.Module, held: Tensors) -> Tensor:
+        return torch.as_tensor(module(held.parts[0])).square()
+
+    query = PerRecordGradient(net, loss)
+    found = query.clipped_sum(batch, Bounds(norms=(1e9,)))
+    torch.testing.assert_close(found, rows(net, loss, batch).sum(0))
+    assert query.memory.slow
+
+
 class Sloped(nn.Module):
     """A learnt slope, which the tape does not know."""
 

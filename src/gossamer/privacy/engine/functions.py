@@ -24,7 +24,7 @@ Found: TypeAlias = tuple[Layer, Tensor, Tensor | None, Tensor | None]
 
 
 def _linear(knows: Knows, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Found | None:  # noqa: A002  # torch's name
-    if input.dim() < 2 or not knows(weight, bias):
+    if input.dim() < 2 or weight.dim() != 2 or not knows(weight, bias):  # a weight of one row may come as a vector
         return None
     return Linear(), input, weight, bias
 
