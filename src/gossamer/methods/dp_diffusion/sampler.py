@@ -42,7 +42,7 @@ def heun(
         if gamma > 0:
             raised = now * (1 + gamma)  # l. 5
             fresh = torch.randn(shape, generator=stream).to(labels.device)  # l. 4
-            x, now = x + math.sqrt(raised**2 - now**2) * fresh, raised  # l. 6  # noqa: PLW2901
+            x, now = x + math.sqrt(raised**2 - now**2) * fresh, raised  # l. 6  # noqa: PLW2901 (t of the paper, raised)
         slope = (x - denoised(denoiser, config, x, now, labels)) / now  # l. 7
         there = x + (following - now) * slope  # l. 8
         if following > 0:  # l. 9

@@ -45,7 +45,7 @@ class ClassMoments(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """Free axes from public pictures, then one Gaussian over all records."""
         release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         return [
