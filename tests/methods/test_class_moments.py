@@ -171,6 +171,14 @@ def test_the_method_draws_the_classes() -> None:
         torch.testing.assert_close(drawn.mean(0), own, atol=0.1, rtol=0)
 
 
+def test_a_record_moves_nobody_elses_part() -> None:
+    """Inserted first, it moves all others by one place, and to other blocks: what they add stays the same to 1e-9."""
+    asked, others, one = query(axes=36), records(5_000), records(1, seed=9)
+    joined = Records(np.concatenate([one.images, others.images]), np.concatenate([one.labels, others.labels]))
+    moved = asked.clipped_sum(joined, ONE) - asked.clipped_sum(others, ONE)
+    assert float((moved - asked.clipped_sum(one, ONE)).norm()) < 1e-9
+
+
 def test_a_smaller_bound_shortens_every_record() -> None:
     """A record whose count alone is longer than the bound."""
     asked, held = query(), records(1)

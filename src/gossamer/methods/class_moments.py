@@ -6,6 +6,7 @@ With a^2 + b^2 + c^2 = 1 the vector is at most 1 long, and lies in one block: th
 most 1 when a record is added or removed. One Gaussian pays for all.
 """
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,9 +65,14 @@ class Moments:
         return total.flatten()
 
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
-        """Codes in units of the reach, at most 1 long, [n, d] float64, and the classes [n]."""
+        """Codes in units of the reach, at most 1 long, [n, d] float64, and the classes [n].
+
+        In double precision throughout: a product is rounded in another way when another record stands in its block, and in
+        single precision what that moves in the codes of all others would be outside the bound.
+        """
         images, labels = records.tensors(self.latent.basis.device)
-        return shortened(self.latent.code(images), self.reach).double().cpu() / self.reach, labels.cpu()
+        codes = copy.deepcopy(self.latent).double().code(images.double())
+        return shortened(codes, self.reach).cpu() / self.reach, labels.cpu()
 
     def _sums(self, z: Tensor, labels: Tensor, factors: Tensor) -> Tensor:
         """What records add, each times its factor, class by class: [K, 1 + d + d (d + 1) / 2]."""
