@@ -188,7 +188,7 @@ def enough(measured: Sequence[Measured]) -> Measured | None:
 def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
     """With how many records a run would be as clear at this budget as that one was, rounded up to two digits."""
     exact = run.clearness / mu(epsilon, delta)
-    step = 10 ** max(math.floor(math.log10(exact)) - 1, 0)
+    step = int(10 ** max(math.floor(math.log10(exact)) - 1, 0))
     return math.ceil(exact / step) * step
 
 

@@ -16,6 +16,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.run import measured, presets
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.measured import USEFUL, Expected, Measured, percent
 from gossamer.run.outlook import by, duration, more, nearest, time_of
 from gossamer.run.plan import checked_delta, plan
@@ -116,6 +117,7 @@ class Advice:
         }
 
 
+@checked_arguments
 def recommend(
     card: DataCard | str | Path,
     *,
@@ -250,8 +252,8 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
     if good := [each.method for each in ranked if each.useful]:
         return [
             *told,
-            f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be expected "
-            f"of {', '.join(good)}, if these records are as easy as those that were measured.",
+            f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
+            f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
         ]
     told.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
