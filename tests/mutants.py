@@ -444,6 +444,16 @@ MISTAKES = (
     Mistake("a second wavelet may be as fine as the first", "nets/scattering.py", "self.psi[j + 1 :]", "self.psi[j : self.scales - 1]", SCATTERING),
     Mistake("averages are taken from the first pixel on", "nets/scattering.py", "torch.arange(2 ** (scales - 1), side, 2**scales)", "torch.arange(0, side, 2**scales)", SCATTERING),
     Mistake("the second modulus is left out", "nets/scattering.py", "orders.append(modulus(spectrum * self.psi[j + 1 :]).flatten(1, 3))", "orders.append(torch.fft.ifft2(spectrum * self.psi[j + 1 :]).real.flatten(1, 3))", SCATTERING),
+    Mistake("a full disk loses what was trained", "run/training.py", "    checkpoint.give_room(run.folder.private)\n    try:\n        save()\n", "    try:\n        save()\n", "tests/run/test_full_disk.py -k loses_nothing"),
+    Mistake("a full disk under the events stops within a block", "run/training.py", "                    full = is_full(error)  # to the end of the block, as after Ctrl-C: what is paid for is used\n                    if not full:\n                        raise", "                    raise", "tests/run/test_full_disk.py -k events"),
+    Mistake("room is not asked for before a run", "run/room.py", "    if free < needed:", "    if False:", "tests/run/test_full_disk.py -k without_room"),
+    Mistake("half a sealed file stays", "privacy/confined.py", "                path.unlink(missing_ok=True)\n", "", "tests/run/test_full_disk.py -k sealed"),
+    Mistake("a clearer run says what to expect at least", "run/measured.py", "if run.clearness <= NEAR * here)", "if run.clearness)", "tests/run/test_measured.py"),
+    Mistake("what was measured without privacy speaks for private runs", "run/measured.py", " and math.isinf(run.epsilon) == math.isinf(epsilon)]", "]", "tests/run/test_measured.py"),
+    Mistake("records are counted without their epsilon", "run/measured.py", "records * (1.0 if math.isinf(epsilon) else mu(epsilon, delta))", "records * 1.0", "tests/run/test_measured.py"),
+    Mistake("runs with public records are recommended to those who have none", "run/recommend.py", " if not run.public or (public is not None and method.takes_public)]", "]", "tests/run/test_recommend.py -k every_method_is_ranked"),
+    Mistake("critics are not scaled to the records", "run/presets.py", "for name in in_proportion if name in chosen}", "for name in in_proportion if False}", "tests/run/test_recommend.py -k stays_at_one"),
+    Mistake("text passes for a number", "run/arguments.py", "        return isinstance(value, number) and not isinstance(value, bool)", "        return True", "tests/run/test_arguments.py -k wrong_type"),
 )  # fmt: skip
 
 

@@ -182,7 +182,7 @@ def _expected(alike: Sequence[Measured], here: float) -> Expected:
 def enough(measured: Sequence[Measured]) -> Measured | None:
     """The least clear run that was useful; None: there is none."""
     useful = [run for run in measured if run.accuracy >= USEFUL]
-    return min(useful, key=lambda run: run.clearness, default=None)
+    return min(useful, key=lambda run: (run.clearness, -run.accuracy), default=None)
 
 
 def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:

@@ -119,7 +119,7 @@ def duration(minutes: float | None, like: Measured | None) -> str:
 
 def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> str:
     """Whether these records are enough to be as clear as a run that was useful, or what would be; in a sentence."""
-    least = f"the least that reached {percent(USEFUL)} is {enough.method}: {enough}."
+    least = f"the least clear run that reached {percent(USEFUL)} is one of {enough.method}: {enough}."
     if math.isinf(epsilon):
         return least
     needed = measured.records_needed(enough, epsilon=epsilon, delta=delta)

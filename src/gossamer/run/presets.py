@@ -4,6 +4,7 @@
 candidate (`in_proportion`), and batches of the same size, or of all records where fewer are declared.
 """
 
+import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,12 @@ def settings(method: str, name: str) -> dict[str, Any]:
     return {key: value for key, value in _entry(method, name).items() if key not in ABOUT}
 
 
+def defaults(method: str) -> dict[str, Any]:
+    """The settings of a method that nobody has given."""
+    known = dataclasses.fields(METHODS[method].config_type)
+    return {each.name: each.default for each in known if each.default is not dataclasses.MISSING}
+
+
 def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
     """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record."""
     found = []
@@ -70,7 +77,8 @@ def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
             if method not in (None, name):
                 continue
             chosen = settings(name, preset)
-            changed = scaled(chosen, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
+            full = {**defaults(name), **chosen}
+            changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
             noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
             try:
                 check_net(METHODS[name].job({**noise, **chosen, **changed}, card))

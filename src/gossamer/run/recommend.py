@@ -1,8 +1,8 @@
 """`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
 
 What is expected comes from measured runs (`measured.py`). Each method stands with the measured run that is nearest, and takes
-its settings. The methods are ranked by the figures of these runs: first those of which a run was about as clear as the one
-asked for, or less so; then those that were measured on clearer runs only; then those that were not measured.
+its settings. The methods are ranked by the figures of these runs: first those whose run was about as clear as the one asked
+for, or less so; then the others, in steps of a factor of two by which it was clearer; then those that were not measured.
 """
 
 import math
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
@@ -23,8 +23,8 @@ from gossamer.run.plan import checked_delta, plan
 
 ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
-DRAWN = ("digits", "letters")
-"""What the drawing program of `evolve` draws."""
+DRAWING = "drawing"
+"""The setting of a method whose samples a program draws: what it draws. Its choices are kinds of pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Recommended:
         expected: what to expect, for each data set that was measured; empty: nothing is known.
         like: the measured run whose settings are taken; None: the method's defaults.
         changed: settings that were scaled to the card.
-        near: whether that run was about as clear as this one would be, or less so.
+        far: how much clearer that run was, in doublings beyond `ABOUT`; 0: it was no clearer than that.
         enough: the least clear run of the method that was useful; None: there is none.
         minutes: how long the fit takes, about; None: unknown.
         command: to copy.
@@ -47,7 +47,7 @@ class Recommended:
     expected: tuple[Expected, ...]
     like: Measured | None
     changed: dict[str, Any]
-    near: bool
+    far: int
     enough: Measured | None
     minutes: float | None
     command: str
@@ -162,7 +162,7 @@ def recommend(
             left_out[name] = f"it would take {duration(each.minutes, each.like)}."
         else:
             found.append(each)
-    found.sort(key=lambda each: (not each.near, 0.0 if each.like is None else -each.like.accuracy))
+    found.sort(key=lambda each: (each.like is None, each.far, 0.0 if each.like is None else -each.like.accuracy))
     labels = [each for each in found if each.like is not None and each.like.of == "release"]
     ranked = [each for each in found if each not in labels]
     return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out)
@@ -186,18 +186,20 @@ def _for(
     method = METHODS[name]
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
-    if name == "evolve" and pictures not in DRAWN:
+    drawn = _drawn(name)
+    if drawn and pictures not in drawn:
         raise RequestError(
-            "its program draws digits and letters; with --pictures digits or --pictures letters it is considered."
+            f"a program draws its samples: {', '.join(drawn)}. With --pictures and one of these it is considered."
         )
     known = measured.of_method(name, epsilon=epsilon, pictures=pictures)
     usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
+    here = measured.clearness(card.declared_size, epsilon, delta)
     like = nearest(usable, card, epsilon=epsilon, delta=delta)
     chosen = {} if like is None else dict(like.settings)
     preset = None if like is None else like.preset
-    if name == "evolve" and pictures == "letters":
-        chosen["drawing"] = "letters"
-    full = {**(presets.settings(name, preset) if preset else {}), **chosen}
+    if drawn and pictures != presets.defaults(name)[DRAWING]:
+        chosen[DRAWING] = pictures
+    full = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {}), **chosen}
     changed = presets.scaled(
         full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
     )
@@ -212,7 +214,7 @@ def _for(
         expected=measured.expected(usable, card, epsilon=epsilon, delta=delta),
         like=like,
         changed=changed,
-        near=like is not None and like.clearness <= ABOUT * measured.clearness(card.declared_size, epsilon, delta),
+        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * here)))),
         enough=measured.enough(usable),
         minutes=None if like is None else time_of(like, card),
         command=" ".join([
@@ -223,11 +225,17 @@ def _for(
             *([f"--public {shlex.quote(str(public))}"] if public is not None and method.takes_public else []),
             "--out RUN",
         ]),
-        notes=_notes(name, like, card, known),
+        notes=_notes(like, card, known, drawn),
     )  # fmt: skip
 
 
-def _notes(name: str, like: Measured | None, card: DataCard, known: Sequence[Measured]) -> tuple[str, ...]:
+def _drawn(name: str) -> tuple[str, ...]:
+    """What the program of a method draws, whose samples are drawn; empty: the samples of this one are not."""
+    hints = get_type_hints(METHODS[name].config_type)
+    return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
+
+
+def _notes(like: Measured | None, card: DataCard, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
     told = []
     if like is None and known:
         told.append("it was measured with public records only: give --public, if there are any")
@@ -241,7 +249,7 @@ def _notes(name: str, like: Measured | None, card: DataCard, known: Sequence[Mea
         told.append(
             "the figures are of the released classifier; its samples are drawn shapes with labels, not pictures"
         )
-    if name == "evolve":
+    if drawn:
         told.append("its samples are drawings that the records have chosen, and look like drawings")
     return tuple(told)
 
@@ -260,6 +268,6 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         "or more) can be expected here. Longer training does not make up for that; more records, or a larger epsilon, do."
     )
     if enough := [each.enough for each in ranked if each.enough is not None]:
-        least = min(enough, key=lambda run: run.clearness)
+        least = min(enough, key=lambda run: (run.clearness, -run.accuracy))
         told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")
     return told
