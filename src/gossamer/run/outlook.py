@@ -8,11 +8,12 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
 from gossamer.run import measured, presets
-from gossamer.run.measured import USEFUL, Expected, Measured, percent
+from gossamer.run.measured import EPSILONS, USEFUL, Expected, Measured, percent
 from gossamer.run.plan import Request
 
 REFERENCE = "MNIST"
 """The data set that every method with a guarantee was measured on: of equally near runs, those on it are taken."""
+LAST = EPSILONS[-1]
 _SAME_TIME = ("noise_multiplier", "learning_rate", "max_norm", "average_decay", "beta")
 """Ends of the names of settings that do not change how long a step takes."""
 _SAME_WORK = ("steps", "expected_batch_size")
@@ -126,8 +127,12 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
     if needed <= card.declared_size:
         return f"{least} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."
     larger = measured.epsilon_needed(enough, records=card.declared_size, delta=delta)
-    other = f", or these at epsilon {larger:g}" if larger is not None else ""
-    return f"{least} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon{other}."
+    other = (
+        f"or these at epsilon {larger:g}"
+        if larger is not None
+        else f"and with these not even epsilon {LAST:g} would do"
+    )
+    return f"{least} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
 
 
 def _differences(run: Measured, card: DataCard, *, epsilon: float) -> list[str]:

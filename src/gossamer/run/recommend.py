@@ -19,7 +19,7 @@ from gossamer.run import measured, presets
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.measured import USEFUL, Expected, Measured, percent
 from gossamer.run.outlook import by, duration, more, nearest, time_of
-from gossamer.run.plan import checked_delta, plan
+from gossamer.run.plan import checked, checked_delta
 
 ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
@@ -205,9 +205,10 @@ def _for(
     )
     budget = {} if method.without_guarantee else {"epsilon": epsilon, "delta": delta}
     asked = {**chosen, **changed}
-    request = plan(name, card, asked, preset=preset, **budget)
-    presets.check_net(request.job)
-    if request.job.needs_public and public is None:
+    noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}  # stands for what --epsilon decides
+    job = checked(method.job({**full, **asked, **noise}, card))
+    presets.check_net(job)
+    if job.needs_public and public is None:
         raise RequestError("its settings need public records: give --public.")
     return Recommended(
         method=name,
