@@ -21,7 +21,6 @@ if typing.TYPE_CHECKING:
     from gossamer.errors import CardError as CardError
     from gossamer.errors import ConfinedError as ConfinedError
     from gossamer.errors import DataError as DataError
-    from gossamer.errors import DiskFull as DiskFull
     from gossamer.errors import GossamerError as GossamerError
     from gossamer.errors import LedgerDamaged as LedgerDamaged
     from gossamer.errors import PrivacyError as PrivacyError
@@ -57,8 +56,6 @@ if typing.TYPE_CHECKING:
     from gossamer.run.fit import resume as resume
     from gossamer.run.plan import Request as Request
     from gossamer.run.plan import plan as plan
-    from gossamer.run.recommend import Advice as Advice
-    from gossamer.run.recommend import recommend as recommend
     from gossamer.run.sinks import Terminal as Terminal
     from gossamer.run.training import Interrupted as Interrupted
     from gossamer.run.verify import Verdict as Verdict
@@ -70,8 +67,8 @@ _FOR_CURATORS = {
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers": "read",
     "gossamer.data.records": "Records Samples",
-    "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError DiskFull GossamerError "
-    "LedgerDamaged PrivacyError RequestError RunFolderError UnplannedRelease",
+    "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError LedgerDamaged "
+    "PrivacyError RequestError RunFolderError UnplannedRelease",
     "gossamer.estimate": "Estimate",
     "gossamer.events": "Event Sink",
     "gossamer.methods": "METHODS",
@@ -82,7 +79,6 @@ _FOR_CURATORS = {
     "gossamer.run.evaluate": "Evaluation evaluate",
     "gossamer.run.fit": "fit resume",
     "gossamer.run.plan": "Request plan",
-    "gossamer.run.recommend": "Advice recommend",
     "gossamer.run.sinks": "Terminal",
     "gossamer.run.training": "Interrupted",
     "gossamer.run.verify": "Verdict release verify",
