@@ -445,6 +445,7 @@ MISTAKES = (
     Mistake("averages are taken from the first pixel on", "nets/scattering.py", "torch.arange(2 ** (scales - 1), side, 2**scales)", "torch.arange(0, side, 2**scales)", SCATTERING),
     Mistake("the second modulus is left out", "nets/scattering.py", "orders.append(modulus(spectrum * self.psi[j + 1 :]).flatten(1, 3))", "orders.append(torch.fft.ifft2(spectrum * self.psi[j + 1 :]).real.flatten(1, 3))", SCATTERING),
     Mistake("a full disk loses what was trained", "run/training.py", "    checkpoint.give_room(run.folder.private)\n    try:\n        save()\n", "    try:\n        save()\n", "tests/run/test_full_disk.py -k loses_nothing"),
+    Mistake("no room is kept before the first checkpoint", "run/training.py", "    checkpoint.keep_room(run.folder.private, room.state(training.state.released))\n", "", "tests/run/test_full_disk.py -k one_release"),
     Mistake("a full disk under the events stops within a block", "run/training.py", "                    full = is_full(error)  # to the end of the block, as after Ctrl-C: what is paid for is used\n                    if not full:\n                        raise", "                    raise", "tests/run/test_full_disk.py -k events"),
     Mistake("room is not asked for before a run", "run/room.py", "    if free < needed:", "    if False:", "tests/run/test_full_disk.py -k without_room"),
     Mistake("half a sealed file stays", "privacy/confined.py", "                path.unlink(missing_ok=True)\n", "", "tests/run/test_full_disk.py -k sealed"),

@@ -73,6 +73,18 @@ def test_a_full_disk_loses_nothing_that_was_paid_for(
     assert verify(run).ok
 
 
+def test_a_full_disk_after_the_one_release_of_a_run_loses_it_not(
+    data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first checkpoint of such a run is written when all is spent: room for it is kept from the start."""
+    with pytest.MonkeyPatch.context() as patch:
+        Disk(patch, "state.pt", on=1)
+        with pytest.raises(DiskFull, match="everything that was trained is kept"):
+            fit("moments", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, axes=8)
+    resume(tmp_path / "run")
+    assert verify(tmp_path / "run").ok
+
+
 def test_a_full_disk_under_the_events_waits_for_the_end_of_a_block(
     data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

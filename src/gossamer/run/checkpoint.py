@@ -74,11 +74,11 @@ def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: Priva
     for old in folder.glob(f"*{SEALED}"):
         if old.name not in files.values():
             old.unlink()
-    _keep_room(folder, len(buffer.getvalue()) + sum((folder / name).stat().st_size for name in sealed.values()))
+    keep_room(folder, len(buffer.getvalue()) + sum((folder / name).stat().st_size for name in sealed.values()))
     return time.monotonic() - started
 
 
-def _keep_room(folder: Path, size: int) -> None:
+def keep_room(folder: Path, size: int) -> None:
     """Keep the room of a checkpoint, where there is that much. Nothing is said where there is not: the last one stays."""
     path = folder / RESERVE
     if size > LARGEST_RESERVE or (path.is_file() and path.stat().st_size >= size):

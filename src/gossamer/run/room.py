@@ -15,6 +15,8 @@ _CHARGE = 64
 """Bytes of a charge in the ledger, about."""
 _NETWORKS = 12
 """State of a run, in sizes of its generator: other networks, what their optimisers keep, averages. More is possible."""
+_HEAD = 1 << 20
+"""Bytes of a checkpoint besides networks."""
 _REST = 24 << 20
 """Bytes of events, pictures and report."""
 
@@ -24,8 +26,12 @@ def needed(net: "nn.Module", plan: "Plan") -> int:
 
     What critics by the thousand take comes on top: only a run knows.
     """
-    weights = sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers()))
-    return 3 * _NETWORKS * weights + _CHARGE * sum(count for _, count in plan) + _REST
+    return 3 * state(net) + _CHARGE * sum(count for _, count in plan) + _REST
+
+
+def state(net: "nn.Module") -> int:
+    """The bytes of a checkpoint, about, before there is one."""
+    return _NETWORKS * sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers())) + _HEAD
 
 
 def of(private: Path) -> int:

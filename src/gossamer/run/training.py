@@ -21,7 +21,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import checkpoint
+from gossamer.run import checkpoint, room
 from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
@@ -114,6 +114,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     def save() -> float:
         return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger)
 
+    checkpoint.keep_room(run.folder.private, room.state(training.state.released))
     full = False
     try:
         with stop_asked() as stop:
