@@ -40,16 +40,18 @@ class Disk:
     """Fills up at a chosen sync of a chosen file, and stays full for new files until there is room; a reserve gives some."""
 
     def __init__(self, patch: pytest.MonkeyPatch, at: str, on: int) -> None:
-        self.at, self.left, self.full, self.real = at, on, False, os.fsync
+        self.at, self.left, self.full, self.kept, self.real = at, on, False, False, os.fsync
         patch.setattr(os, "fsync", self.fsync)
 
     def fsync(self, descriptor: int) -> None:
         name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        reserve = name.parent / checkpoint.RESERVE
         if not self.full and self.at in name.name:
             self.left -= 1
             self.full = self.left == 0
-        reserved = (name.parent / checkpoint.RESERVE).exists()
-        if self.full and (self.at in name.name or reserved) and not (name.parent.name == "checkpoint" and not reserved):
+            self.kept = (name.parent / "checkpoint" / checkpoint.RESERVE).exists() or reserve.exists()
+        given = self.kept and name.parent.name == "checkpoint" and not reserve.exists()
+        if self.full and not given:
             raise full_error()
         self.real(descriptor)
 
