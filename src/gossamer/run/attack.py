@@ -33,6 +33,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
 from gossamer.run import compare as comparison
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
@@ -82,6 +83,7 @@ class Attacked:
     on: str
 
 
+@checked_arguments
 def attack(
     run: str | Path,
     *,

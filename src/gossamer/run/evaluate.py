@@ -19,6 +19,7 @@ from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
@@ -44,6 +45,7 @@ class Evaluation:
     left_out: dict[str, str]
 
 
+@checked_arguments
 def evaluate(
     synth: str | Path,
     *,

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
@@ -13,6 +13,7 @@ from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
 from gossamer.privacy import accounting
 from gossamer.privacy.guarantee import Guarantee, Plan
 from gossamer.run import presets
+from gossamer.run.arguments import check_type, checked_arguments, plain
 
 AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
@@ -42,6 +43,7 @@ class Request:
         return min((bound.guarantee for bound in self.bounds), key=lambda guarantee: guarantee.epsilon)
 
 
+@checked_arguments
 def plan(
     method: str,
     card: DataCard,
@@ -67,7 +69,10 @@ def plan(
     """
     asked = method_named(method)
     chosen = dict(presets.settings(method, preset)) if preset else {}
-    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    if not isinstance(settings, Mapping | None):
+        raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
+    given = {name: plain(value) for name, value in (settings or {}).items() if value is not None}
+    epsilon, delta = plain(epsilon), plain(delta)
     chosen |= given
     if asked.without_guarantee:
         return _without_guarantee(asked, card, chosen, epsilon=epsilon, delta=delta)
@@ -168,6 +173,7 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
     hints, settings = get_type_hints(type(job.config), include_extras=True), job.settings
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")
+        _check_setting(flag, value, hints[name])
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if math.isnan(value) or value < 0 or (math.isinf(value) and name != "max_norm"):
@@ -187,6 +193,15 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
             "records would have to be drawn with a probability above 1. Take a smaller batch."
         )
     return job
+
+
+def _check_setting(flag: str, value: object, hint: Any) -> None:
+    """Refuse a setting of another type than its field, or one that is none of its choices: for calls from Python."""
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise RequestError(f"{flag} must be one of {', '.join(map(str, get_args(hint)))}.")
+    else:
+        check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
 
 
 def _check_agreement(request: Request) -> None:

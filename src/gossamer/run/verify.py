@@ -19,6 +19,7 @@ from gossamer.privacy import certificate
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
 from gossamer.privacy.guarantee import RELATION_NAMES
 from gossamer.privacy.ledger import PrivacyLedger, merge
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Verdict:
         return not self.problems
 
 
+@checked_arguments
 def verify(run: str | Path) -> Verdict:
     """Write the certificate again from ledger and settings, with every accountant, and hold all files against it.
 
@@ -159,6 +161,7 @@ def _read_sums(folder: Path) -> dict[str, str]:
     return found
 
 
+@checked_arguments
 def release(run: str | Path, out: str | Path, *, force: bool = False) -> Path:
     """Copy what may be handed out, and nothing else: model, certificate, ledger, settings, samples, a report without
     internal figures, and SHA256SUMS. A release is copied as it is.
