@@ -17,6 +17,7 @@ from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.privacy import certificate
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
+from gossamer.privacy.figures import purposes
 from gossamer.privacy.guarantee import RELATION_NAMES
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
@@ -89,6 +90,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
         says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         relation = job.relation
         same = merge(job.plan) == merge(ledger.plan)
+        named = purposes([(phase.name, phase.plan) for phase in job.phases])
+        same_parts = settings.get("components", named) == named
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -103,6 +106,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
             f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[relation]}, and line 1 of {LEDGER} says "
             f"{RELATION_NAMES[ledger.relation]}."
         )
+    if not same_parts:
+        problems.append(f"{CONFIG}: its components are not the phases of these settings.")
     if not same:
         problems.append(f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves.")
     return problems
