@@ -110,9 +110,9 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     public, method = settings["public"], settings["method"]
     found: list[dict[str, Any]] = []
     if public["kind"] == "records":
-        declared = "see public_records and public_tuned, which are declared"
-        about = {"records": public["count"], "sha256": public.get("sha256", ""), "origin": declared, "tuned": declared}
-        found.append({"what": public["name"], **about})
+        about = {"records": public["count"], "sha256": public.get("sha256", "")}
+        declared = {"origin": "as declared under public_records", "tuned": "as declared under public_tuned"}
+        found.append({"what": public["name"], **about, **declared})
     if public["kind"] == "share":
         tuned = "they are records of the same kind, of people who gave up their protection"
         found.append({"what": _given_up(settings), "origin": "the same data set", "tuned": tuned})
