@@ -18,8 +18,8 @@ from gossamer.estimate import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import sealed, sha256
-from gossamer.run.report import write_report
 from gossamer.run.release import release
+from gossamer.run.report import write_report
 from gossamer.run.verify import INTERNAL, SUMS, verify
 
 Run = Callable[..., Any]

@@ -12,7 +12,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, Sampl
 
 from gossamer.errors import LedgerDamaged
 from gossamer.privacy import accounting
-from gossamer.privacy.accountants import CURVES, accountants_for, flatten
+from gossamer.privacy.accountants import CURVES, flatten
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
@@ -79,7 +79,8 @@ def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
 def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
     """Renyi divergence of the whole plan at `ORDERS`; None where nothing is promised, or no Renyi accountant knows the plan."""
     plan = flatten(ledger.plan)
-    if ledger.reasons or not (able := accountants_for(plan, ledger.relation, CURVES)):
+    able = [each for each in CURVES if all(each.knows(event, ledger.relation) for event, _ in plan)]
+    if ledger.reasons or not able:
         return None
     accountant = able[0]
     whole = dict(zip(accountant.orders.tolist(), accountant.curve(plan, ledger.relation).tolist(), strict=True))
@@ -101,8 +102,7 @@ def components(ledger: PrivacyLedger, settings: dict[str, Any]) -> list[dict[str
     """
     stated = settings.get("components", [{"purpose": NOT_NAMED, "plan": plan_to_json(ledger.plan)}])
     parts = [(str(part["purpose"]), event, count) for part in stated for event, count in plan_from_json(part["plan"])]
-    reserved = merge(ledger.plan)
-    if sorted(map(repr, merge([(event, count) for _, event, count in parts]))) != sorted(map(repr, reserved)):
+    if dict(merge([(event, count) for _, event, count in parts])) != dict(merge(ledger.plan)):
         raise LedgerDamaged("the components in config.json are not what the ledger reserved")
     return [
         {

@@ -116,6 +116,8 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
     problems = [each for each in verdict.problems if not (taken and each.startswith(signing.SIGNATURE))]
     if problems:
         raise RequestError(f"{folder} does not verify and is not signed: {' '.join(problems)}")
+    if folder.resolve() in path.resolve().parents:
+        raise RequestError(f"{path} lies in {folder} and would be handed out with it. Keep the key elsewhere.")
     if new_key:
         signing.new_key(path)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
