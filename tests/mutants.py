@@ -58,6 +58,8 @@ SOURCES = "tests/run/test_sources.py"
 IDENTITY = "tests/data/test_identity.py"
 UNITS = "tests/data/test_units.py"
 CERTIFICATES = "tests/privacy/test_certificate.py"
+FIGURES = "tests/privacy/test_figures.py"
+SIGNING, HANDING_OUT = "tests/run/test_signing.py", "tests/run/test_handing_out.py"
 VERIFY = "tests/run/test_verify.py"
 TEACHER = "tests/methods/test_teacher.py"
 SCATTERING = "tests/nets/test_scattering.py"
@@ -187,6 +189,34 @@ MISTAKES = (
     Mistake("of an entry that stands twice the first is shown and the last is checked", "privacy/certificate.py", "        if len(dict(pairs)) < len(pairs):", "        if False:", f"{CERTIFICATES}::test_people_and_programs_read_the_same_entries"),
     Mistake("verify follows links", "privacy/certificate.py", "            if (folder / name).is_symlink():", "            if False:", f"{CERTIFICATES}::test_a_link_is_not_a_file_of_the_folder"),
     Mistake("sample takes a damaged folder", "privacy/certificate.py", "        if files is None or problems:", "        if files is None:", f"{CERTIFICATES}::test_what_may_be_sampled_from_is_checked_first"),
+    # -- figures of a certificate, declarations, signatures, what is handed out
+    Mistake("epsilon at a smaller delta is that at the run's own", "privacy/figures.py", "[_at(ledger, smaller(ledger.delta, digits)) for", "[{**_at(ledger, ledger.delta), \"delta\": smaller(ledger.delta, digits)} for", f"{FIGURES}::test_epsilon_at_three_deltas_is_what_the_accountants_say_there"),
+    Mistake("mu is half of what it is", "privacy/figures.py", "square += count / noise**2 if", "square += count / (4 * noise**2) if", f"{FIGURES}::test_mu_of_gaussians_over_everyone_is_exact"),
+    Mistake("mu of a release without noise is finite", "privacy/figures.py", "if noise > 0 else math.inf", "if noise > 0 else 0.0", f"{FIGURES}::test_without_noise_every_figure_is_infinity"),
+    Mistake("mu is called exact where releases are sampled", "privacy/figures.py", "sampled = sampled or not isinstance(event, GaussianDpEvent)", "sampled = False", f"{FIGURES}::test_mu_is_an_upper_bound_at_every_delta_stated"),
+    Mistake("after a declassify the figures stay finite", "privacy/figures.py", "    if ledger.reasons:\n        return {\"epsilon\"", "    if False:\n        return {\"epsilon\"", f"{FIGURES}::test_after_a_declassify_every_figure_is_infinity"),
+    Mistake("the Renyi curve counts every event once", "privacy/figures.py", "accountant.curve(plan, ledger.relation)", "accountant.curve(tuple((event, 1) for event, _ in plan), ledger.relation)", f"{FIGURES}::test_the_renyi_curve_is_that_of_gaussians_and_adds_up"),
+    Mistake("a component alone costs what one release of it costs", "privacy/figures.py", "_cost(ledger, [(event, count)], ledger.delta)", "_cost(ledger, [(event, 1)], ledger.delta)", f"{FIGURES}::test_each_component_is_named_with_its_event_and_its_cost_alone"),
+    Mistake("components may be other than the reserved plan", "privacy/figures.py", "    if dict(merge([(event, count) for _, event, count in parts])) != dict(merge(ledger.plan)):", "    if False:", f"{FIGURES}::test_components_that_are_not_the_reserved_plan_are_refused"),
+    Mistake("components are not held against the phases", "run/verify.py", "    if not same_parts:", "    if False:", f"{HANDING_OUT}::test_components_in_the_settings_are_the_phases_of_the_method"),
+    Mistake("figures of a certificate are taken as stated", "privacy/differences.py", "    return expected if within(stated, expected) else stated", "    return expected", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
+    Mistake("a certificate drops its new entries by calling itself old", "privacy/certificate.py", "cut = \"components\" in settings", "cut = False", f"{CERTIFICATES}::test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate"),
+    Mistake("what is declared may have any form", "privacy/certificate.py", "    wrong = what_is_wrong(stated.get(\"declared\"))", "    wrong = \"\"", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
+    Mistake("what nobody declared is left out in silence", "privacy/declared.py", "    found = nothing_declared()\n", "    found = {\"attacked\": {}}\n", "tests/privacy/test_declarations.py::test_what_was_left_out_says_so"),
+    Mistake("a signature by any key will do", "run/signing.py", "    if wanted is not None and said[\"public_key\"] != wanted:", "    if False:", f"{SIGNING}::test_the_way_through_the_command_line"),
+    Mistake("a signature is not checked", "run/signing.py", "verify(signature, _message(said))", "public_bytes_raw()", f"{SIGNING}::test_what_a_signature_says_cannot_be_changed"),
+    Mistake("no signature is as good as one", "run/signing.py", "        return [f\"{SIGNATURE} is missing: it is not signed.\"], []", "        return [], []", f"{SIGNING}::test_without_a_signature_a_key_is_not_satisfied"),
+    Mistake("a signature over fewer files passes", "run/signing.py", "    if sorted(said[\"files\"]) != sorted(names):", "    if False:", f"{SIGNING}::test_a_signature_over_fewer_files_is_none_of_this_folder"),
+    Mistake("signed files may change", "run/signing.py", " or sha256(folder / name) != said[\"files\"][name]", "", f"{SIGNING}::test_an_edit_of_any_field_is_caught_under_new_seals_and_sums"),
+    Mistake("a signature may say a thing twice", "run/signing.py", "        if content != _text(said):", "        if False:", f"{SIGNING}::test_garbage_is_no_signature"),
+    Mistake("a new private key is readable by all", "run/signing.py", "write_atomically(path, private_text, private=True)", "write_atomically(path, private_text)", f"{SIGNING}::test_the_way_through_the_command_line"),
+    Mistake("the private key may lie in what is handed out", "run/release.py", "    if folder.resolve() in path.resolve().parents:", "    if False:", f"{SIGNING}::test_a_key_is_never_replaced_and_never_lies_in_what_is_handed_out"),
+    Mistake("what does not verify is signed", "run/release.py", "    if problems:", "    if False:", f"{SIGNING}::test_what_does_not_verify_is_not_signed"),
+    Mistake("an attacked run says that nobody attacked it", "run/release.py", "    if (folder / ATTACKS).is_file() and", "    if False and", f"{HANDING_OUT}::test_that_a_run_was_attacked_is_told_and_what_came_of_it_is_not"),
+    Mistake("the loader takes a model that was not certified", "run/load.py.txt", "    if hashlib.sha256(weights).hexdigest() != certificate[\"model\"][\"sha256\"]:", "    if False:", f"{HANDING_OUT}::test_a_release_is_loaded_by_its_own_file_and_another_model_is_not"),
+    Mistake("the loader needs packages that a release does not bring", "run/loader.py", "                if package not in _ALLOWED:", "                if False:", f"{HANDING_OUT}::test_the_loader_draws_what_gossamer_draws_for_every_method_or_is_refused"),
+    Mistake("the README prints epsilon rounded down", "run/readme.py", "    return rounded_up(float(epsilon))", "    return f\"{float(epsilon) - 5e-4:.3f}\"", f"{HANDING_OUT}::test_the_readme_has_a_line_for_each_question_and_each_attack"),
+    Mistake("the README is silent about settings chosen on the records", "run/readme.py", "    if declared[\"settings_chosen\"] == \"uncounted\":", "    if False:", f"{HANDING_OUT}::test_the_way_through_the_command_line"),
     Mistake("a plan may shrink after the fact", "privacy/ledger.py", "type(count) is int and count >= 0 for", "True for", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
     Mistake("a ledger may open twice", "privacy/ledger.py", "        elif not first:", "        elif \"open\" not in body:", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
     Mistake("verify does not hold the settings against the opening of the ledger", "run/verify.py", "        if says[name] != opened[name]", "        if False", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),

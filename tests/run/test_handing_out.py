@@ -6,6 +6,7 @@ import math
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS
 from gossamer.run import plots
 from gossamer.run.loader import Unloadable, loader
 from gossamer.run.readme import class_names, readme
-from gossamer.run.release import ATTACKED, release
+from gossamer.run.release import ATTACKED, MEASURED, release
 from gossamer.run.verify import verify
 
 Run = Callable[..., Any]
@@ -172,6 +173,36 @@ def test_that_a_run_was_attacked_is_told_and_what_came_of_it_is_not(run: Path, t
         assert b"0.8765" not in path.read_bytes()
     mine = release(run, tmp_path / "mine", declared={"attacked": {"membership_inference": "by others"}})
     assert Certificate.load(mine).declared["attacked"]["membership_inference"] == "by others"
+
+
+def test_that_the_baseline_at_epsilon_0_was_measured_is_told_and_its_figure_is_not(run: Path, tmp_path: Path) -> None:
+    figure = {"metric": "accuracy of the public records themselves", "value": 0.8765, "low": 0.8, "high": 0.9}
+    (run / "metrics.json").write_text(json.dumps([{**figure, "n": 10, "computed_on": "x"}]))
+    out = release(run, tmp_path / "out")
+    assert Certificate.load(out).declared["baseline"] == MEASURED
+    assert not any(b"0.8765" in path.read_bytes() for path in out.iterdir())
+
+
+def words(value: Any) -> str:
+    """All text in a JSON value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return "\n".join([str(value) if isinstance(value, str) else "", *map(words, inner)])
+
+
+def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(run: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
+    toml = page.split("```toml\n")[1].split("```")[0]
+    (tmp_path / "declared.toml").write_text(toml)
+    out = release(run, tmp_path / "out", declared=tmp_path / "declared.toml")
+    (tmp_path / "declared.toml").write_text(toml.replace('"before"', '"uncounted"'))
+    bold = release(run, tmp_path / "bold", declared=tmp_path / "declared.toml")
+    said = [(folder / "README.md").read_text(encoding="utf-8") for folder in (out, bold)]
+    said.append(words(json.loads((out / "certificate.json").read_text(encoding="utf-8"))))
+    quotes = [line.removeprefix("> ") for line in page.splitlines() if line.startswith("> ")]
+    assert len(quotes) >= 8
+    for quote in quotes:
+        assert any(quote in text for text in said), quote
+    assert set(tomllib.loads(toml)) == {*QUESTIONS, "attacked"}
 
 
 def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ else:
     report, synthesizer = Lazy("gossamer.run.report"), Lazy("gossamer.methods.synthesizer")
     writers = Lazy("gossamer.data.writers")
 
+MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
 ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"
 
 
@@ -125,7 +126,7 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
 
 
 def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the certificate says that nobody can recompute. That attacks were made, a RUN knows; what they found is internal."""
+    """What the certificate says that nobody can recompute. A RUN knows what was measured; what came of it is internal."""
     where = str(declared) if isinstance(declared, str | Path) else "what is declared"
     answers: dict[str, Any] = {}
     if isinstance(declared, str | Path):
@@ -139,6 +140,8 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
         answers = dict(declared)
     if (folder / ATTACKS).is_file() and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
+    if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
+        answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)
 
 
