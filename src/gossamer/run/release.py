@@ -1,5 +1,6 @@
 """Handing out a run: the folder that others get, and the signature of whoever stands for it."""
 
+import dataclasses
 import datetime
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.lazy import Lazy
+from gossamer.methods import METHODS
 from gossamer.privacy.certificate import Certificate, sha256
 from gossamer.privacy.declared import declare
 from gossamer.privacy.ledger import PrivacyLedger
@@ -171,6 +173,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
         (partial / SAMPLE_SET).chmod(0o644)
         more.append(SAMPLE_SET)
     try:
+        _refuse_old_settings(certificate)
         write_atomically(partial / LOADER, loader(certificate.method))
         more.append(LOADER)
         cannot = ""
@@ -179,6 +182,13 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     write_atomically(partial / README, readme(certificate, samples=samples, no_loader=cannot))
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)
+
+
+def _refuse_old_settings(certificate: Certificate) -> None:
+    """Raise Unloadable where settings were added since: a loader has no defaults."""
+    known = {each.name for each in dataclasses.fields(METHODS[certificate.method].config_type)}
+    if certificate.config.keys() != known:
+        raise Unloadable("its settings are of an earlier version")
 
 
 def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:

@@ -119,9 +119,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         content = file.read(_LARGEST)
     try:
         said = json.loads(content)
-        if content != _text(
-            said
-        ):  # an entry that stands there twice, for one: people read the first, programs the last
+        # not as it is written: an entry may stand there twice, and people read the first, programs the last
+        if content != _text(said):
             return None
     except (ValueError, RecursionError):
         return None
