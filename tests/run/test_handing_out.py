@@ -240,6 +240,7 @@ def test_the_readme_of_a_run_without_a_guarantee_promises_nothing(run: Path, tmp
     )
     page = readme(nothing, samples=0, no_loader="it needs PIL")
     assert page.splitlines()[2].startswith("No formal guarantee")
+    assert "## What is promised: nothing" in page
     assert "Protected: nobody: epsilon is infinity." in page
     assert "| epsilon, at most |" not in page
     assert "There is no `load.py` of its own, because it needs PIL" in page

@@ -69,7 +69,7 @@ def _load(card: dict[str, Any], samples: int, no_loader: str) -> str:
     first = f"There is no `load.py` of its own, because {no_loader}; so with Gossamer:" if no_loader else "In Python:"
     text = f"## How to load it\n\n{first}\n\n```python\n{_WITH_GOSSAMER if no_loader else _LOAD}\n```"
     if not no_loader:
-        text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it. It is short."
+        text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it."
     if samples:
         text += (
             f"\n\n`samples.npz` holds {samples:,} synthetic records, as they came: `images` uint8 [{samples}, C, H, W] and "
@@ -83,7 +83,8 @@ def _load(card: dict[str, Any], samples: int, no_loader: str) -> str:
 def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
     facts, figures = certificate.facts, certificate.figures
     lines = [f"Protected: {facts['protects']}.", f"In other words: {facts['adjacency']}."]
-    if math.isfinite(float(certificate.guarantee["epsilon"])):
+    finite = math.isfinite(float(certificate.guarantee["epsilon"]))
+    if finite:
         rows = [f"| {_up(each['epsilon'])} | {in_full(each['delta'])} |" for each in figures["at_deltas"]]
         lines.append("\n".join(["| epsilon, at most | delta |", "|---|---|", *rows]))
         parts = [
@@ -100,7 +101,7 @@ def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
     lines.append(certificate.adds_up)
     if declared["settings_chosen"] == "uncounted":
         lines.append(f"**{CHOICES['settings_chosen']['uncounted']}**")
-    return "\n\n".join(["## What is promised, and to whom", *lines])
+    return "\n\n".join([f"## What is promised{', and to whom' if finite else ': nothing'}", *lines])
 
 
 def _bullets(title: str, items: list[str]) -> str:
