@@ -14,6 +14,7 @@ from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate import CONFIG, LEDGER, sha256
+from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, room
@@ -234,6 +235,7 @@ def _config_json(request: Request, seed: int, device: str, found: Found, *, with
         "public": found.public_facts,
         "units": found.unit_facts,
         "tensorboard": with_tensorboard,
+        "components": purposes([(phase.name, phase.plan) for phase in request.job.phases]),
         "versions": versions(),
     }
 
