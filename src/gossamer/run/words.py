@@ -1,6 +1,7 @@
 """Metrics in plain words, for the report: what each figure says to a curator who is no statistician."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from gossamer.run import named
@@ -12,13 +13,13 @@ def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [_sentence(entry) for entry in entries if named.stands_alone(entry["metric"])]
 
 
-def tables(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The figures that come one per class or one per classifier: title, head, rows of words."""
+def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The figures that come one per class or one per classifier: title, head, rows of words. Classes by their names."""
     found = []
     classes = [(name, entry) for entry in entries if (name := named.class_of(entry["metric"])) is not None]
     if classes:
         rows = [
-            [name, percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}"]
+            [class_names[int(name)] if class_names else name, percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}"]
             for name, entry in classes
         ]
         title = "Samples that a classifier trained on real records takes for what their label says"
