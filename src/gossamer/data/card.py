@@ -15,6 +15,7 @@ import numpy as np
 
 from gossamer.data import classes
 from gossamer.data.images import Resize
+from gossamer.data.remarks import USUAL
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
 
@@ -176,7 +177,7 @@ def draft(records: "Records", *, title: str = "", unit: str = "record") -> str:
         CardError: if the classes are called what no class can be called.
     """
     channels, *size = records.shape
-    height, width = size if size in ([28, 28], [32, 32]) else (32, 32)
+    height, width = size if tuple(size) in USUAL else (32, 32)
     card = DataCard(
         shape=(channels, height, width),
         classes=len(records.class_names) or _drafted_classes(records.labels),
@@ -296,7 +297,7 @@ def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _toml(value: str | int | tuple[float, ...] | tuple[str, ...]) -> str:
+def _toml(value: object) -> str:
     """A value in TOML; printable text needs no more than the escapes it shares with JSON."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"

@@ -56,10 +56,11 @@ def matched(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *
         name = found[labels[unknown.argmax()]]
         raise DataError(
             f"{where}: there are records of a class {name!r}, and the declared classes are {listed(declared)}."
-            f"{did_you_mean(name, declared)} Classes are matched by name: rename it, take its records out, or name the class on "
-            "the card, where it is public (or leave class_names out of the card, and labels are taken by their numbers)."
+            f"{did_you_mean(name, declared)} Classes are matched by name: rename it, take its records out, or name it on the "
+            "card, where it is public (or leave class_names out of the card, and labels are taken by their numbers)."
         )
-    return number[labels]
+    renumbered: np.ndarray = number[labels]
+    return renumbered
 
 
 def absent(records: Labelled, where: str) -> list[str]:

@@ -22,6 +22,7 @@ class Listing:
 
     Args:
         folder: the folder that was listed.
+        root: the folder of the class folders: the same, or that of the split below it.
         paths: the pictures. [N]
         labels: int64 [N].
         units: the name of the folder between class and picture, "" where there is none. [N]
@@ -30,6 +31,7 @@ class Listing:
     """
 
     folder: Path
+    root: Path
     paths: list[Path]
     labels: np.ndarray
     units: list[str]
@@ -74,6 +76,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     rest = [root for root in roots if root != chosen]
     return Listing(
         folder,
+        chosen,
         paths=[path for path, _ in files],
         labels=np.array([label for _, label in files], np.int64),
         units=[path.parent.name if path.parent.parent != chosen else "" for path, _ in files],
@@ -163,4 +166,5 @@ def _pixels(path: Path, form: Form) -> np.ndarray:
     except Exception as error:  # what Pillow's decoders raise on damaged files is open-ended
         raise DataError(f"{path}: the picture cannot be read ({type(error).__name__}): mend or remove it") from None
     image = array[None] if grey else array.transpose(2, 0, 1)
-    return form.of(image[None], where=str(path))[0]
+    whole: np.ndarray = form.of(image[None], where=str(path))[0]
+    return whole

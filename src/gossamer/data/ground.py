@@ -41,8 +41,8 @@ def contrast(some: str, pictures: Labelled, others: str, more: Labelled) -> str:
         return ""
     ink = {"light": "ink on white", "dark": "white on black"}
     return (
-        f"{some}: nearly all look like {ink[one]}, and those of {others} like {ink[other]}. To a model they have nothing in common. "
-        "The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on black)."
+        f"{some}: nearly all look like {ink[one]}, and those of {others} like {ink[other]}. To a model they have nothing in "
+        "common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on black)."
     )
 
 

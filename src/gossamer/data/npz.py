@@ -56,7 +56,9 @@ def names(path: Path, key: str) -> tuple[str, ...]:
     try:
         return tuple(str(name) for name in found.tolist())
     except (ValueError, SystemError):  # Python raises either for a number that is no character
-        raise DataError(f"{path}: the array {key!r} holds what is no text: the file is damaged, write it again") from None
+        raise DataError(
+            f"{path}: the array {key!r} holds what is no text: the file is damaged, write it again"
+        ) from None
 
 
 def missing(path: Path, *wanted: str) -> DataError:

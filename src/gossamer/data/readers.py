@@ -1,6 +1,5 @@
 """DATA, as the command line takes it, to records."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,19 +97,21 @@ def read(
     return Records(pixels, numbers, found.numbers, found.names, names)
 
 
-def sizes(source: str, *, split: Split) -> Counter[tuple[int, int]]:
-    """How many pictures of class folders there are of each height and width; empty for what is no class folders."""
-    name, chosen = split_of(source)
-    path = Path(name)
-    if name in EMBEDDED or not path.is_dir() or idx.is_idx_folder(path):
-        return Counter()
-    return folders.sizes(listing_of(source, split=split).paths)
+def listed(source: str, *, split: Split, unit_folders: bool = True) -> folders.Listing | None:
+    """The pictures of class folders, none of them opened; None where the source is something else.
 
-
-def listing_of(source: str, *, split: Split) -> folders.Listing:
-    """The pictures of class folders, with folders of units or without, none of them opened. Raises DataError."""
+    Raises:
+        DataError: as `read`.
+    """
     name, chosen = split_of(source)
-    return folders.list_folder(Path(name), chosen or split, must_split=chosen is not None, unit_folders=True)
+    try:
+        if name in EMBEDDED or not Path(name).is_dir() or idx.is_idx_folder(Path(name)):
+            return None
+        return folders.list_folder(
+            Path(name), chosen or split, must_split=chosen is not None, unit_folders=unit_folders
+        )
+    except OSError as error:
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -177,17 +178,22 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         raise DataError(
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
-    if listing is not None and how == "position":
-        raise DataError(
-            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
-        )
     if listing is None:
         file, key = _array_of(spec, name)
         if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
             key = f"{split}_{key}"
         return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
-    if how == "folder":
+    return units_of(listing, spec, missing)
+
+
+def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
+    """The units of pictures in class folders, none of them opened. Raises DataError."""
+    if matched(spec) == "folder":
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
+    if matched(spec) == "position":
+        raise DataError(
+            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
+        )
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 

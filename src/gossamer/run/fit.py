@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gossamer.data.card import DataCard, protected_part
+from gossamer.data.ground import contrast
 from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
@@ -92,8 +93,6 @@ def fit(
     if job.needs_public and public is None and public_share is None:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
-    with torch.random.fork_rng(devices=[]):
-        job.generator()  # refuses settings of which none can be made, before anything is charged for them
     if with_tensorboard:
         tensorboard_writer()
     folder = RunFolder(Path(out))
@@ -110,6 +109,8 @@ def fit(
         say = _saying(asked, sink)
         if found.unit_facts["matched"] == "position":
             say("Records and their units are matched by position: the first record has the first unit, and so on.")
+        if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):
+            say(said)
 
         def write(known: dict[str, Any], session: str) -> None:
             if not folder.blank:

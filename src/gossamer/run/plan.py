@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+import torch
+
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
@@ -83,7 +85,9 @@ def plan(
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(asked.job({**chosen, **decided}, card))
 
-    terms: dict[str, Any] = {"delta": delta, "relation": job(noise_multiplier=1.0).relation, "unit": card.unit}
+    trial = job(noise_multiplier=1.0)
+    makes_pictures(trial)
+    terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if epsilon is None and noise is None:
         raise BudgetError(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
@@ -137,6 +141,7 @@ def _without_guarantee(
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
         )
     job = checked(method.job(settings, card))
+    makes_pictures(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
     bounds = (accounting.Bound("none", nothing),)
@@ -187,6 +192,16 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
             "records would have to be drawn with a probability above 1. Take a smaller batch."
         )
     return job
+
+
+def makes_pictures(job: Job[BaseConfig, State]) -> None:
+    """Refuse settings of which no generator can be made for the card's shape and classes, before anything is charged for them.
+
+    Raises:
+        RequestError: with the shapes that there are.
+    """
+    with torch.random.fork_rng(devices=[]):
+        job.generator()
 
 
 def _check_agreement(request: Request) -> None:
