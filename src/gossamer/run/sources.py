@@ -152,8 +152,8 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
     raise RequestError(
         f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{named}. They "
         "cannot show a model what other classes look like. Leave --public out, or give --public DATA with pictures of your "
-        "classes, of other people (class folders of the same names, or an .npz), or give up a part of --data with --public-share. If your "
-        "classes are the ten digits, declare ten classes, and call them 0 to 9 in class_names or leave that out."
+        "classes, of other people (class folders of the same names, or an .npz), or give up a part of --data with "
+        "--public-share. If your classes are the digits, declare ten, and call them 0 to 9 in class_names or leave that out."
     )
 
 

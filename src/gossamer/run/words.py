@@ -90,8 +90,8 @@ def control(told_apart: Estimate, *, units: bool, unit: str) -> list[str]:
             "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
             f"run tells their pictures apart (area under its ROC curve {told_apart.value:.3g}, {told_apart.low:.3g} to "
             f"{told_apart.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
-            "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units where a "
-            "person has several records."
+            "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units "
+            "where a person has several records."
         )
     if unit != "record" and not units:
         found.append(
