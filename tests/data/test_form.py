@@ -63,6 +63,7 @@ def on(value: int, ink: int, n: int = 20) -> Records:
 def test_the_ground_is_told_by_the_edges_and_most_must_agree() -> None:
     paper, screen, grey = on(250, 0), on(3, 255), on(128, 0)
     assert [ground(each) for each in (paper, screen, grey)] == ["light", "dark", "neither"]
+    assert ground(on(250, 0, 0)) == "neither"
     mixed = Records(np.concatenate([paper.images, screen.images[:3]]), np.zeros(23, np.int64))
     assert ground(mixed) == "neither"
     assert "ink on white, and those of --public like white on black" in contrast("--data", paper, "--public", screen)

@@ -19,7 +19,9 @@ _LOOKED_AT = 2_000
 
 
 def ground(records: Labelled) -> Ground:
-    """What nine in ten of the pictures stand on; of many, 2,000 from the first to the last are looked at."""
+    """What nine in ten of the pictures stand on; of many, 2,000 from the first to the last are looked at. None: neither."""
+    if len(records) == 0:
+        return "neither"
     chosen = np.linspace(0, len(records) - 1, min(len(records), _LOOKED_AT)).astype(np.int64)
     edges = np.array([_edge(image) for image in records.images[chosen]])
     if (edges > _LIGHT).mean() >= _MOST:
