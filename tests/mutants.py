@@ -64,6 +64,9 @@ VERIFY = "tests/run/test_verify.py"
 TEACHER = "tests/methods/test_teacher.py"
 SCATTERING = "tests/nets/test_scattering.py"
 
+NASTY, FORM = "tests/run/test_nasty.py", "tests/data/test_form.py"
+ATTACK_UNITS = "tests/run/test_attack.py::test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides"
+
 MISTAKES = (
     Mistake("no clipping", "privacy/engine/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
     Mistake("what stood in a new sum's memory is left where no product writes", "privacy/engine/clipping.py", "            if number not in written:\n                view.zero_()", "            if False:\n                view.zero_()", GRADIENTS),
@@ -172,7 +175,7 @@ MISTAKES = (
     Mistake("a run with a fixed noise seed counts as private in the book", "run/accounts.py", "infinite=infinite or math.isinf", "infinite=math.isinf", "tests/run/test_spending.py::test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on"),
     Mistake("a run given up leaves no charge", "run/spending.py", "entry = pages.enter(charge, session=\"\")", "pass", "tests/run/test_spending.py::test_giving_up_a_run_of_another_book_enters_it"),
     Mistake("an untrained network is certified", "run/fit.py", "        if not any(ledger.unused) and (", "        if False and (", "tests/run/test_spending.py::test_an_untrained_network_is_not_certified"),
-    Mistake("the demo takes a run that is not its own", "run/demo.py", ".get(\"card\") == CARD.to_dict()", ".get(\"card\") is not None", "tests/run/test_spending.py::test_the_demo_has_a_book_of_its_own_and_takes_no_other_run"),
+    Mistake("the demo takes a run that is not its own", "run/demo.py", "{**CARD.to_dict(), **card} == CARD.to_dict()", "True", "tests/run/test_spending.py::test_the_demo_has_a_book_of_its_own_and_takes_no_other_run"),
     Mistake("exchanging a record is one step of removing", "privacy/composition.py", "(1 if relation is ADD_OR_REMOVE_ONE else 2) *", "1 *", "tests/privacy/test_composition.py"),
     Mistake("taking a record from a writer is one step", "privacy/composition.py", "* (1 if run.unit == unit else 2)", "* 1", "tests/privacy/test_composition.py"),
     Mistake("two steps spend the delta of one", "privacy/composition.py", "if log_part + grown <= math.log(delta):", "if log_part <= math.log(delta):", "tests/privacy/test_composition.py"),
@@ -325,7 +328,7 @@ MISTAKES = (
     Mistake("the refusal of a public record counts", "run/sources.py", "                \"--public: at least one of these pictures", "                f\"--public: {sum(image.tobytes() in {other.tobytes() for other in records.images} for image in public.images)}, at least one of these pictures", SOURCES),
     Mistake("a resume takes other public records", "run/fit.py", "        if found.public_facts != config_json[\"public\"]:", "        if False:", SOURCES),
     Mistake("units follow the order of the list", "data/units.py", "numbered([ids[name][0] for name in pictures]", "numbered([unit for unit, _ in ids.values()]", UNITS),
-    Mistake("a folder's pictures take units from an array", "data/readers.py", "    if listing is not None and how == \"position\":", "    if False:", UNITS),
+    Mistake("a folder's pictures take units from an array", "data/readers.py", "    if matched(spec) == \"position\":", "    if False:", UNITS),
     Mistake("a missing id is a unit of its own unasked", "data/units.py", "        if not name and missing == \"refuse\":", "        if False:", f"{UNITS} {SOURCES}"),
     Mistake("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(found) + np.arange(alone.sum())", "    numbers[alone] = len(found)", UNITS),
     Mistake("a picture that is listed twice takes the last unit", "data/units.py", "        if whole in ids:", "        if False:", UNITS),
@@ -377,7 +380,7 @@ MISTAKES = (
     Mistake("privgan's generators help the adversary", "methods/privgan/loop.py", "deceive + run.config.privacy_weight * mislead", "deceive - run.config.privacy_weight * mislead", "tests/methods/test_privgan.py"),
     Mistake("all of privgan's samples count as the first generator's", "methods/privgan/loop.py", "torch.full((len(each),), number, device", "torch.full((len(each),), 0, device", "tests/methods/test_privgan.py"),
     Mistake("equation 5 has the wrong sign", "methods/privgan/loop.py", "return -F.cross_entropy(answers, own)", "return F.cross_entropy(answers, own)", "tests/methods/test_privgan.py"),
-    Mistake("records under attack are also held out", "run/attack.py", "outside[order[half : half + HELD_OUT]]", "outside[order[:HELD_OUT]]", "tests/run/test_attack.py"),
+    Mistake("records under attack are also held out", "run/attack.py", "_of_the_same(outside, first[half:], order)[:HELD_OUT]", "_of_the_same(outside, first, order)[:HELD_OUT]", "tests/run/test_attack.py"),
     Mistake("members may be attacked as non-members", "run/attack.py", "        if fingerprint(outside) == trained_on:", "        if False:", "tests/run/test_attack.py"),
     Mistake("GAN-Leaks accuses the records farthest from a sample", "attacks/distances.py", "        -nearest(inside, samples),\n        -nearest(outside, samples),", "        nearest(inside, samples),\n        nearest(outside, samples),", "tests/attacks/test_distances.py"),
     Mistake("the calibrated attack subtracts the other way round", "attacks/distances.py", "        nearest(inside, others) - nearest(inside, samples),\n        nearest(outside, others) - nearest(outside, samples),", "        nearest(inside, samples) - nearest(inside, others),\n        nearest(outside, samples) - nearest(outside, others),", "tests/attacks/test_distances.py"),
@@ -396,15 +399,15 @@ MISTAKES = (
     Mistake("a sentence speaks of another figure", "run/named.py", "    \"Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.\",", "    \"Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.\",", "tests/run/test_evaluate.py"),
     Mistake("evaluate takes the training records for the test records", "run/evaluate.py", "real=real, tests=tests,", "real=tests, tests=real,", "tests/run/test_measures.py"),
     Mistake("the classifier's epoch is chosen on what it trains on", "metrics/classify.py", "fit_on, choose_on = order[: len(order) - held], np.sort(order[len(order) - held :])", "fit_on, choose_on = order, np.sort(order[len(order) - held :])", "tests/metrics/test_classify.py"),
-    Mistake("samples get other labels than they were made for", "methods/synthesizer.py", "byte().numpy(), chosen.numpy())", "byte().numpy(), chosen.flip(0).numpy())", "tests/methods/test_synthesizer.py"),
+    Mistake("samples get other labels than they were made for", "methods/synthesizer.py", "Samples(pixels, chosen.numpy(), self.class_names)", "Samples(pixels, chosen.flip(0).numpy(), self.class_names)", "tests/methods/test_synthesizer.py"),
     Mistake("labels that were asked for are not those that are made", "methods/method.py", "return net(latents, labels), labels", "return net(latents, drawn), labels", "tests/methods/test_synthesizer.py"),
     Mistake("the seed of samples is ignored", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.seed()", "tests/methods/test_synthesizer.py"),
     Mistake("samples without a seed are always the same", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.manual_seed(seed or 0)", "tests/methods/test_synthesizer.py"),
     Mistake("every chunk of samples is the first one again", "methods/method.py", "latents = torch.randn(n, int(net.latent_size), generator=stream)", "latents = torch.randn(n, int(net.latent_size), generator=stream.manual_seed(stream.initial_seed()))", "tests/methods/test_synthesizer.py"),
     Mistake("a method's own way of sampling is passed over", "methods/method.py", "return self._method.sample(net, self._config", "return Method.sample(self._method, net, self._config", "tests/methods/test_synthesizer.py"),
     Mistake("an .npz of samples holds the first chunk's labels only", "data/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/test_writers.py"),
-    Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{','", "file.write(f\"0,{','", "tests/data/test_writers.py"),
-    Mistake("pictures go into the folders of other labels", "data/writers.py", "folder = path / str(label)", "folder = path / str(max(label, highest))", "tests/data/test_writers.py"),
+    Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/test_writers.py"),
+    Mistake("pictures go into the folders of other labels", "data/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/test_declared.py"),
     Mistake("a preset is silently ignored", "run/plan.py", "chosen = dict(presets.settings(method, preset)) if preset else {}", "chosen: dict[str, Any] = {}", "tests/run/test_declared.py"),
     Mistake("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "multiplicity=config.multiplicity\n", "multiplicity=1\n", "tests/methods/test_conformance.py -k diffusion"),
@@ -485,6 +488,23 @@ MISTAKES = (
     Mistake("runs with public records are recommended to those who have none", "run/recommend.py", " if not run.public or (public is not None and method.takes_public)]", "]", "tests/run/test_recommend.py -k every_method_is_ranked"),
     Mistake("critics are not scaled to the records", "run/presets.py", "for name in in_proportion if name in chosen}", "for name in in_proportion if False}", "tests/run/test_recommend.py -k stays_at_one"),
     Mistake("text passes for a number", "run/arguments.py", "        return isinstance(value, number) and not isinstance(value, bool)", "        return True", "tests/run/test_arguments.py -k wrong_type"),
+    Mistake("class folders are numbered by position whatever the card names", "data/readers.py", "        numbers = classes.matched(numbers, names, class_names or names, where=source)\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_by_name"),
+    Mistake("a class that is not declared passes for the last one", "data/classes.py", "    if unknown.any():", "    if False:", FORM),
+    Mistake("how an accent is composed counts", "data/classes.py", "return unicodedata.normalize(\"NFC\", name)", "return name", FORM),
+    Mistake("samples carry no names", "methods/synthesizer.py", "return self.card.class_names if self.classes == self.card.classes else ()", "return ()", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
+    Mistake("the certificate does not say that names are public", "privacy/promise.py", "    if names:\n        facts.append(", "    if names:\n        str(", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
+    Mistake("the ground of the private records is written into the run", "run/fit.py", "            say(said)\n", "            (folder.private / \"ground.txt\").write_text(said)\n            say(said)\n", f"{NASTY}::test_ink_on_white_is_said_and_inverted_everywhere"),
+    Mistake("digits and glyphs are inverted too", "data/readers.py", "invert and name not in EMBEDDED", "invert", f"{NASTY}::test_digits_and_glyphs_stay_white_on_black"),
+    Mistake("bars are white where the card inverts", "data/images.py", "        upright = 255 - images if self.invert else images\n        return upright if self.shape is None else resize(upright, self.shape, how=self.resize, where=where)", "        shown = images if self.shape is None else resize(images, self.shape, how=self.resize, where=where)\n        return 255 - shown if self.invert else shown", FORM),
+    Mistake("crop cuts a corner out", "data/images.py", "return (across, down, wide - across, high - down), (0, 0, height, width)", "return (0.0, 0.0, wide - 2 * across, high - 2 * down), (0, 0, height, width)", FORM),
+    Mistake("a split shuffles, and whoever leaves moves the others", "run/split.py", "    test = dealer.test(names, lambda at: records.images[at])\n", "    test = np.random.default_rng(0).random(len(names)) < dealer.share\n", f"{NASTY}::test_whoever_leaves_moves_nobody_else"),
+    Mistake("a split of arrays deals records, not units", "run/split.py", "        names = records.names[records.units].tolist()\n", "        pass\n", f"{NASTY}::test_a_split_of_arrays_keeps_units_and_names"),
+    Mistake("a split has one key whatever its seed", "run/split.py", "f\"gossamer split {seed}\"", "\"gossamer split\"", f"{NASTY}::test_split_deals_whole_units_and_replaces_nothing"),
+    Mistake("all records of a unit take part in an attack", "run/attack.py", "    if records.units is None:\n        return order\n", "    return order\n", ATTACK_UNITS),
+    Mistake("held-out records are of units that take part", "run/attack.py", "order[np.isin(records.units[order], records.units[some])]", "order", ATTACK_UNITS),
+    Mistake("the control scores pictures that it learnt", "attacks/control.py", "rows[: len(rows) // 2] for rows in sets", "rows for rows in sets", "tests/attacks/test_control.py"),
+    Mistake("the control is silent", "run/words.py", "    if told_apart.low > 0.5:", "    if False:", f"{NASTY}::test_other_writers_are_told_from_members_by_whoever_never_saw_the_run"),
+    Mistake("plan lets any shape pass", "run/plan.py", "    makes_pictures(trial)\n", "", f"{NASTY}::test_a_shape_that_no_net_makes_is_refused_before_anything_is_written"),
 )  # fmt: skip
 
 

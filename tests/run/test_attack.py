@@ -296,3 +296,20 @@ def test_a_rate_with_too_few_records_shows_its_upper_end_only() -> None:
     assert row[3] == "0.500"
     assert row[4] == "5.0\u00a0% (5.0\u00a0% to 5.0\u00a0%)"
     assert row[5] == "at most 5.0\u00a0%"
+
+
+def test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides(made: Path) -> None:
+    def people(count: int, first: int) -> Records:
+        units = np.arange(count) % (count // 4)
+        images = np.zeros((count, 1, 28, 28), np.uint8)
+        images[:, 0, 0, 0] = first + units
+        return Records(images, np.zeros(count, np.int64), units, np.array([str(each) for each in range(count // 4)]))
+
+    target = attacking._target(Synthesizer.load(made), people(160, 0), people(320, 100), None, 10, 2_000, seed=0)
+    members, nonmembers, held_out = (
+        each.images[:, 0, 0, 0].tolist() for each in (target.members, target.nonmembers, target.held_out)
+    )
+    assert len(members) == len(set(members)) == len(nonmembers) == len(set(nonmembers)) == 40
+    assert not set(nonmembers) & set(held_out)
+    assert len(held_out) == 160
+    assert len(set(held_out)) == 40

@@ -194,6 +194,8 @@ def test_garbage_in_any_setting_is_a_problem_and_never_a_traceback(run: Path) ->
             place = settings
             for step in path[:-1]:
                 place = place[step]
+            if place[path[-1]] == value:
+                continue  # it is so already: a card that names no classes
             place[path[-1]] = value
             forge(run, settings)
             problems = verify(run).problems

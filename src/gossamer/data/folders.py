@@ -1,13 +1,15 @@
 """A folder of class folders of PNG or JPEG files, with a folder per unit below each class where that is asked for."""
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from gossamer.data.images import resize
+from gossamer.data.images import Form
 from gossamer.errors import DataError
 
 _SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -20,17 +22,21 @@ class Listing:
 
     Args:
         folder: the folder that was listed.
+        root: the folder of the class folders: the same, or that of the split below it.
         paths: the pictures. [N]
         labels: int64 [N].
         units: the name of the folder between class and picture, "" where there is none. [N]
         others: the pictures of the other split.
+        class_names: the names of the class folders, label 0 first; an empty folder is a class too.
     """
 
     folder: Path
+    root: Path
     paths: list[Path]
     labels: np.ndarray
     units: list[str]
     others: list[Path]
+    class_names: tuple[str, ...]
 
     def names(self, paths: Sequence[Path]) -> list[str]:
         """Paths below the folder, with slashes."""
@@ -70,10 +76,12 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     rest = [root for root in roots if root != chosen]
     return Listing(
         folder,
+        chosen,
         paths=[path for path, _ in files],
         labels=np.array([label for _, label in files], np.int64),
         units=[path.parent.name if path.parent.parent != chosen else "" for path, _ in files],
         others=[path for root in rest for name in names for path in _pictures(root / name, unit_folders)],
+        class_names=tuple(names),
     )
 
 
@@ -111,20 +119,29 @@ def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
     return found
 
 
-def load(paths: Sequence[Path], shape: tuple[int, ...] | None) -> np.ndarray:
+def sizes(paths: Sequence[Path]) -> Counter[tuple[int, int]]:
+    """How many pictures there are of each height and width, by their heads. What has none is left to `load` to refuse."""
+    found: Counter[tuple[int, int]] = Counter()
+    for path in paths:
+        with suppress(Exception), Image.open(path) as picture:  # what Pillow raises on damaged heads is open-ended
+            found[picture.height, picture.width] += 1
+    return found
+
+
+def load(paths: Sequence[Path], form: Form) -> np.ndarray:
     """Read the pictures: uint8 [N, C, H, W].
 
     Args:
         paths: at least one.
-        shape: each picture is resized to it as it is read. None: all must have one size.
+        form: what each picture is brought to as it is read. Without a shape, all must have one size.
 
     Raises:
         DataError: a file that is no picture, or pictures that differ in size or colour.
     """
-    first = _pixels(paths[0], shape)
+    first = _pixels(paths[0], form)
     images = np.empty((len(paths), *first.shape), np.uint8)
     for path, image in zip(paths, images, strict=True):
-        pixels = _pixels(path, shape)
+        pixels = _pixels(path, form)
         if pixels.shape != first.shape:
             raise DataError(
                 f"{path}: the picture differs from {paths[0]} in size or colour: convert all to one mode, and give a "
@@ -134,7 +151,7 @@ def load(paths: Sequence[Path], shape: tuple[int, ...] | None) -> np.ndarray:
     return images
 
 
-def _pixels(path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
+def _pixels(path: Path, form: Form) -> np.ndarray:
     """One picture as uint8 [C, H, W]."""
     try:
         with Image.open(path) as picture:
@@ -149,4 +166,5 @@ def _pixels(path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
     except Exception as error:  # what Pillow's decoders raise on damaged files is open-ended
         raise DataError(f"{path}: the picture cannot be read ({type(error).__name__}): mend or remove it") from None
     image = array[None] if grey else array.transpose(2, 0, 1)
-    return image if shape is None else resize(image[None], shape, where=str(path))[0]
+    whole: np.ndarray = form.of(image[None], where=str(path))[0]
+    return whole

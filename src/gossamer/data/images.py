@@ -4,13 +4,39 @@ Every record is treated by itself. A rule that looked at all pixels at once (the
 change the others, and no clipping bounds that.
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from PIL import Image
 
 from gossamer.errors import DataError
 
+Resize = Literal["squash", "crop", "pad"]
+"""What becomes of other proportions than the card's: the picture is squashed, its middle is cut out, or bars are added."""
+
 _CHUNK = 4096
 """Images converted at a time, so that a memory-mapped array is never copied whole."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every picture is brought to, each by itself, as its card declares.
+
+    Args:
+        shape: channels, height and width. None: as it is.
+        resize: what becomes of other proportions.
+        invert: exchange dark and light first: 255 - pixel.
+    """
+
+    shape: tuple[int, ...] | None = None
+    resize: Resize = "squash"
+    invert: bool = False
+
+    def of(self, images: np.ndarray, *, where: str) -> np.ndarray:
+        """uint8 [N, C, H, W] in this form. Raises DataError, as `resize`."""
+        upright = 255 - images if self.invert else images
+        return upright if self.shape is None else resize(upright, self.shape, how=self.resize, where=where)
 
 
 def as_images(array: np.ndarray, *, where: str) -> np.ndarray:
@@ -66,12 +92,13 @@ def as_labels(array: np.ndarray, *, count: int, where: str) -> np.ndarray:
     return labels
 
 
-def resize(images: np.ndarray, shape: tuple[int, ...], *, where: str) -> np.ndarray:
+def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash", where: str) -> np.ndarray:
     """Stretch or shrink to the card's height and width with Pillow's antialiased bilinear filter.
 
     Args:
         images: uint8 [N, C, H, W].
         shape: channels, height and width.
+        how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
         where: the source, for the message.
 
     Returns:
@@ -90,12 +117,31 @@ def resize(images: np.ndarray, shape: tuple[int, ...], *, where: str) -> np.ndar
         raise DataError(f"{where}: the card declares {wanted} images and these are {found}: {remedy}")
     if images.shape[1:] == tuple(shape):
         return images
-    resized = np.empty((len(images), *shape), np.uint8)
+    box, (top, left, height, width) = _cut(images.shape[2:], shape[1:], how)
+    resized = np.zeros((len(images), *shape), np.uint8)
     for image, target in zip(images, resized, strict=True):
         for channel, plane in zip(image, target, strict=True):
             picture = Image.fromarray(np.ascontiguousarray(channel))
-            plane[:] = np.asarray(picture.resize((shape[2], shape[1]), Image.Resampling.BILINEAR))
+            small = picture.resize((width, height), Image.Resampling.BILINEAR, box=box)
+            plane[top : top + height, left : left + width] = np.asarray(small)
     return resized
+
+
+def _cut(
+    size: tuple[int, ...], wanted: tuple[int, ...], how: Resize
+) -> tuple[tuple[float, float, float, float], tuple[int, int, int, int]]:
+    """What is taken of a picture (left, top, right, bottom), and where it goes (top, left, height, width)."""
+    (high, wide), (height, width) = size, wanted
+    whole = (0.0, 0.0, float(wide), float(high))
+    if how == "crop":
+        scale = min(high / height, wide / width)
+        across, down = max(0.0, wide - scale * width) / 2, max(0.0, high - scale * height) / 2
+        return (across, down, wide - across, high - down), (0, 0, height, width)
+    if how == "pad":
+        scale = min(height / high, width / wide)
+        inner = max(1, round(scale * high)), max(1, round(scale * wide))
+        return whole, ((height - inner[0]) // 2, (width - inner[1]) // 2, *inner)
+    return whole, (0, 0, height, width)
 
 
 def _channels_first(array: np.ndarray, where: str) -> np.ndarray:

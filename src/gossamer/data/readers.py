@@ -1,15 +1,16 @@
 """DATA, as the command line takes it, to records."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from gossamer.data import folders, idx, npz
+from gossamer.data import classes, folders, idx, npz
 from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
-from gossamer.data.images import as_images, as_labels, resize
+from gossamer.data.images import Form, Resize, as_images, as_labels
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
@@ -17,6 +18,10 @@ from gossamer.errors import DataError
 Split = Literal["train", "test"]
 
 EMBEDDED = ("digits", "glyphs")
+DIGITS = tuple("0123456789")
+"""What the classes of embedded data are called."""
+CLASS_NAMES = "class_names"
+"""The key of an .npz under which the names of its labels stand, label 0 first: text [classes]."""
 
 _FORMS = "an .npz file, a folder with MNIST's idx files, a folder of class folders of pictures, `digits` or `glyphs`"
 _FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
@@ -25,11 +30,12 @@ _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz that is re
 
 @dataclass(frozen=True)
 class _Stored:
-    """Images and labels as they are stored, and, for a folder of pictures, where each lies."""
+    """Images and labels as they are stored, what the labels are called, and, for a folder of pictures, where each lies."""
 
     images: np.ndarray
     labels: np.ndarray
     listing: folders.Listing | None = None
+    class_names: tuple[str, ...] = ()
 
 
 def read(
@@ -41,8 +47,11 @@ def read(
     missing_unit: Missing = "refuse",
     unit_folders: bool = False,
     shape: tuple[int, ...] | None = None,
+    resize: Resize = "squash",
+    invert: bool = False,
+    class_names: Sequence[str] = (),
 ) -> Records:
-    """Read records.
+    """Read records. The card's `reading` gives the last four arguments.
 
     Args:
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
@@ -55,6 +64,11 @@ def read(
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
         shape: the card's channels, height and width, to which images are resized. None: as they are.
+        resize: what becomes of pictures of other proportions, see `data.images.resize`.
+        invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
+        class_names: the declared names of the classes. Where the source names its own (class folders, `class_names` in an
+            .npz, `digits`, `glyphs`), records are matched by name; elsewhere labels are numbers. Empty: the names, in the
+            order, of the source.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value.
@@ -62,20 +76,42 @@ def read(
     name, chosen = split_of(source)
     must_split = chosen is not None
     deeper = unit_folders or units == FOLDERS
+    form = Form(shape, resize, invert and name not in EMBEDDED)
     try:
         stored = _arrays(
-            name, chosen or split, must_split=must_split, labels_key=labels_key, unit_folders=deeper, shape=shape
+            name, chosen or split, must_split=must_split, labels_key=labels_key, unit_folders=deeper, form=form
         )
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
     pixels = as_images(stored.images, where=source)
     numbers = as_labels(stored.labels, count=len(pixels), where=source)
-    if shape is not None:
-        pixels = resize(pixels, shape, where=source)
+    if stored.listing is None:  # pictures in folders were brought to it one by one
+        pixels = form.of(pixels, where=source)
+    names = stored.class_names
+    if names:
+        numbers = classes.matched(numbers, names, class_names or names, where=source)
+    names = tuple(class_names) or names
     if units is None:
-        return Records(pixels, numbers)
+        return Records(pixels, numbers, class_names=names)
     found = _units(units, name, chosen or split, stored, len(pixels), missing_unit)
-    return Records(pixels, numbers, found.numbers, found.names)
+    return Records(pixels, numbers, found.numbers, found.names, names)
+
+
+def listed(source: str, *, split: Split, unit_folders: bool = True) -> folders.Listing | None:
+    """The pictures of class folders, none of them opened; None where the source is something else.
+
+    Raises:
+        DataError: as `read`.
+    """
+    name, chosen = split_of(source)
+    try:
+        if name in EMBEDDED or not Path(name).is_dir() or idx.is_idx_folder(Path(name)):
+            return None
+        return folders.list_folder(
+            Path(name), chosen or split, must_split=chosen is not None, unit_folders=unit_folders
+        )
+    except OSError as error:
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -95,7 +131,7 @@ def _arrays(
     must_split: bool,
     labels_key: str | None,
     unit_folders: bool,
-    shape: tuple[int, ...] | None,
+    form: Form,
 ) -> _Stored:
     """Images and labels as they are stored."""
     path = Path(name)
@@ -103,12 +139,12 @@ def _arrays(
         raise DataError(f"{name}: --labels-key names an array in an .npz file, and this is none: leave it out")
     if name in EMBEDDED:
         embedded = digits(split) if name == "digits" else glyphs(split)
-        return _Stored(embedded.images, embedded.labels)
+        return _Stored(embedded.images, embedded.labels, class_names=DIGITS)
     if path.is_dir():
         if idx.is_idx_folder(path):
             return _Stored(*idx.read_folder(path, split))
         listing = folders.list_folder(path, split, must_split=must_split, unit_folders=unit_folders)
-        return _Stored(folders.load(listing.paths, shape), listing.labels, listing)
+        return _Stored(folders.load(listing.paths, form), listing.labels, listing, listing.class_names)
     if not path.exists():
         raise DataError(f"{name}: there is no such file or folder; DATA is {_FORMS}")
     if path.suffix == ".npz":
@@ -131,7 +167,8 @@ def _npz_arrays(path: Path, split: Split, *, must_split: bool, labels_key: str |
     found = [key for key in wanted if key in there]
     if not found:
         raise npz.missing(path, *dict.fromkeys(wanted))
-    return _Stored(npz.member(path, f"{prefix}images"), npz.member(path, found[0]))
+    names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and labels_key is None else ()
+    return _Stored(npz.member(path, f"{prefix}images"), npz.member(path, found[0]), class_names=names)
 
 
 def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, missing: Missing) -> Units:
@@ -141,17 +178,22 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         raise DataError(
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
-    if listing is not None and how == "position":
-        raise DataError(
-            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
-        )
     if listing is None:
         file, key = _array_of(spec, name)
         if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
             key = f"{split}_{key}"
         return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
-    if how == "folder":
+    return units_of(listing, spec, missing)
+
+
+def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
+    """The units of pictures in class folders, none of them opened. Raises DataError."""
+    if matched(spec) == "folder":
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
+    if matched(spec) == "position":
+        raise DataError(
+            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
+        )
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 

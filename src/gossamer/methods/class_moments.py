@@ -37,7 +37,7 @@ class Moments:
         latent: fixed before a record is read.
         classes: number of labels, K.
         radius: R, in standard deviations of a code per axis: a code is shortened to radius x sqrt(d).
-        centres: of the cells of each class, [K, m, d], float64, from what is public or released; None: each class is one, about 0.
+        centres: of the cells of each class, [K, m, d], float64, public or released; None: each class is one cell, about 0.
     """
 
     latent: Latent

@@ -208,11 +208,18 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     unit, prior = card["unit"], card["label_prior"]
     prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
     protected = "protected " if public["kind"] == "share" else ""
+    names = f" ({', '.join(card['class_names'])})" if card.get("class_names") else ""
     facts = [
         f"declared size: {card['declared_size']:,} {protected}{unit}s",
-        f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes, label prior {prior}",
+        f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes{names}, label prior {prior}",
         f"one {unit} is one entry of the data: nobody is in it under two names",
     ]
+    if names:
+        facts.append("the names of the classes tell nothing of any one record: each would be there without it")
+    if card.get("resize", "squash") != "squash":
+        facts.append(f"pictures of other proportions than the shape were made to fit: {card['resize']}")
+    if card.get("invert"):
+        facts.append("dark and light were exchanged as the records were read, and samples are as the records then were")
     if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
         facts.append(f"the {unit} of each record is the one that the curator names, matched {how}")
     if card.get("missing_unit") == "own":

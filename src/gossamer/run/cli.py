@@ -17,6 +17,7 @@ from gossamer.run.options import NearestName
 COMMANDS = {
     "demo": ("demo", "The whole way on small public data, in a few minutes."),
     "card": ("card", "Draft the public facts of DATA."),
+    "split": ("split", "Deal DATA into train and test, by unit."),
     "recommend": ("recommend", "Which method, and what to expect of it; reads no record."),
     "plan": ("plan", "What a run would cost; reads no record."),
     "fit": ("fit", "Train a METHOD under a budget, into a RUN folder."),

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gossamer.data import ground
+from gossamer.data.card import DataCard
+from gossamer.data.classes import absent
 from gossamer.data.readers import read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
-from gossamer.events import Sink, silent
+from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
@@ -61,6 +64,7 @@ def evaluate(
     inception: tuple[Path, str] | None = None,
     labelled: int = 100,
     limit: int = 10_000,
+    card: str | Path | None = None,
     sink: Sink = silent,
 ) -> Evaluation:
     """Measure a release on real records.
@@ -79,10 +83,11 @@ def evaluate(
         inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
         labelled: labelled records of the semi-supervised analyst.
         limit: training records of the classical classifiers.
-        sink: takes progress.
+        card: for a file of samples: the card of the real records, which says how they are read; a RUN has its own.
+        sink: takes progress, and what was noticed about the records.
 
     Raises:
-        RequestError: if there is no such metric, or the only one asked for does not apply.
+        RequestError: if there is no such metric, or the only one asked for does not apply; or a card is given for a RUN.
         DataError: if the records do not fit together.
     """
     names = chosen_metrics(metrics)
@@ -92,10 +97,16 @@ def evaluate(
     if folder.begun and not is_run:
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
     synthesizer = Synthesizer.load(synth) if is_run else None
+    if synthesizer is not None and card is not None:
+        raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
     samples = _read_samples(synth) if synthesizer is None else synthesizer.sample(count, seed=seed)
-    shape = samples.shape if synthesizer is None else synthesizer.card.shape
-    real = read(train, split="train", labels_key=labels_key, unit_folders=True, shape=shape)
-    tests = read(test, split="test", labels_key=labels_key, unit_folders=True, shape=shape)
+    reading = _reading(samples, synthesizer, card)
+    real = read(train, split="train", labels_key=labels_key, unit_folders=True, **reading)
+    reading["class_names"] = reading["class_names"] or real.class_names
+    tests = read(test, split="test", labels_key=labels_key, unit_folders=True, **reading)
+    for remark in (ground.contrast("the samples", samples, train, real), *absent(tests, test)):
+        if remark:
+            sink(note(remark))
     if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
         raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
     warm = None
@@ -146,9 +157,22 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
 
 
 def _read_samples(path: Path) -> Samples:
-    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them."""
+    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them.
+
+    Folders called 0, 1, 2 ... are how labels are written that have no names.
+    """
     found = read(str(path), split="train")
-    return Samples(found.images, found.labels)
+    names = found.class_names
+    return Samples(found.images, found.labels, () if names == tuple(map(str, range(len(names)))) else names)
+
+
+def _reading(samples: Samples, synthesizer: Synthesizer | None, card: str | Path | None) -> dict[str, Any]:
+    """How the real records are read: as the card says, or in the shape and under the names of the samples."""
+    if synthesizer is not None:
+        return synthesizer.card.reading
+    if card is not None:
+        return DataCard.load(card).reading
+    return {"shape": samples.shape, "class_names": samples.class_names}
 
 
 def _written(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gossamer.data.card import DataCard, protected_part
+from gossamer.data.ground import contrast
 from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
@@ -114,6 +115,8 @@ def fit(
         say = _saying(asked, sink)
         if found.unit_facts["matched"] == "position":
             say("Records and their units are matched by position: the first record has the first unit, and so on.")
+        if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):
+            say(said)
 
         def write(known: dict[str, Any], session: str) -> None:
             if not folder.blank:

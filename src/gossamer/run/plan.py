@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import torch
+
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
@@ -88,7 +90,9 @@ def plan(
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(asked.job({**chosen, **decided}, card))
 
-    terms: dict[str, Any] = {"delta": delta, "relation": job(noise_multiplier=1.0).relation, "unit": card.unit}
+    trial = job(noise_multiplier=1.0)
+    makes_pictures(trial)
+    terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if epsilon is None and noise is None:
         raise BudgetError(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
@@ -142,6 +146,7 @@ def _without_guarantee(
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
         )
     job = checked(method.job(settings, card))
+    makes_pictures(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
     bounds = (accounting.Bound("none", nothing),)
@@ -202,6 +207,16 @@ def _check_setting(flag: str, value: object, hint: Any) -> None:
             raise RequestError(f"{flag} must be one of {', '.join(map(str, get_args(hint)))}.")
     else:
         check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
+
+
+def makes_pictures(job: Job[BaseConfig, State]) -> None:
+    """Refuse settings of which no generator can be made for the card's shape and classes, before anything is charged for them.
+
+    Raises:
+        RequestError: with the shapes that there are.
+    """
+    with torch.random.fork_rng(devices=[]):
+        job.generator()
 
 
 def _check_agreement(request: Request) -> None:

@@ -200,7 +200,9 @@ def _finish(run: Underway, state: State) -> Synthesizer:
     synthesizer = Synthesizer(net, run.job, certificate)
     per_class = np.repeat(np.arange(synthesizer.classes), GRID_PER_CLASS if synthesizer.classes > 1 else GRID_ALONE)
     grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
-    run.folder.file(SAMPLES).write_bytes(sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS))
+    run.folder.file(SAMPLES).write_bytes(
+        sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS, names=grid.class_names)
+    )
     run.booked.finish(run.ledger)
     synthesizer.save(run.folder.path)
     write_report(run.folder.path, internal=True)
