@@ -85,28 +85,30 @@ class Moments:
         images, labels = records.tensors(self.latent.basis.device)
         codes, cells = copy.deepcopy(self.latent).double().code(images.double()).cpu(), labels.cpu()
         if self.centres is not None:
-            cells = self._nearest(images.cpu(), cells)
+            cells = self.nearest(images.cpu(), cells)
             codes = codes - self.centres.flatten(0, 1)[cells]
         return shortened(codes, self.reach) / self.reach, cells
 
-    def _nearest(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The cell of its class whose centre is nearest to each picture, [n], from 0 to K m - 1.
-
-        A picture near a border must not change sides because another picture is in its block and sums are rounded in another
-        way: so all are sums of whole numbers below 2^53, see `votes.on_grid`.
-        """
+    def nearest(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The cell of its class whose centre is nearest to each picture, [n], from 0 to K m - 1."""
         assert self.centres is not None
-        latent = self.latent
-        basis = on_grid(latent.basis.cpu())
-        along = 256 / 255 * (pixels(images).flatten(1) @ basis)
-        offset = on_grid(latent.centre.cpu()[None]) @ basis
-        where, centres = on_grid((along - offset) / latent.scale.double().cpu()), on_grid(self.centres)
-        found = torch.zeros_like(labels)
+        where, centres, found = self.placed(images), on_grid(self.centres), torch.zeros_like(labels)
         for label in range(self.classes):
             own, there = labels == label, centres[label]
             distances = there.square().sum(1) - 2 * where[own] @ there.t()  # squared, less what all have in common
             found[own] = label * self.cells + distances.argmin(1)
         return found
+
+    def placed(self, images: Tensor) -> Tensor:
+        """Codes on a grid, [n, d] float64.
+
+        A picture near a border must not change cells because another picture is in its block and sums are rounded in another
+        way. So all that adds up are whole numbers below 2^53, see `votes.on_grid`: exact, in any order.
+        """
+        basis = on_grid(self.latent.basis.cpu())
+        along = 256 / 255 * (pixels(images).flatten(1) @ basis)
+        offset = on_grid(self.latent.centre.cpu()[None]) @ basis
+        return on_grid((along - offset) / self.latent.scale.double().cpu())
 
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
         """What records add, each times its factor, cell by cell: [K m, 1 + d + d (d + 1) / 2]."""
