@@ -73,7 +73,7 @@ def test_cells_by_hand() -> None:
 
 
 def test_the_cell_of_a_record_is_found_without_rounding() -> None:
-    """By whole numbers: where a record stands is the same to the last bit whatever stands beside it, in any order of the sum."""
+    """Where a record stands is the same to the last bit, whatever stands beside it and in any order of the sum."""
     plain, held = query(axes=36), records(3_000)
     asked = dataclasses.replace(plain, centres=centres(plain, 4))
     images, labels = held.tensors()
