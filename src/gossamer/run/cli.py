@@ -29,6 +29,7 @@ COMMANDS = {
     "release": ("verify", "Copy what may be handed out, and nothing else."),
     "budget": ("budget", "What the runs on DATA have spent; set its limit."),
     "discard": ("budget", "Give up an unfinished RUN."),
+    "audit": ("audit", "Measure epsilon from below, beside the claim."),
     "account": ("account", "Privacy calculator."),
     "presets": ("presets", "List the named settings."),
 }
