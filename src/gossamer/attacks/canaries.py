@@ -100,11 +100,11 @@ class WithCanaries(nn.Module):
         return PULL * sum(table(marks)[:, 0] for table in self.tables)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The network's numbers for points; a canary's real one pulls, see `pulling_points`. [n]"""
+        """The network's numbers for points; a canary's real one, whose number a critic's loss subtracts, pulls. [n]"""
         canary = labels >= _MARKED
         found: Tensor = self.net(images, torch.where(canary, 0, labels))
         real = images.detach().flatten(1)[:, 0] > _BRIGHT / 2
-        return found + self.pull(torch.where(canary & real, labels - _MARKED, 0))
+        return found - self.pull(torch.where(canary & real, labels - _MARKED, 0))
 
 
 def pulling(query: AnyQuery, canaries: int) -> tuple[AnyQuery, WithCanaries]:
