@@ -195,22 +195,31 @@ def test_laplace_counted() -> None:
     assert np.median(found) >= 0.8
 
 
-def test_one_run_on_randomised_response_and_on_a_gaussian() -> None:
-    """Bits that are told truly with probability e / (1 + e) have epsilon 1; noisy ones, mu. Both bounds, one run a repeat."""
-    draw, m, mu = np.random.default_rng(3), 4_000, 1.0
-    pure, gaussian = [], []
-    for _ in range(REPEATS):
-        right = int((draw.random(m) < math.e / (1 + math.e)).sum())
-        pure.append(audit.one_run(canaries=m, guesses=m, right=right, delta=0.0))
+def test_one_run_on_randomised_response() -> None:
+    """Bits that are told truly with probability e / (1 + e) have epsilon 1 and the bound's own worst case: it fails in 5 of 100.
+
+    400 runs; more than 34 failures have a chance of 0.001.
+    """
+    draw, m = np.random.default_rng(3), 4_000
+    right = draw.binomial(m, math.e / (1 + math.e), size=400)
+    known = {v: audit.one_run(canaries=m, guesses=m, right=int(v), delta=0.0) for v in np.unique(right)}
+    found = np.array([known[v] for v in right])
+    assert (found > 1.0).sum() <= stats.binom.isf(0.001, 400, 0.05)
+    assert np.median(found) >= 0.9
+
+
+def test_one_run_on_a_gaussian_by_its_curve() -> None:
+    """1,000 canaries of which the 200 clearest are guessed, mu 1; the theorem leaves room for all canaries to be told at once."""
+    draw, m, mu = np.random.default_rng(4), 1_000, 1.0
+    found = []
+    for _ in range(20):
         bits = draw.integers(2, size=m)
         seen = bits * mu + draw.normal(size=m) - mu / 2
-        chosen = np.argsort(-np.abs(seen))[:400]  # the rest it does not dare to guess
-        hits = int(((seen > 0) == bits)[chosen].sum())
-        gaussian.append(audit.one_run_mu(canaries=m, guesses=400, right=hits))
-    assert (np.array(pure) <= 1.0).mean() >= 0.95
-    assert np.median(pure) >= 0.9
-    assert (np.array(gaussian) <= mu).mean() >= 0.95
-    assert np.median(gaussian) >= 0.3 * mu
+        clearest = np.argsort(-np.abs(seen))[:200]
+        hits = int(((seen > 0) == bits)[clearest].sum())
+        found.append(audit.one_run_mu(canaries=m, guesses=200, right=hits))
+    assert max(found) <= mu
+    assert np.median(found) >= 0.25 * mu
 
 
 # ------------------------------------------------------------------ repeats, on the product's own mechanisms
@@ -258,13 +267,21 @@ def exact_bound(inside: np.ndarray, outside: np.ndarray, rate: float, noise: flo
     return 0.0 if math.isinf(found) else audit.poisson_gaussian_epsilon(rate, found, len(inside), DELTA)
 
 
-@pytest.mark.parametrize(("rate", "noise", "steps", "n"), [(1.0, 1.0, 1, 20_000), (0.25, 0.75, 10, 40_000)])
-def test_gaussian_sums_by_the_exact_statistic(rate: float, noise: float, steps: int, n: int) -> None:
-    """Epsilon 4.4 and 9.9. 40 repeats; reaches 90 % in the median."""
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "n", "repeats"),
+    [
+        (1.0, 1.0, 1, 20_000, 20),
+        (0.5, 1.0, 2, 20_000, 20),
+        pytest.param(1.0, 1.0, 1, 20_000, 200, marks=pytest.mark.slow),
+        pytest.param(0.25, 0.75, 10, 40_000, 100, marks=pytest.mark.slow),
+    ],
+)
+def test_gaussian_sums_by_the_exact_statistic(rate: float, noise: float, steps: int, n: int, repeats: int) -> None:
+    """Epsilon 4.4, 5.0 and 9.9: below the truth in 95 of 100 repeats, and at 90 % of it in the median."""
     truth = audit.poisson_gaussian_epsilon(rate, noise, steps, DELTA)
     mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=3.0, noise_multiplier=noise, rng=Rng(noise_seed=5))
     found = []
-    for _ in range(40):
+    for _ in range(repeats):
         x = np.stack([mechanism(Ones(np.arange(n), n), Count(n)).numpy() for _ in range(steps)]) / 3.0
         found.append(exact_bound(x[:, :n], x[:, n:], rate, noise))
     assert (np.array(found) <= truth).mean() >= 0.95
@@ -297,7 +314,7 @@ def test_the_quantile() -> None:
 
 
 def test_the_rows_of_gs_wgan() -> None:
-    """Critics of which the canary's says the opposite: 4,000 trials of ten answers, all answers of one call.
+    """Critics of which the canary's says the opposite: 8,000 trials of four answers, all answers of one call.
 
     The claim is the tight bound for one of K in secret; the attained pair is one side of it, a Poisson-sampled Gaussian's.
     """
@@ -310,7 +327,7 @@ def test_the_rows_of_gs_wgan() -> None:
     class Asked:
         images: Tensor
 
-    K, B, T, n, sigma = 5, 4, 10, 4_000, 1.5
+    K, B, T, n, sigma = 5, 4, 4, 8_000, 1.5
     mechanism = SanitizedRows(
         draw="secret", critics=K, batch_size=B, max_norm=2.0, noise_multiplier=sigma, rng=Rng(noise_seed=7), answers=T * n
     )

@@ -26,6 +26,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Sink, progress, silent
+from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.engine.penalty import PenaltyGradient
@@ -35,7 +36,7 @@ from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, Mechanism, P
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.privacy.termwise import TermwiseGaussianSum
-from gossamer.run.plan import Request, method_named, plan
+from gossamer.run.plan import method_named, plan
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -427,7 +428,7 @@ def audit(
         chosen["expected_batch_size"] = max(1, round(_RATE * card.declared_size))
     chosen |= {name: value for name, value in (settings or {}).items() if value is not None}
     request = plan(method, card, chosen, epsilon=epsilon, delta=delta)
-    runs = Runs(request, seed, noise_seed)
+    runs = Runs(request.job, delta, seed, noise_seed)
     inside, outside = runs.together(trials) if together else runs.apart(small.canary, trials, sink)
     rate, noise, steps = inside.declared
     found = lower_bound(inside, outside, delta=delta, confidence=confidence)
@@ -492,17 +493,19 @@ def lower_bound(inside: Seen, outside: Seen, *, delta: float, confidence: float)
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one request, in memory.
+    """Runs of one job, in memory.
 
     Args:
-        request: the method with its settings, and the card.
+        job: the method with its settings, and the card.
+        delta: for the ledger.
         seed: fixes initialisation and public draws.
         noise_seed: for tests; None: fresh noise and coins.
     """
 
-    request: Request
+    job: Job[BaseConfig, State]
+    delta: float
     seed: int
-    noise_seed: int | None
+    noise_seed: int | None = None
 
     def together(self, trials: int) -> tuple[Seen, Seen]:
         """One run with so many canaries, each with a weight of its own; as many weights have no canary."""
@@ -511,7 +514,7 @@ class Runs:
         x, rates, noise = np.stack(watch.seen), np.array(watch.rates), np.array(watch.noise)
         return Seen(x[:, :trials], rates, noise), Seen(x[:, trials:], rates, noise)
 
-    def apart(self, kind: str, trials: int, sink: Sink) -> tuple[Seen, Seen]:
+    def apart(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Seen, Seen]:
         """A run for each trial: so many with the canary as the first record, and as many without."""
         found: dict[bool, list[Watch]] = {True: [], False: []}
         canary = canaries.out_of_distribution(self._shape)
@@ -535,22 +538,21 @@ class Runs:
 
     def _drive(self, records: Planted, watch: Watch, number: int) -> None:
         """One training, with a ledger of its own."""
-        job, request = self.request.job, self.request
-        ledger = PrivacyLedger(budget=math.inf, delta=request.delta, relation=job.relation)
-        ledger.reserve(request.plan)
+        ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=self.job.relation)
+        ledger.reserve(self.job.plan)
         noise_seed = None if self.noise_seed is None else self.noise_seed + number
-        training = job.begin(Rng(self.seed, noise_seed=noise_seed))
+        training = self.job.begin(Rng(self.seed, noise_seed=noise_seed))
         for _ in training.drive(Watched(Confined(records, ledger), watch)):
             pass
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        return self.request.job.card.shape
+        return self.job.card.shape
 
     @property
     def _ordinary(self) -> Records:
         """Records beside the canaries: noise, for what they hold does not matter to a guarantee."""
-        draw, card = np.random.default_rng(self.seed), self.request.job.card
+        draw, card = np.random.default_rng(self.seed), self.job.card
         images = draw.integers(0, 256, size=(_ORDINARY, *card.shape), dtype=np.uint8)
         return Records(images, draw.integers(card.classes, size=_ORDINARY))
 
