@@ -146,7 +146,7 @@ def test_guessing_refutes_nothing_and_certainty_refutes_all_that_is_looked_at() 
         return audit.poisson_gaussian(1.0, noise, 1)
 
     assert audit.most_noise(errors(0.52, 0.52), family, claimed=1.0) == math.inf
-    assert audit.most_noise(errors(1e-9, 1e-9), family, claimed=1.0) == 1 / 8
+    assert 1 / 8 <= audit.most_noise(errors(1e-9, 1e-9), family, claimed=1.0) <= 1.5 / 8
     mu = audit.gaussian_mu(errors(0.2, 0.1))
     assert audit.most_noise(errors(0.2, 0.1), family, claimed=1.0) == pytest.approx(1 / mu, rel=1e-2)
 

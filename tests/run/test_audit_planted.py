@@ -29,10 +29,6 @@ DELTA = 1e-5
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clean code."""
-
-
 def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     add = Rng.add_gaussian_
     monkeypatch.setattr(Rng, "add_gaussian_", lambda self, out, std: add(self, out, std / 2))
@@ -89,16 +85,29 @@ CASES: dict[str, tuple[Plant, dict[str, Any]]] = {
     "batch-size factor wrong": (twice_the_batch, {"method": "teacher", "noise": 0.7, "steps": 4, "share": 0.25}),
     "one noise draw reused": (reused_noise, {"method": "teacher", "noise": 1.0, "steps": 4, "share": 0.5}),
     "group sensitivity too small": (one_group_s_noise, {"method": "dp-wgan", "noise": 2.0, "steps": 2}),
-    "C2 for 2 C2": (c2_for_2_c2, {"method": "privae", "noise": 1.0, "steps": 2, "split": 0.1}),
-    "rows against C, not 2 C": (halved_noise, {"method": "gs-wgan", "noise": 1.0, "steps": 3, "critics": 2, "visits": 1}),
-    "noise of one vote halved": (halved_noise, {"method": "evolve", "noise": 1.0, "steps": 2}),
-    "noise of the moments halved": (halved_noise, {"method": "moments", "noise": 1.0}),
+}
+ONE_A_RUN: dict[str, tuple[Plant, dict[str, Any]]] = {
+    "C2 for 2 C2": (c2_for_2_c2, {"method": "privae", "noise": 0.7, "steps": 2, "split": 0.05}),
+    "rows against C, not 2 C": (halved_noise, {"method": "gs-wgan", "noise": 0.5, "steps": 3, "critics": 2}),
+    "noise of one vote halved": (halved_noise, {"method": "evolve", "noise": 0.7, "steps": 2}),
+    "noise of the moments halved": (halved_noise, {"method": "moments", "noise": 0.5}),
 }
 
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_a_planted_mistake_is_refuted_and_clean_code_is_consistent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant, case = CASES[name]
+    refuted_when_planted(*CASES[name], monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(ONE_A_RUN))
+def test_where_a_run_has_one_canary(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 runs with it and 100 without, before and after."""
+    plant, case = ONE_A_RUN[name]
+    refuted_when_planted(plant, {**case, "trials": 100}, monkeypatch)
+
+
+def refuted_when_planted(plant: Plant, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     claim, found = lower(**case)
     assert 0 < found <= claim, "clean code"
     plant(monkeypatch)

@@ -38,7 +38,8 @@ _CHOOSING = 0.2  # share of the trials that choose the threshold
 _CANDIDATES = 12  # thresholds among which they choose
 _TURNS = 40  # of a bisection
 _LESS, _MORE = 8.0, 64.0  # the noise of a family is looked for between the claim's divided and multiplied by these
-_CLOSE = 14  # turns of that search: to a part in 2,000
+_STEP = 1.5  # factor between two that are tried, before the search closes in
+_CLOSE = 8  # turns of that: to a part in 600
 _LARGEST = 300.0  # epsilon beyond which no curve is drawn: e^300 trials are more than anyone makes
 
 
@@ -335,8 +336,7 @@ def poisson_gaussian_epsilon(sampling_rate: float, noise_multiplier: float, step
 
 @functools.lru_cache(maxsize=8)
 def _losses(rate: float, noise: float, steps: int) -> loss.PrivacyLossDistribution:
-    width = 10 / noise + 0.5 / noise**2  # of one release; a cell is a 20,000th of it, or 1e-4
-    grid = min(1e-3, max(1e-4, width / 20_000, rate / (4 * noise) / 8))
+    grid = min(1e-3, max(1e-4, rate / (4 * noise)))  # no coarser, where releases are many and each costs little
     once = loss.from_gaussian_mechanism(noise, value_discretization_interval=grid, sampling_prob=rate)
     return once.self_compose(steps)
 
@@ -350,17 +350,27 @@ def most_noise(errors: Errors, profile_of: Callable[[float], Profile], *, claime
         claimed: the noise multiplier around which is searched, from an eighth of it to 64 times.
 
     Returns:
-        Infinity where the errors are those of guessing; an eighth of the claim where they call for less than that.
+        Infinity where the errors are those of guessing; about an eighth of the claim where they call for less than that.
     """
-    low, high = -math.log(_LESS), math.log(_MORE)
-    if not profile_of(claimed * _MORE).refuted_by(errors):
-        return math.inf
-    if profile_of(claimed / _LESS).refuted_by(errors):
-        return claimed / _LESS
-    for _ in range(_CLOSE):  # the noise at `high` is refuted, that at `low` is not
-        middle = (low + high) / 2
-        low, high = (low, middle) if profile_of(claimed * math.exp(middle)).refuted_by(errors) else (middle, high)
-    return claimed * math.exp(high)
+    def refuted(noise: float) -> bool:
+        return profile_of(noise).refuted_by(errors)
+
+    if refuted(claimed):  # curves of less noise cost more to compute: go down by small steps
+        known, low = claimed, claimed / _STEP
+        while low > claimed / _LESS and refuted(low):
+            known, low = low, low / _STEP
+        if low <= claimed / _LESS:
+            return known
+    else:
+        low, known = claimed, claimed * _STEP
+        while not refuted(known):
+            low, known = known, known * _STEP
+            if known > claimed * _MORE:
+                return math.inf
+    for _ in range(_CLOSE):  # the noise `known` is refuted, `low` is not
+        middle = math.sqrt(low * known)
+        low, known = (low, middle) if refuted(middle) else (middle, known)
+    return known
 
 
 def _largest(refuted: Callable[[float], bool], *, highest: float) -> float:
