@@ -75,7 +75,7 @@ CLAIMS = (
 
 
 def ratios(claim: Claim, trials: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The exact statistic of so many runs with the record, and as many without: the log-likelihood ratio of the binned values."""
+    """The exact statistic of so many runs with the record and as many without: the log-likelihood ratio of binned values."""
     edges = np.concatenate([[-np.inf], np.linspace(-3 * claim.noise, 1 + 4 * claim.noise, BINS - 1), [np.inf]])
     without = np.diff(ndtr(edges / claim.noise))
     with_record = (1 - claim.rate) * without + claim.rate * np.diff(ndtr((edges - 1) / claim.noise))
@@ -130,14 +130,20 @@ def update(records: torch.Tensor, latents: torch.Tensor, noise: float, draw: tor
 def dp_kernel(trials: int, noise: float = 1e3) -> tuple[dict[str, float], float]:
     """Which of two data sets made an update? And its cosine with the update without noise."""
     data = torch.Generator().manual_seed(0)
-    others, record = torch.randn(20, 2, generator=data, dtype=torch.float64), torch.full((1, 2), 2.0, dtype=torch.float64)
+    others, record = (
+        torch.randn(20, 2, generator=data, dtype=torch.float64),
+        torch.full((1, 2), 2.0, dtype=torch.float64),
+    )
     draw = torch.Generator().manual_seed(1)
     scores: dict[bool, list[float]] = {True: [], False: []}
     cosines = []
     for number in range(2 * trials):
         present = number % 2 == 0
         latents = torch.randn(16, 2, generator=draw, dtype=torch.float64)
-        expected = {there: update(torch.cat([others, record]) if there else others, latents, 0.0, draw) for there in (True, False)}
+        expected = {
+            there: update(torch.cat([others, record]) if there else others, latents, 0.0, draw)
+            for there in (True, False)
+        }
         seen = update(torch.cat([others, record]) if present else others, latents, noise, draw)
         cosines.append(float(seen @ expected[present]))
         scores[present].append(float((seen - expected[False]).norm() - (seen - expected[True]).norm()))
@@ -148,7 +154,9 @@ def dp_kernel(trials: int, noise: float = 1e3) -> tuple[dict[str, float], float]
 
 def table(trials: int, seed: int, say: Callable[[str], None]) -> list[dict[str, object]]:
     """All claims, one line each."""
-    say("| claim | epsilon claimed | lower bound, 95 % | from counted errors alone | trials | verdict | what is wrong |")
+    say(
+        "| claim | epsilon claimed | lower bound, 95 % | from counted errors alone | trials | verdict | what is wrong |"
+    )
     say("|---|---|---|---|---|---|---|")
     found: list[dict[str, object]] = []
 
@@ -175,7 +183,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON list instead of the table")
     options = parser.parse_args()
-    found = table(options.trials, options.seed, (lambda line: None) if options.json else print)
+    found = table(options.trials, options.seed, (lambda _line: None) if options.json else print)
     if options.json:
         print(json.dumps(found))
 

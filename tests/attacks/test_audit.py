@@ -1,8 +1,7 @@
 """Lower bounds against mechanisms whose epsilon is known: below the truth as often as they say, and near it.
 
-Every repeat has noise of its own. A 95 % bound that lies above the truth in more than 5 of 100 repeats would do so by chance with
-probability 0.38 if it did so in exactly 5 % of cases; the bounds here take two errors at their worst, and do in about 0.3 %. The
-seeds are fixed.
+Every repeat has noise of its own. The bounds take two errors at their worst at once, so that they lie above the truth in about
+0.3 % of repeats where 5 % are allowed: 6 of 100 have a chance of 1e-6. The seeds are fixed.
 """
 
 import math
@@ -196,7 +195,7 @@ def test_laplace_counted() -> None:
 
 
 def test_one_run_on_randomised_response() -> None:
-    """Bits that are told truly with probability e / (1 + e) have epsilon 1 and the bound's own worst case: it fails in 5 of 100.
+    """Bits told truly with probability e / (1 + e) have epsilon 1 and are the bound's own worst case: it fails in 5 of 100.
 
     400 runs; more than 34 failures have a chance of 0.001.
     """
@@ -209,7 +208,7 @@ def test_one_run_on_randomised_response() -> None:
 
 
 def test_one_run_on_a_gaussian_by_its_curve() -> None:
-    """1,000 canaries of which the 200 clearest are guessed, mu 1; the theorem leaves room for all canaries to be told at once."""
+    """1,000 canaries, the 200 clearest guessed, mu 1; the theorem leaves room for all canaries to be told at once."""
     draw, m, mu = np.random.default_rng(4), 1_000, 1.0
     found = []
     for _ in range(20):
@@ -290,7 +289,9 @@ def test_gaussian_sums_by_the_exact_statistic(rate: float, noise: float, steps: 
 
 def test_the_quantile() -> None:
     """One record that votes, or none: R 3,000 answers on either side, one record being the whole data set; epsilon 9.6."""
-    query = SharesBelow(PerRecordGradient(nn.Linear(2, 1), lambda net, batch: net(batch.parts[0])[:, 0]), (1e-3,), (0, 0))
+    query = SharesBelow(
+        PerRecordGradient(nn.Linear(2, 1), lambda net, batch: net(batch.parts[0])[:, 0]), (1e-3,), (0, 0)
+    )
     mechanism = PoissonGaussianSum(
         sampling_rate=1.0, max_norm=query.sensitivity, noise_multiplier=0.5, rng=Rng(noise_seed=6)
     )
@@ -329,7 +330,13 @@ def test_the_rows_of_gs_wgan() -> None:
 
     K, B, T, n, sigma = 5, 4, 4, 8_000, 1.5
     mechanism = SanitizedRows(
-        draw="secret", critics=K, batch_size=B, max_norm=2.0, noise_multiplier=sigma, rng=Rng(noise_seed=7), answers=T * n
+        draw="secret",
+        critics=K,
+        batch_size=B,
+        max_norm=2.0,
+        noise_multiplier=sigma,
+        rng=Rng(noise_seed=7),
+        answers=T * n,
     )
     asked = Asked(torch.zeros(T * n, B, 1, 1, 2))
     x = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gossamer.attacks import audit as bounds
 from gossamer.data.card import DataCard
@@ -157,7 +157,7 @@ def test_the_guard_on_norms(shielded: bool, monkeypatch: pytest.MonkeyPatch) -> 
 def test_who_is_public_is_decided_by_the_unit(by_position: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--public-share`: the attacker sees who of the others is public, with one protected record and without it.
 
-    By position, as it once was, one record less moves the others from one side to the other: 400 data sets, no error, epsilon 4.6
+    By position, as it once was, one record less moves others to the other side: 400 data sets, no error, epsilon 4.6
     at the least where the protected part claims 1. By each unit's own hash the public part is the same.
     """
     if by_position:

@@ -105,9 +105,7 @@ class Profile:
         return float(max(0.0, few.max(), many.max()))
 
 
-def errors_at(
-    inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE
-) -> Errors:
+def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE) -> Errors:
     """Errors of calling a score above the threshold "in", each with its Clopper-Pearson bound at half of what may go wrong.
 
     Assumes independent trials, and a threshold that was not chosen by these scores.
@@ -213,9 +211,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # ---------------------------------------------------------------------- 3. and 4. one run
 
 
-def one_run(
-    *, canaries: int, guesses: int, right: int, delta: float, confidence: float = CONFIDENCE
-) -> float:
+def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float = CONFIDENCE) -> float:
     """Epsilon at the least from one run. Steinke, Nasr, Jagielski 2023, theorem 5.2.
 
     Each of the canaries was put in or left out by a fair coin of its own; the attacker guessed some of the coins. With q =
@@ -281,7 +277,7 @@ def refuted_in_one_run(
         demanded = max(W, least_wrong(min(1.0, A)))
         A += j / (guesses - j) * (demanded - W)
         W = demanded
-        if A + W > guesses / canaries:
+        if guesses / canaries < A + W:
             return True
     return False
 
@@ -301,7 +297,9 @@ def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multip
         noise_multiplier: sigma, one number, or [T].
     """
     x = np.asarray(seen, dtype=np.float64)
-    rate, sigma = (np.broadcast_to(np.asarray(each, dtype=np.float64), (len(x),)) for each in (sampling_rate, noise_multiplier))
+    rate, sigma = (
+        np.broadcast_to(np.asarray(each, dtype=np.float64), (len(x),)) for each in (sampling_rate, noise_multiplier)
+    )
     total = np.zeros(x.shape[1])
     for x_t, q, s in zip(x, rate, sigma, strict=True):
         of_drawn = (2 * x_t - 1) / (2 * s * s)
@@ -352,6 +350,7 @@ def most_noise(errors: Errors, profile_of: Callable[[float], Profile], *, claime
     Returns:
         Infinity where the errors are those of guessing; about an eighth of the claim where they call for less than that.
     """
+
     def refuted(noise: float) -> bool:
         return profile_of(noise).refuted_by(errors)
 

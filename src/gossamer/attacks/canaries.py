@@ -75,7 +75,7 @@ def mislabelled(records: Records, classes: int) -> Records:
 
 
 class WithCanaries(nn.Module):
-    """A network, and beside it tables of one weight for each canary. It computes what the network does, and the tables stay zero.
+    """A network, and beside it tables of one weight for each canary. It computes what the network does; the tables stay zero.
 
     Args:
         net: the network; its parameters come first, then the tables.

@@ -340,7 +340,7 @@ class Audited:
 
     @property
     def verdict(self) -> str:
-        """"consistent", or "REFUTED" where the bound is above the claim."""
+        """Whether the bound is above the claim: "REFUTED", or else "consistent"."""
         return REFUTED if max(self.lower_bound, self.counted) > self.claim else CONSISTENT
 
     def to_json(self) -> dict[str, Any]:
@@ -367,7 +367,7 @@ class Seen:
 
     @property
     def declared(self) -> tuple[float, float, int]:
-        """Sampling rate, noise multiplier and number of releases. Releases over all records make one Gaussian, whatever each."""
+        """Sampling rate, noise multiplier and number of releases. Releases over all records make one Gaussian."""
         if len(np.unique(self.rates)) > 1:
             raise RequestError("the releases have different sampling rates; audit one kind at a time")
         return float(self.rates[0]), float(np.mean(self.noise**-2.0) ** -0.5), len(self.x)
@@ -420,9 +420,7 @@ def audit(
     small, began = SMALL[method], time.monotonic()
     trials = trials or small.trials
     together = small.canary == "gradients"
-    card = DataCard(
-        shape=small.shape, classes=small.classes, declared_size=_ORDINARY + (trials if together else 1)
-    )
+    card = DataCard(shape=small.shape, classes=small.classes, declared_size=_ORDINARY + (trials if together else 1))
     chosen: dict[str, Any] = dict(small.settings)
     if "expected_batch_size" in {each.name for each in dataclasses.fields(asked.config_type)}:
         chosen["expected_batch_size"] = max(1, round(_RATE * card.declared_size))
@@ -482,9 +480,7 @@ def lower_bound(inside: Seen, outside: Seen, *, delta: float, confidence: float)
     for name, (with_canary, without, share) in statistics.items():
         threshold, mine, others = bounds.split(with_canary, without)
         errors = bounds.errors_at(mine, others, threshold, confidence=1 - share)
-        noise = bounds.most_noise(
-            errors, lambda scale: bounds.poisson_gaussian(rate, scale, steps), claimed=claimed
-        )
+        noise = bounds.most_noise(errors, lambda scale: bounds.poisson_gaussian(rate, scale, steps), claimed=claimed)
         epsilon = 0.0 if math.isinf(noise) else bounds.poisson_gaussian_epsilon(rate, noise, steps, delta)
         counted = bounds.counted(errors, delta=delta)
         found.append(Found(epsilon=epsilon, counted=counted, noise=noise, statistic=name))
