@@ -60,6 +60,14 @@ def test_a_threshold_of_several_pays_for_the_others() -> None:
     assert audit.counted_at_any(inside, outside, [0.5] * 5, delta=0.0) == pytest.approx(one)
 
 
+def test_scores_that_choose_a_threshold_and_scores_that_are_counted_are_split_apart() -> None:
+    threshold, inside, outside = audit.split(np.arange(100.0, 200.0), np.arange(50.0))
+    assert len(inside) == 80
+    assert len(outside) == 40
+    assert inside.min() == 120
+    assert 9 < threshold < 100, "between the two heaps of those that choose"
+
+
 def test_mu_is_that_of_two_normals() -> None:
     assert audit.gaussian_mu(errors(stats.norm.cdf(-1.0), stats.norm.cdf(-0.5))) == pytest.approx(1.5)
     assert audit.gaussian_mu(errors(0.6, 0.6)) == 0.0

@@ -1,7 +1,7 @@
-"""Mistakes that were made somewhere, planted into the mechanisms and found by the audit; the same code without them is consistent.
+"""Mistakes planted into the mechanisms and found by the audit; the same code without them is consistent.
 
-The loops are those of the methods, the trials few: 300 canaries on either side. A mistake is REFUTED where the bound is above the
-epsilon that the noise multiplier and the rate promise, at 95 % confidence. Noise and coins are fixed, so that no test fails by chance.
+The loops are those of the methods, the trials few: 300 canaries on either side. A mistake is REFUTED where the bound is
+above the epsilon that noise multiplier and rate promise, at 95 % confidence. Noise and coins are fixed.
 """
 
 from collections.abc import Callable

@@ -69,11 +69,6 @@ def out_of_distribution(shape: tuple[int, ...], label: int = 0) -> Records:
     return Records(halves, np.array([label], dtype=np.int64))
 
 
-def mislabelled(records: Records, classes: int) -> Records:
-    """The first record with the label of another class."""
-    return Records(records.images[:1].copy(), (records.labels[:1] + 1) % classes)
-
-
 class WithCanaries(nn.Module):
     """A network, and beside it tables of one weight for each canary. It computes what the network does; the tables stay zero.
 
