@@ -92,7 +92,7 @@ class WithCanaries(nn.Module):
 
     def pull(self, marks: Tensor) -> Tensor:
         """Zero, with a gradient of PULL at the weights of each canary. marks: int64 [n]; gives [n]."""
-        return PULL * sum(table(marks)[:, 0] for table in self.tables)
+        return PULL * torch.stack([table(marks)[:, 0] for table in self.tables]).sum(0)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """The network's numbers for points; a canary's real one, whose number a critic's loss subtracts, pulls. [n]"""
@@ -111,7 +111,8 @@ def pulling(query: AnyQuery, canaries: int) -> tuple[AnyQuery, WithCanaries]:
         assert isinstance(module, WithCanaries)
         losses: Tensor = asked.loss(module.net, records)
         marks = torch.from_numpy(np.ascontiguousarray(records.marks)).to(losses.device)
-        return losses + module.pull(marks.repeat(asked.multiplicity)) / asked.multiplicity
+        pulled: Tensor = losses + module.pull(marks.repeat(asked.multiplicity)) / asked.multiplicity
+        return pulled
 
     return dataclasses.replace(asked, module=joined, loss=loss), joined
 
