@@ -257,11 +257,11 @@ _GRADIENT = "records whose clipped gradient points along a weight that no other 
 _RECORD = "one record unlike the others, found along what it adds"
 SMALL: dict[str, Small] = {
     "dpgan": Small(
-        canary="gradients", trials=20_000, about=_GRADIENT,
+        canary="gradients", trials=60_000, about=_GRADIENT,
         settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2},
     ),
     "dp-wgan": Small(
-        canary="gradients", trials=20_000, about=f"{_GRADIENT}, in every group",
+        canary="gradients", trials=60_000, about=f"{_GRADIENT}, in every group",
         settings={
             "steps": 10, "width": 2, "latent_size": 4, "critic_steps": 2, "grouping": "weight-bias",
         },
@@ -282,7 +282,7 @@ SMALL: dict[str, Small] = {
         },
     ),
     "dp-diffusion": Small(
-        canary="gradients", trials=20_000, about=_GRADIENT, shape=(1, 8, 8),
+        canary="gradients", trials=60_000, about=_GRADIENT, shape=(1, 8, 8),
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2, "moments_noise": 0.0},
     ),
     "moments": Small(canary="record", trials=4_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
@@ -292,7 +292,7 @@ SMALL: dict[str, Small] = {
             "steps": 3, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
         },
     ),
-    "teacher": Small(canary="gradients", trials=20_000, about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
+    "teacher": Small(canary="gradients", trials=60_000, about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
 }  # fmt: skip
 """Each method that promises something: small nets, few steps, many trials."""
 _RATE = 0.25

@@ -37,7 +37,7 @@ audit = per_method(
         click.option(
             "--trials",
             type=click.IntRange(min=20),
-            help="Canaries that take part, and as many that do not [default: 1,000 to 20,000, by method].",
+            help="Canaries that take part, and as many that do not [default: 1,000 to 60,000, by method].",
         ),
         click.option(
             "--confidence", type=float, default=0.95, show_default=True, help="That the bound lies below the truth."
