@@ -1,8 +1,8 @@
 """`gossamer audit`: how much a method gives away at the least, measured through its own loop, beside what it claims.
 
 The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets; `watched.py` lets canaries
-in and looks at what comes out. The attacker knows every record but the canary, and sees every release: what the guarantee is about. A bound above the claim
-refutes it. One below proves nothing.
+in and looks at what comes out. The attacker knows every record but the canary, and sees every release: what the guarantee is
+about. A bound above the claim refutes it. One below proves nothing.
 """
 
 import dataclasses
