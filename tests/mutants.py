@@ -68,6 +68,12 @@ NASTY, FORM = "tests/run/test_nasty.py", "tests/data/test_form.py"
 ATTACK_UNITS = "tests/run/test_attack.py::test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides"
 
 MISTAKES = (
+    Mistake("the audit gives each of two errors all that may go wrong", "attacks/audit.py", "tail = (1 - _checked(confidence)) / 2", "tail = 1 - _checked(confidence)", "tests/attacks/test_audit.py -k 5_6"),
+    Mistake("the audit's threshold is chosen by what it counts", "attacks/audit.py", "return threshold, with_canary[n:], without[m:]", "return threshold, with_canary, without", "tests/attacks/test_audit.py -k split_apart"),
+    Mistake("the audit pays nothing for delta in one run", "attacks/audit.py", "beta + 2 * canaries * delta * max(largest, 0.0)", "beta", "tests/attacks/test_audit.py -k pays_for_delta"),
+    Mistake("the audit's recursion forgets the right guesses", "attacks/audit.py", "A += j / (guesses - j) * (demanded - W)", "A += 0.0", "tests/attacks/test_audit.py -k linear_programme"),
+    Mistake("a canary of a group that is clipped by itself is seen as if alone", "run/watched.py", "return np.asarray((squares / norms) @ tail)", "return np.asarray(tail[0] / norms[0])", "tests/run/test_audit_loops.py -k declared_noise"),
+    Mistake("a claim is refuted by nothing", "run/audit.py", "return REFUTED if max(self.lower_bound, self.counted) > self.claim else CONSISTENT", "return CONSISTENT", "tests/run/test_audit_loops.py -k refutes_it"),
     Mistake("no clipping", "privacy/engine/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
     Mistake("what stood in a new sum's memory is left where no product writes", "privacy/engine/clipping.py", "            if number not in written:\n                view.zero_()", "            if False:\n                view.zero_()", GRADIENTS),
     Mistake("every physical batch begins the sum anew", "privacy/engine/answers.py", "bounds, fresh=fresh)\n        fresh = False", "bounds, fresh=fresh)", GRADIENTS),

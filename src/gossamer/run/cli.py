@@ -32,6 +32,7 @@ COMMANDS = {
     "sign": ("sign", "Sign a release: who stands for it."),
     "budget": ("budget", "What the runs on DATA have spent; set its limit."),
     "discard": ("budget", "Give up an unfinished RUN."),
+    "audit": ("audit", "Measure epsilon from below, beside the claim."),
     "account": ("account", "Privacy calculator."),
     "presets": ("presets", "List the named settings."),
 }
