@@ -39,6 +39,7 @@ class Mistake:
 MECHANISMS = "tests/privacy/test_mechanisms.py"
 DIFFUSION = "tests/methods/test_dp_diffusion.py"
 MOMENTS = "tests/methods/test_class_moments.py"
+MIXTURE = "tests/methods/test_mixture.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
@@ -429,6 +430,11 @@ MISTAKES = (
     Mistake("the moments of a unit are shortened record by record", "methods/class_moments.py", "            own = self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))\n            total += own * min(1.0, bound / float(own.norm()))", "            total += self._sums(z, cells, (bound / _lengths(z)).clamp(max=1))", MOMENTS),
     Mistake("a record's moments are not shortened to the bound", "methods/class_moments.py", "(bound / _lengths(z)).clamp(max=1))", "torch.ones(len(z), dtype=z.dtype))", MOMENTS),
     Mistake("a code is not shortened to the radius", "methods/class_moments.py", "return shortened(codes, self.reach) / self.reach, cells", "return codes / self.reach, cells", MOMENTS),
+    Mistake("the moments of whole classes are not charged", "methods/moments/__init__.py", "            plan=[(first, 1)],\n", "", f"{CONFORMANCE} -k moments"),
+    Mistake("the moments of whole classes have less noise than is charged", "methods/moments/loop.py", "private, first_noise(run.config))", "private, run.config.noise_multiplier)", f"{CONFORMANCE} -k moments"),
+    Mistake("noise in a covariance is taken for signal", "methods/mixture.py", "apart[:, i, j].square() - noise[:, i, j]", "apart[:, i, j].square()", MIXTURE),
+    Mistake("eigenvalues below the noise are seen", "methods/mixture.py", "values > max(edge, _FLOOR)", "values > _FLOOR", MIXTURE),
+    Mistake("a cell of nobody is somewhere", "methods/mixture.py", "torch.where(self.seen[:, None], self.means, origin)", "self.means", MIXTURE),
     Mistake("cells count from nought", "methods/class_moments.py", "            codes = codes - self.centres.flatten(0, 1)[cells]\n", "", MOMENTS),
     Mistake("cells are those of another class", "methods/class_moments.py", "found[own] = label * self.cells + distances.argmin(1)", "found[own] = distances.argmin(1)", MOMENTS),
     Mistake("the nearest centre is found with rounding", "methods/class_moments.py", "along = 256 / 255 * (pixels(images).flatten(1) @ basis)", "along = (images.flatten(1) @ basis.float()).double()", MOMENTS),

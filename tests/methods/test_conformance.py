@@ -65,7 +65,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "warm_steps": 4, "warm_batch_size": 8, "label_dropout": 0.2, "sampler_steps": 3, "physical_batch_size": 16,
         "average_decay": 0.5, "moments_noise": 1.5,
     },
-    "moments": {"noise_multiplier": 1.0, "axes": 8},
+    "moments": {"noise_multiplier": 1.0, "axes": 8, "cells": 2},
     "evolve": {
         "noise_multiplier": 1.0, "steps": 21, "drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2,
         "shrink": 0.9,
@@ -99,7 +99,7 @@ TOY: dict[str, dict[str, Any]] = {
         "noise_multiplier": 0.3, "steps": 200, "expected_batch_size": 100, "multiplicity": 4, "axes": 8, "width": 32,
         "depth": 2, "learning_rate": 1e-2, "moments_noise": 0.0,
     },
-    "moments": {"noise_multiplier": 0.3, "axes": 8},
+    "moments": {"noise_multiplier": 0.3, "axes": 8, "cells": 2},
     "evolve": {
         "noise_multiplier": 0.1, "steps": 4, "drawing": "patches", "embedding": "cosines", "candidates": 100, "variations": 2,
     },

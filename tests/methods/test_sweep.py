@@ -102,7 +102,11 @@ def dp_diffusion(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
 
 
 def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
-    return {"noise_multiplier": float(draw.uniform(0.5, 20)), "axes": int(draw.integers(2, 30))}
+    """With cells half of the time: two events."""
+    return {
+        "noise_multiplier": float(draw.uniform(0.5, 20)), "axes": int(draw.integers(2, 30)), "cells": int(draw.integers(1, 3)),
+        "classes_noise": float(draw.uniform(0.5, 5)),
+    }  # fmt: skip
 
 
 def evolve(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Planted(Records):
 
     def __getitem__(self, which: slice | np.ndarray) -> "Planted":
         """Some of the records, by position."""
-        return Planted(self.images[which], self.labels[which], None, None, self.marks[which])
+        return Planted(self.images[which], self.labels[which], marks=self.marks[which])
 
 
 def planted(records: Records, canaries: Records) -> Planted:

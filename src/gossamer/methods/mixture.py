@@ -1,9 +1,9 @@
 """Mixtures of Gaussians, one for each class, out of the released moments of its cells; and how noise is taken out of moments.
 
 A released covariance is the true one plus noise of one known size on every entry. Cells resemble one another, so each is drawn
-to what they have in common, entry by entry in the principal axes of that, and the more so the fainter the entry (empirical
-Bayes; Efron and Morris 1973): an entry of axes with variances l and l' differs from cell to cell by about sqrt(k l l'), where k
-is read off the leading axes. Cells are drawn to their class, and classes to all.
+to what they have in common, entry by entry in the principal axes of that, and the more so the less an entry differs beyond
+noise (empirical Bayes, after Efron and Morris 1973). Entries whose axes have about the same product of variances are judged
+together. Cells are drawn to their class, and classes to all.
 """
 
 import math
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from gossamer.methods.class_moments import WEIGHTS, Moments
 from gossamer.methods.votes import pick
 
-_LEADING = 16
-"""Axes that tell how much covariances differ: below, noise does."""
+_TOGETHER, _BANDS = 500, 32
+"""Entries that are judged together, at least, and into how many bands the entries go, at most."""
+_SEEN = 4
+"""A count below so many standard deviations of its noise is nobody."""
 _FLOOR = 1e-6
 """Least eigenvalue of a covariance, in units of the squared reach."""
 
@@ -79,13 +81,13 @@ class Mixture(nn.Module):
         noisy = Noisy.of(released.double().cpu(), query, noise_multiplier)
         everyone, by_class = noisy.together(torch.zeros_like(self.groups)), noisy.together(self.groups)
         offsets = noisy.offsets(everyone.means[0] if query.centres is None else torch.zeros(self.axes).double())
-        within = everyone.seen()
+        within = everyone.cleaned()
         covariances = by_class.drawn_to(within)
         if self.cells > 1:
             parts = [noisy.only(self.groups == k).drawn_to(covariances[k]) for k in range(self.classes)]
             covariances = torch.cat(parts)
         origins = 0.0 if query.centres is None else query.centres.flatten(0, 1).cpu()
-        self.weights.copy_(noisy.counts)
+        self.weights.copy_(torch.where(noisy.seen, noisy.counts, 0.0))
         self.means.copy_(origins + offsets * query.reach)
         self.roots.copy_(torch.stack([_root(each) for each in covariances]) * query.reach)
 
@@ -133,7 +135,7 @@ class Noisy:
         noise = torch.zeros_like(counts).index_add_(0, groups, self.noise.square()).sqrt()
         return Noisy(counts, shares @ self.means, torch.einsum("gc,cij->gij", shares, self.covariances), noise)
 
-    def seen(self) -> Tensor:
+    def cleaned(self) -> Tensor:
         """The first covariance, of which eigenvalues that the noise alone would give are at the floor. [d, d]"""
         covariance = self.covariances[0]
         values, vectors = torch.linalg.eigh(covariance)
@@ -142,11 +144,13 @@ class Noisy:
         return cleaned
 
     def offsets(self, origin: Tensor) -> Tensor:
-        """Means, drawn to an origin [d], axis by axis and the more so the less the axis differs beyond noise. [c, d]"""
-        noise = (self.noise / WEIGHTS[1] / self.counts)[:, None].square()
-        apart = self.means - origin
-        signal = (apart.square() - noise).mean(0).clamp(min=0)
-        return origin + apart * _share(signal, noise)
+        """Means; of what is too small to be seen, an origin [d]. [c, d]"""
+        return torch.where(self.seen[:, None], self.means, origin)
+
+    @property
+    def seen(self) -> Tensor:
+        """Whether a cell holds more than its noise may. bool [c]"""
+        return self.counts > (_SEEN * self.noise / WEIGHTS[0]).clamp(min=1)
 
     def drawn_to(self, common: Tensor) -> Tensor:
         """Covariances, drawn to what they have in common [d, d]. [c, d, d]"""
@@ -154,11 +158,15 @@ class Noisy:
         values, axes = torch.linalg.eigh(common)
         apart = axes.t() @ (self.covariances - common) @ axes
         noise = (self.noise / WEIGHTS[2] / self.counts).square()[:, None, None] * (1 + torch.eye(d).double()) / 2
-        products = values.outer(values)
-        leading = slice(max(0, d - _LEADING), d)
-        beyond = (apart.square() - noise)[:, leading, leading].sum()
-        k = (beyond / len(apart) / products[leading, leading].sum()).clamp(min=0)
-        drawn = common + axes @ (apart * _share(k * products, noise)) @ axes.t()
+        i, j = torch.triu_indices(d, d)
+        order = torch.argsort(values.outer(values)[i, j])
+        i, j = i[order], j[order]
+        beyond = apart[:, i, j].square() - noise[:, i, j]
+        bands = max(1, min(_BANDS, beyond.numel() // _TOGETHER))
+        level = [band.mean().clamp(min=0).repeat(band.shape[1]) for band in beyond.tensor_split(bands, dim=1)]
+        signal = torch.zeros_like(common)
+        signal[i, j] = signal[j, i] = torch.cat(level)
+        drawn = common + axes @ (apart * _share(signal, noise)) @ axes.t()
         return torch.stack([_positive(each) for each in drawn])
 
 
