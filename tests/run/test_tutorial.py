@@ -92,6 +92,7 @@ def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch
         "attack",
         "report",
         "release",
+        "sign",
         "verify",
         "sample",
     ]
