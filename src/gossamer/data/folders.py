@@ -1,16 +1,14 @@
-"""A folder of class folders of PNG or JPEG files, with a folder per unit below each class where that is asked for."""
+"""A folder of class folders of pictures, with a folder per unit below each class where that is asked for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from gossamer.data.images import resize
+from gossamer.data.pictures import SUFFIXES
 from gossamer.errors import DataError
 
-_SUFFIXES = (".png", ".jpg", ".jpeg")
 _SPLITS = ("train", "test")
 
 
@@ -66,7 +64,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
         )
     files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name, unit_folders)]
     if not files:
-        raise DataError(f"{chosen}: the class folders hold no {', '.join(_SUFFIXES)} files")
+        raise DataError(f"{chosen}: the class folders hold no {', '.join(SUFFIXES)} files")
     rest = [root for root in roots if root != chosen]
     return Listing(
         folder,
@@ -101,52 +99,11 @@ def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
     for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
         if path.is_dir() and unit_folders:
             found += _pictures(path, False)
-        elif path.suffix.lower() in _SUFFIXES and path.is_file():
+        elif path.suffix.lower() in SUFFIXES and path.is_file():
             found.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
             raise DataError(
-                f"{path}: a class folder holds {', '.join(_SUFFIXES)} files and nothing else{units}: move it away"
+                f"{path}: a class folder holds {', '.join(SUFFIXES)} files and nothing else{units}: move it away"
             )
     return found
-
-
-def load(paths: Sequence[Path], shape: tuple[int, ...] | None) -> np.ndarray:
-    """Read the pictures: uint8 [N, C, H, W].
-
-    Args:
-        paths: at least one.
-        shape: each picture is resized to it as it is read. None: all must have one size.
-
-    Raises:
-        DataError: a file that is no picture, or pictures that differ in size or colour.
-    """
-    first = _pixels(paths[0], shape)
-    images = np.empty((len(paths), *first.shape), np.uint8)
-    for path, image in zip(paths, images, strict=True):
-        pixels = _pixels(path, shape)
-        if pixels.shape != first.shape:
-            raise DataError(
-                f"{path}: the picture differs from {paths[0]} in size or colour: convert all to one mode, and give a "
-                "card, to whose shape they are resized"
-            )
-        image[:] = pixels
-    return images
-
-
-def _pixels(path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
-    """One picture as uint8 [C, H, W]."""
-    try:
-        with Image.open(path) as picture:
-            grey = picture.mode in ("1", "L")
-            if not grey and picture.mode not in ("RGB", "P"):
-                raise DataError(
-                    f"{path}: pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB"
-                )
-            array = np.asarray(picture.convert("L" if grey else "RGB"))
-    except DataError:
-        raise
-    except Exception as error:  # what Pillow's decoders raise on damaged files is open-ended
-        raise DataError(f"{path}: the picture cannot be read ({type(error).__name__}): mend or remove it") from None
-    image = array[None] if grey else array.transpose(2, 0, 1)
-    return image if shape is None else resize(image[None], shape, where=str(path))[0]

@@ -62,12 +62,14 @@ class Records:
         units: int64 [N], from 0; equal numbers belong to one unit. None: every record is its own unit.
         names: text [population], the id of each unit, "" for a record without one that is a unit of its own. None: no
             unit has one.
+        notes: what the readers converted, in words: for whoever watches, and for no file.
     """
 
     images: np.ndarray
     labels: np.ndarray
     units: np.ndarray | None = None
     names: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)

@@ -5,6 +5,7 @@ The figures read real records. They are internal: publishing them, or choosing a
 
 import dataclasses
 import datetime
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ def attack(
     count: int = 20_000,
     limit: int = 2_000,
     out: str | Path | None = None,
+    images_key: str | None = None,
     labels_key: str | None = None,
     seed: int = 0,
     sink: Sink = silent,
@@ -106,7 +108,8 @@ def attack(
         count: synthetic records.
         limit: members, and non-members, at most.
         out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
-        labels_key: key of the labels in an .npz.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
         seed: fixes samples and draws.
         sink: is told what is going on.
 
@@ -116,7 +119,9 @@ def attack(
     """
     folder = RunFolder(Path(run))
     synthesizer = Synthesizer.load(run)
-    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), labels_key)
+    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key)
+    for said in dict.fromkeys((*inside.notes, *outside.notes)):
+        sink(note(said))
     training, reason = _private_state(folder, synthesizer)
     target = _target(synthesizer, inside, outside, training, count, limit, seed)
     on += (
@@ -225,12 +230,20 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
 
 
 def _sets(
-    folder: RunFolder, synthesizer: Synthesizer, members: str, nonmembers: str, labels_key: str | None
+    folder: RunFolder,
+    synthesizer: Synthesizer,
+    members: str,
+    nonmembers: str,
+    images_key: str | None,
+    labels_key: str | None,
 ) -> tuple[Records, Records, str]:
     """Members and non-members, checked; and in words what was found about them."""
-    shape, classes = synthesizer.card.shape, synthesizer.card.classes
-    inside = read(members, split="train", labels_key=labels_key, unit_folders=True, shape=shape)
-    outside = read(nonmembers, split="test", labels_key=labels_key, unit_folders=True, shape=shape)
+    card, classes = synthesizer.card, synthesizer.card.classes
+    reading = functools.partial(
+        read, images_key=images_key, labels_key=labels_key, missing_label=card.missing_label, unit_folders=True,
+        shape=card.shape, pixel_range=card.scale,
+    )  # fmt: skip
+    inside, outside = reading(members, split="train"), reading(nonmembers, split="test")
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")

@@ -6,6 +6,7 @@ The figures are internal: publishing them, or choosing a run by them, is outside
 import copy
 import dataclasses
 import datetime
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from gossamer.data.readers import read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
-from gossamer.events import Sink, silent
+from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
@@ -54,6 +55,7 @@ def evaluate(
     out: str | Path | None = None,
     protocol: str = "paper",
     seed: int = 0,
+    images_key: str | None = None,
     labels_key: str | None = None,
     cache: str | Path | None = None,
     inception: tuple[Path, str] | None = None,
@@ -72,7 +74,8 @@ def evaluate(
         out: where the figures are written; needed for a file only if they are to be kept.
         protocol: a key of `measures.PROTOCOLS`, for `accuracy`.
         seed: fixes samples and training.
-        labels_key: key of the labels in an .npz.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
         cache: a private folder for what depends on the real records alone; default: inside the RUN's private folder.
         inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
         labelled: labelled records of the semi-supervised analyst.
@@ -92,8 +95,14 @@ def evaluate(
     synthesizer = Synthesizer.load(synth) if is_run else None
     samples = _read_samples(synth) if synthesizer is None else synthesizer.sample(count, seed=seed)
     shape = samples.shape if synthesizer is None else synthesizer.card.shape
-    real = read(train, split="train", labels_key=labels_key, unit_folders=True, shape=shape)
-    tests = read(test, split="test", labels_key=labels_key, unit_folders=True, shape=shape)
+    reading = functools.partial(
+        read, images_key=images_key, labels_key=labels_key, unit_folders=True, shape=shape,
+        missing_label="refuse" if synthesizer is None else synthesizer.card.missing_label,
+        pixel_range=None if synthesizer is None else synthesizer.card.scale,
+    )  # fmt: skip
+    real, tests = reading(train, split="train"), reading(test, split="test")
+    for said in dict.fromkeys((*real.notes, *tests.notes)):
+        sink(note(said))
     if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
         raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
     warm = None

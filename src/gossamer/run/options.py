@@ -27,7 +27,16 @@ accounts = click.option(
 )
 
 
-labels_key = click.option("--labels-key", metavar="KEY", help="Key of the labels in an .npz file.")
+images_key = click.option(
+    "--images-key",
+    metavar="KEY",
+    help="Key of the images in an .npz file, their column in a .parquet, their ending in a .tar.",
+)
+labels_key = click.option(
+    "--labels-key",
+    metavar="KEY",
+    help="The same for labels, and a column of metadata.csv; 'none': there are no labels.",
+)
 units = click.option(
     "--units",
     metavar="WHOSE",

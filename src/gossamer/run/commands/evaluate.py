@@ -8,7 +8,7 @@ import click
 
 from gossamer.lazy import Lazy
 from gossamer.run.metrics import IN_ALL, METRICS, PROTOCOLS
-from gossamer.run.options import as_json, labels_key
+from gossamer.run.options import as_json, images_key, labels_key
 
 if TYPE_CHECKING:
     from gossamer.run import evaluate as evaluation
@@ -68,6 +68,7 @@ else:
     help="For fid: Inception-V3 from a local file (extra fid); default: a classifier trained on --train.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and training.")
+@images_key
 @labels_key
 @as_json
 def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None:

@@ -1,0 +1,180 @@
+"""Picture files to uint8 [C, H, W]: Pillow and pydicom decode, and here it is decided what every mode of theirs becomes.
+
+Each picture is treated by itself and by what the card declares: no picture decides how another is read.
+"""
+
+import io
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from gossamer.data import dicom
+from gossamer.data.images import MADE_COLOUR, MADE_GREY, SCALED, resize, scaled
+from gossamer.errors import DataError, RequestError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
+"""Endings of pictures. Which of Pillow's formats a file has is read from its first bytes, whatever it is called."""
+
+MOST_PIXELS = 1 << 26
+"""Of one picture, 8192 x 8192: a few bytes of a file can declare more than the memory holds."""
+
+ON_WHITE = "Pictures with an alpha channel or a transparent colour were laid on white."
+FROM_CMYK = "CMYK pictures were converted to RGB without a colour profile."
+UPRIGHT = "Pictures were turned as their EXIF orientation says."
+FIRST_FRAME = "Of files with several frames the first was read."
+
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF")
+_ORIENTATION = 0x0112
+_ROWS = 256
+
+
+@dataclass
+class Decoder:
+    """Reads pictures one by one, and remembers in words what it did to any of them.
+
+    Args:
+        shape: the card's channels, height and width. None: each picture stays as it is.
+        pixel_range: what is black and what is white in pictures deeper than 8 bits. None: such pictures are refused.
+        notes: one sentence for each kind of conversion that was made.
+    """
+
+    shape: tuple[int, ...] | None = None
+    pixel_range: tuple[float, float] | None = None
+    notes: set[str] = field(default_factory=set)
+
+    def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
+        """One picture as uint8 [C, H, W], in the card's shape.
+
+        Args:
+            source: a file, or the bytes of one (of a DICOM file: the file).
+            where: its place, for messages.
+
+        Raises:
+            DataError: a picture that cannot be read, or is too large; more than 8 bits deep with no range declared.
+        """
+        try:
+            with warnings.catch_warnings():  # what Pillow and pydicom remark on damaged files would only confuse
+                warnings.simplefilter("ignore")
+                is_dicom = isinstance(source, Path) and source.suffix.lower() == ".dcm"
+                image = self._of_dicom(source) if is_dicom and isinstance(source, Path) else self._of_picture(source)
+        except _Refused as refused:
+            raise DataError(f"{where}: {refused}") from None
+        except RequestError:
+            raise
+        except Exception as error:  # what decoders raise on damaged files is open-ended
+            raise DataError(
+                f"{where}: the picture cannot be read ({type(error).__name__}): mend or remove it"
+            ) from None
+        if self.shape is None:
+            return image
+        if len(image) != self.shape[0]:
+            self.notes.add(MADE_GREY if self.shape[0] == 1 else MADE_COLOUR)
+        resized: np.ndarray = resize(image[None], self.shape)[0]
+        return resized
+
+    def _of_picture(self, source: Path | bytes) -> np.ndarray:
+        """A picture that Pillow reads."""
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as opened:
+            _check_size(*opened.size)
+            if getattr(opened, "is_animated", False):
+                self.notes.add(FIRST_FRAME)
+            if opened.getexif().get(_ORIENTATION, 1) in range(2, 9):
+                self.notes.add(UPRIGHT)
+            opened.load()
+            picture = ImageOps.exif_transpose(opened)
+        if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
+            return self._deep(np.asarray(picture))[None]
+        if picture.mode in ("1", "L", "LA") and "transparency" not in picture.info:
+            wanted = "L"
+        elif picture.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"):
+            wanted = "L" if picture.mode in ("1", "L", "LA") else "RGB"
+        else:
+            raise _Refused(f"pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB")
+        if picture.mode == "CMYK":
+            self.notes.add(FROM_CMYK)
+        array = np.asarray(self._opaque(picture, wanted))
+        return array[None] if wanted == "L" else array.transpose(2, 0, 1)
+
+    def _opaque(self, picture: Image.Image, wanted: str) -> Image.Image:
+        """The picture in mode L or RGB, on white where it has an alpha channel or a transparent colour."""
+        if not (picture.mode in ("LA", "PA", "RGBA") or "transparency" in picture.info):
+            return picture.convert(wanted)
+        self.notes.add(ON_WHITE)
+        if picture.mode not in ("LA", "RGBA"):
+            picture = picture.convert("LA" if wanted == "L" else "RGBA")
+        page = Image.new(wanted, picture.size, "white")
+        page.paste(picture.convert(wanted), mask=picture.getchannel("A"))
+        return page
+
+    def _of_dicom(self, path: Path) -> np.ndarray:
+        """A picture that pydicom reads."""
+        found = dicom.read(path, check_size=_check_size)
+        self.notes.update(found.notes)
+        pixels = found.pixels if found.is_byte else self._deep(found.pixels)
+        if found.inverted:
+            pixels = 255 - pixels
+        return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+    def _deep(self, pixels: np.ndarray) -> np.ndarray:
+        """Grey pixels [H, W] of any depth as uint8."""
+        if self.pixel_range is None:
+            raise _Refused(
+                "its pixels are not plain 8-bit ones: declare the values of black and white in the card, such as "
+                "pixel_range = [0, 65535] (`gossamer card DATA --pixel-range 0 65535` drafts it)"
+            )
+        self.notes.add(SCALED)
+        image = np.empty(pixels.shape, np.uint8)
+        for start in range(0, len(pixels), _ROWS):
+            rows = pixels[start : start + _ROWS]
+            if not np.isfinite(rows).all():
+                raise _Refused("it holds a pixel that is NaN or infinite: mend or remove it")
+            image[start : start + _ROWS] = scaled(rows, self.pixel_range)
+        return image
+
+
+class _Refused(Exception):
+    """A picture that is not read, and why."""
+
+
+def _check_size(width: int, height: int) -> None:
+    """Refuse a picture without pixels, or with more than any camera's."""
+    if width < 1 or height < 1:
+        raise _Refused("it declares no pixels: mend or remove it")
+    if width * height > MOST_PIXELS:
+        raise _Refused(f"it declares more than {MOST_PIXELS:,} pixels: shrink or remove it")
+
+
+def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
+    """Files to uint8 [N, C, H, W].
+
+    Links are followed. Two names of one file are refused: that record would count twice, and a record is protected once.
+
+    Raises:
+        DataError: a file that is no picture, pictures that differ in size or colour, or a file under two names.
+    """
+    names: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        status = path.stat()
+        first = names.setdefault((status.st_dev, status.st_ino), path)
+        if first is not path and status.st_ino:
+            raise DataError(f"{path}: this is the same file as {first}, under two names: keep one of them")
+    return stacked((str(path), decoder.read(path, where=str(path))) for path in paths)
+
+
+def stacked(pictures: Iterable[tuple[str, np.ndarray]]) -> np.ndarray:
+    """Places and pictures, at least one, to uint8 [N, C, H, W]. Raises DataError: they differ in size or colour."""
+    values, shape, first = bytearray(), None, ""
+    for where, pixels in pictures:
+        if shape is None:
+            shape, first = pixels.shape, where
+        if pixels.shape != shape:
+            raise DataError(
+                f"{where}: the picture differs from {first} in size or colour: give a card, to whose shape all are converted"
+            )
+        values += pixels.tobytes()
+    assert shape is not None
+    return np.frombuffer(values, np.uint8).reshape(-1, *shape)
