@@ -98,9 +98,10 @@ class DataCard:
         return self.label_prior
 
     @property
-    def scale(self) -> tuple[float, float] | None:
-        """The values of black and white in pixels that are not of 8 bits, where they are declared."""
-        return None if self.pixel_range == STORED else (self.pixel_range[0], self.pixel_range[1])
+    def reading(self) -> dict[str, Any]:
+        """How its records are read: arguments of `readers.read`."""
+        pixel_range = None if self.pixel_range == STORED else self.pixel_range
+        return {"shape": self.shape, "pixel_range": pixel_range, "missing_label": self.missing_label}
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> "DataCard":

@@ -20,6 +20,9 @@ BURNED_IN = (
     "Some DICOM files say that text is burnt into the picture: look whether it names anybody, and crop it first."
 )
 
+_DEFLATED, _HEAD = b"1.2.840.10008.1.2.1.99", 1 << 16
+"""The name of the transfer syntax that is squeezed as a whole, and how far into a file it can stand."""
+
 _TAGS = [
     "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
     "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "RescaleSlope", "RescaleIntercept",
@@ -64,14 +67,17 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         raise RequestError(f"{path}: DICOM files need pydicom: pip install 'gossamer[dicom]'") from None
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
-    if pydicom.filereader.read_file_meta_info(path).TransferSyntaxUID.is_deflated:
+    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
+    if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
         raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-    found = pydicom.dcmread(io.BytesIO(path.read_bytes()), specific_tags=_TAGS)
+    found = pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
     check_size(found.Columns, found.Rows)
     kind = found.PhotometricInterpretation
     colour = kind == "RGB" or kind.startswith("YBR_")
     if not colour and kind not in ("MONOCHROME1", "MONOCHROME2"):
         raise DataError(f"{path}: only grey and RGB pictures are read of DICOM files: export it as PNG")
+    if found.SamplesPerPixel != (3 if colour else 1) or found.BitsAllocated not in (8, 16, 32):
+        raise DataError(f"{path}: its pixels are not of 1 or 3 samples of 8, 16 or 32 bits: export it as PNG")
     try:
         pixels = pixel_array(found, index=0)
     except (RuntimeError, NotImplementedError):

@@ -22,6 +22,7 @@ class Listing:
         labels: int64 [N].
         units: the name of the folder between class and picture, "" where there is none. [N]
         others: the pictures of the other split.
+        class_names: what a list calls the labels, label 0 first; empty where they are numbers.
     """
 
     folder: Path
@@ -29,6 +30,7 @@ class Listing:
     labels: np.ndarray
     units: list[str]
     others: list[Path]
+    class_names: tuple[str, ...] = ()
 
     def names(self, paths: Sequence[Path]) -> list[str]:
         """Paths below the folder, with slashes."""
@@ -60,7 +62,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if chosen is None or not names:
         raise DataError(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class "
-            "into a folder of their own, optionally below train and test"
+            "into a folder of their own, optionally below train and test; or say --labels-key none where there are no classes"
         )
     files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name, unit_folders)]
     if not files:

@@ -17,6 +17,9 @@ NAMES = {
 }
 """Standard names of the image and label files of each split, plain or with .gz."""
 
+LARGEST = 3 << 28
+"""Bytes of values in a compressed file: zeros pack a thousandfold, and a small file could fill the memory."""
+
 _UNSIGNED_BYTE = 8
 _BLOCK = 1 << 24
 
@@ -91,6 +94,10 @@ def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tupl
 
 def _exactly(file: gzip.GzipFile, length: int, path: Path) -> bytearray:
     """The rest of the file, block by block: a damaged header can declare more than the memory holds."""
+    if length > LARGEST:
+        raise DataError(
+            f"{path}: the file declares more than {LARGEST >> 20} MiB: unpack it with gunzip, and it is mapped instead"
+        )
     values = bytearray()
     while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
         values += block

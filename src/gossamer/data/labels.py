@@ -15,14 +15,19 @@ MISSING = -1
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
-def as_labels(array: np.ndarray, *, count: int, where: str, others: np.ndarray | None = None) -> np.ndarray:
-    """Labels as int64 [N], with -1 where one is missing (a negative number or an empty name).
+def as_labels(
+    array: np.ndarray, *, count: int, where: str, others: np.ndarray | None = None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels as int64 [N], with -1 where one is missing (a negative number or an empty name), and what they are called.
 
     Args:
         array: whole numbers, or text. [N]
         count: number of images.
         where: the source, for the message.
         others: labels of the other split: where labels are names, the names of both splits are numbered together.
+
+    Returns:
+        The labels, and the names of the classes, label 0 first; no names where labels are numbers.
 
     Raises:
         DataError: not one whole number or name per image.
@@ -36,17 +41,18 @@ def as_labels(array: np.ndarray, *, count: int, where: str, others: np.ndarray |
             f"{where}: {count} images need labels of shape [{count}], not [{', '.join(map(str, array.shape))}]: "
             "check that both come from the same split and that neither is cut"
         )
-    if array.dtype.kind == "U":
-        try:
-            named = others is not None and others.dtype.kind == "U"
-            return numbered(array.tolist(), others.tolist() if named and others is not None else [], where=where)
-        except (ValueError, SystemError):  # Python raises either for a number that is no character
-            raise DataError(f"{where}: the labels hold what is no text: the file is damaged, write it again") from None
-    labels = array.astype(np.int64)
-    return np.where(labels < 0, MISSING, labels)
+    if array.dtype.kind != "U":
+        labels = array.astype(np.int64)
+        return np.where(labels < 0, MISSING, labels), ()
+    try:
+        names = array.tolist()
+        beyond = others.tolist() if others is not None and others.dtype.kind == "U" else []
+    except (ValueError, SystemError):  # Python raises either for a number that is no character
+        raise DataError(f"{where}: the labels hold what is no text: the file is damaged, write it again") from None
+    return numbered(names, beyond, where=where)
 
 
-def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> np.ndarray:
+def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Labels from text: whole numbers as they stand; names in their order, from 0. Empty text is a missing label.
 
     Args:
@@ -55,7 +61,7 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> np.n
         where: the source, for the message.
 
     Returns:
-        int64 [N]
+        The labels, int64 [N], and the names of the classes, label 0 first; no names where labels are numbers.
 
     Raises:
         DataError: names and numbers mixed; names the index. One record would otherwise decide how all others are read.
@@ -63,7 +69,7 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> np.n
     names, others = [name.strip() for name in names], [name.strip() for name in others]
     kinds = [bool(_NUMBER.fullmatch(name)) for name in (*names, *others) if name]
     if all(kinds):
-        return np.array([max(int(name), MISSING) if name else MISSING for name in names], np.int64)
+        return np.array([max(int(name), MISSING) if name else MISSING for name in names], np.int64), ()
     if any(kinds):
         odd = next((at for at, name in enumerate(names) if name and bool(_NUMBER.fullmatch(name)) != kinds[0]), None)
         which = "" if odd is None else f" (record {odd}, counted from 0, is the first of another kind)"
@@ -71,8 +77,9 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> np.n
             f"{where}: some labels are names and some are numbers{which}: use one kind, and leave the label of a record "
             "without one empty"
         )
-    order = {name: number for number, name in enumerate(sorted({*names, *others} - {""}))}
-    return np.array([order.get(name, MISSING) for name in names], np.int64)
+    classes = tuple(sorted({*names, *others} - {""}))
+    number = {name: at for at, name in enumerate(classes)}
+    return np.array([number.get(name, MISSING) for name in names], np.int64), classes
 
 
 def refuse_missing(labels: np.ndarray, *, where: str) -> None:

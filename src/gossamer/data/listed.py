@@ -49,12 +49,9 @@ def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | N
     beyond = [row for name, root in roots.items() if name != split for row in _rows(root, labels_key or "label")]
     if not rows:
         raise DataError(f"{roots.get(split, folder)}: the list names no pictures")
+    labels, names = numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder))
     return Listing(
-        folder,
-        paths=[path for path, _ in rows],
-        labels=numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder)),
-        units=[""] * len(rows),
-        others=[path for path, _ in beyond],
+        folder, [path for path, _ in rows], labels, [""] * len(rows), [path for path, _ in beyond], class_names=names
     )
 
 

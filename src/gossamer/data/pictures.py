@@ -4,8 +4,11 @@ Each picture is treated by itself and by what the card declares: no picture deci
 """
 
 import io
+import logging
+import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,13 +22,18 @@ from gossamer.errors import DataError, RequestError
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
 """Endings of pictures. Which of Pillow's formats a file has is read from its first bytes, whatever it is called."""
 
-MOST_PIXELS = 1 << 26
-"""Of one picture, 8192 x 8192: a few bytes of a file can declare more than the memory holds."""
+LARGEST = 1 << 28
+"""Bytes of a file."""
+
+MOST_PIXELS = 1 << 25
+"""Of one picture, 8192 x 4096: a few bytes of a file can declare more than the memory holds."""
 
 ON_WHITE = "Pictures with an alpha channel or a transparent colour were laid on white."
 FROM_CMYK = "CMYK pictures were converted to RGB without a colour profile."
 UPRIGHT = "Pictures were turned as their EXIF orientation says."
 FIRST_FRAME = "Of files with several frames the first was read."
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its remarks on damaged files go to the terminal
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF")
 _ORIENTATION = 0x0112
@@ -78,14 +86,23 @@ class Decoder:
 
     def _of_picture(self, source: Path | bytes) -> np.ndarray:
         """A picture that Pillow reads."""
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as opened:
-            _check_size(*opened.size)
-            if getattr(opened, "is_animated", False):
+        if isinstance(source, Path):
+            if source.stat().st_size > LARGEST:
+                raise _Refused(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
+            source = source.read_bytes()  # Pillow asks a file for as many bytes as a damaged header declares
+        with Image.open(io.BytesIO(source), formats=_FORMATS) as picture:
+            _check_size(*picture.size)
+            if getattr(picture, "is_animated", False):
                 self.notes.add(FIRST_FRAME)
-            if opened.getexif().get(_ORIENTATION, 1) in range(2, 9):
+            if picture.getexif().get(_ORIENTATION, 1) in range(2, 9):
                 self.notes.add(UPRIGHT)
-            opened.load()
-            picture = ImageOps.exif_transpose(opened)
+            with _quiet() if picture.format == "TIFF" else nullcontext():
+                picture.load()
+            ImageOps.exif_transpose(picture, in_place=True)
+            return self._plain(picture)
+
+    def _plain(self, picture: Image.Image) -> np.ndarray:
+        """A picture of any mode as uint8 [C, H, W]."""
         if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
             return self._deep(np.asarray(picture))[None]
         if picture.mode in ("1", "L", "LA") and "transparency" not in picture.info:
@@ -148,6 +165,23 @@ def _check_size(width: int, height: int) -> None:
         raise _Refused(f"it declares more than {MOST_PIXELS:,} pixels: shrink or remove it")
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without file descriptor 2: libtiff prints there what it finds in a damaged file, past Python, and has no switch."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
     """Files to uint8 [N, C, H, W].
 
@@ -162,19 +196,21 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
         first = names.setdefault((status.st_dev, status.st_ino), path)
         if first is not path and status.st_ino:
             raise DataError(f"{path}: this is the same file as {first}, under two names: keep one of them")
-    return stacked((str(path), decoder.read(path, where=str(path))) for path in paths)
+    return stacked(((str(path), decoder.read(path, where=str(path))) for path in paths), where=str(paths[0].parent))
 
 
-def stacked(pictures: Iterable[tuple[str, np.ndarray]]) -> np.ndarray:
-    """Places and pictures, at least one, to uint8 [N, C, H, W]. Raises DataError: they differ in size or colour."""
+def stacked(pictures: Iterable[tuple[str, np.ndarray]], *, where: str) -> np.ndarray:
+    """Places and pictures to uint8 [N, C, H, W]. Raises DataError: there are none, or they differ in size or colour."""
     values, shape, first = bytearray(), None, ""
-    for where, pixels in pictures:
+    for place, pixels in pictures:
         if shape is None:
-            shape, first = pixels.shape, where
+            shape, first = pixels.shape, place
         if pixels.shape != shape:
             raise DataError(
-                f"{where}: the picture differs from {first} in size or colour: give a card, to whose shape all are converted"
+                f"{place}: the picture differs from {first} in size or colour: give a card, to whose shape all are converted "
+                "(three lines are enough: shape, classes, declared_size)"
             )
         values += pixels.tobytes()
-    assert shape is not None
+    if shape is None:
+        raise DataError(f"{where}: there are no pictures in it: copy or write it again")
     return np.frombuffer(values, np.uint8).reshape(-1, *shape)

@@ -34,12 +34,13 @@ _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz or .parque
 
 @dataclass(frozen=True)
 class _Stored:
-    """Images and labels as they are stored; for a folder, where each picture lies; for names, the other split's labels."""
+    """Images and labels as they are stored; for a folder, where each picture lies; the other split's labels; class names."""
 
     images: np.ndarray
     labels: np.ndarray
     listing: folders.Listing | None = None
     others: np.ndarray | None = None
+    class_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ def read(
     labels_key: str | None = None,
     units: str | None = None,
     missing_unit: Missing = "refuse",
-    missing_label: MissingLabel = "refuse",
     unit_folders: bool = False,
+    missing_label: MissingLabel = "refuse",
     shape: tuple[int, ...] | None = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> Records:
-    """Read records.
+    """Read records. The card's `reading` gives the last three arguments.
 
     Args:
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
@@ -81,14 +82,14 @@ def read(
             `FILE.csv` with the columns name and unit, or `folder`: source/class/unit/picture. For everything else
             `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position. None: every record is its own unit.
         missing_unit: what a record without an id is, an error or a unit of its own.
-        missing_label: what a record without a label is (a negative number, empty text), an error or left out.
         unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
+        missing_label: what a record without a label is (a negative number, empty text), an error or left out.
         shape: the card's channels, height and width: colour is made grey or grey repeated, and images are resized. None: as
             they are.
         pixel_range: the card's values of black and white in images that are not of 8 bits.
 
     Returns:
-        The records; `notes` says in words what was converted.
+        The records; `notes` says in words what was converted, and `class_names` what the source calls its labels.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value.
@@ -106,7 +107,7 @@ def read(
     pixels = as_images(stored.images, where=source, pixel_range=pixel_range)
     if pixel_range is not None and stored.images.dtype != np.uint8:
         decoder.notes.add(SCALED)
-    labels = as_labels(stored.labels, count=len(pixels), where=source, others=stored.others)
+    labels, class_names = as_labels(stored.labels, count=len(pixels), where=source, others=stored.others)
     if missing_label == "refuse":
         refuse_missing(labels, where=source)
     if shape is not None:
@@ -115,7 +116,8 @@ def read(
         pixels = resize(pixels, shape)
     whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
-    records = Records(pixels, labels, numbers, names, tuple(sorted(decoder.notes)))
+    class_names = class_names or stored.class_names
+    records = Records(pixels, labels, numbers, names, class_names, tuple(sorted(decoder.notes)))
     return records if (labels != MISSING).all() else _labelled(records, source)
 
 
@@ -189,7 +191,8 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
     else:
         _refuse_keys(str(path), asked)
         listing = folders.list_folder(path, split, must_split=must_split, unit_folders=asked.unit_folders)
-    return _Stored(read_files(listing.paths, asked.decoder), listing.labels, listing)
+    images = read_files(listing.paths, asked.decoder)
+    return _Stored(images, listing.labels, listing, class_names=listing.class_names)
 
 
 def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
@@ -199,7 +202,7 @@ def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
         images, labels, others = tars.read(found.paths, found.others, asked.decoder, **keys)
         return _Stored(images, labels, others=others)
     rows = tables.read_arrow(found.paths, found.others, asked.decoder, **keys, forms=_FORMS)
-    return _Stored(rows.images, rows.labels, others=rows.others)
+    return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names)
 
 
 def _refuse_keys(name: str, asked: _Asked) -> None:

@@ -4,6 +4,7 @@ Other tables are refused: Gossamer does not learn from them yet. The extra `parq
 """
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,11 +34,13 @@ class Rows:
         images: uint8 [N, C, H, W].
         labels: int64, or text, [N]: -1 or "" where there is none.
         others: labels of the other split, where they are text.
+        class_names: what the hub's metadata call the labels, label 0 first; empty where they do not.
     """
 
     images: np.ndarray
     labels: np.ndarray
     others: np.ndarray | None = None
+    class_names: tuple[str, ...] = ()
 
 
 def no_tables(where: object, forms: str) -> DataError:
@@ -141,16 +144,30 @@ def read_arrow(
     if _is_pixels(schema.field(column).type):
         images = _pixels(batches(), column, decoder)
     else:
-        images = stacked(
+        pictures = (
             (where, decoder.read(_bytes(value, where), where=where))
             for path, row, _, batch in batches()
             for where, value in _placed(batch.column(column), path, row)
         )
+        images = stacked(pictures, where=str(paths[0]))
     text = target is not None and not _pa().types.is_integer(schema.field(target).type)
     if not text:
-        return Rows(images, np.array([-1 if label is None else label for label in labels], np.int64))
+        numbers = np.array([-1 if label is None else label for label in labels])
+        return Rows(images, numbers, class_names=() if target is None else _class_names(schema, target, paths[0]))
     beyond = [label or "" for path in others for label in column_of([path], str(target)).tolist()]
     return Rows(images, np.array([label or "" for label in labels], np.str_), np.array(beyond, np.str_))
+
+
+def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
+    """What Hugging Face's metadata call the labels of a column; they stand in the schema, as JSON."""
+    try:
+        stated = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        names = stated.get("info", {}).get("features", {}).get(column, {}).get("names", [])
+        if all(isinstance(name, str) for name in names):
+            return tuple(names)
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        pass
+    raise DataError(f"{path}: what the file says about its labels is damaged: copy or write it again")
 
 
 def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
@@ -184,7 +201,7 @@ def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Call
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
     try:
-        with path.open("rb") as file:
+        with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
             if path.suffix == ".arrow":
                 stream = pa.ipc.open_stream(file)
                 schema = stream.schema

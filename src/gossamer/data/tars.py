@@ -43,7 +43,7 @@ def read(
                 labels.append(label)
                 yield where, decoder.read(picture, where=where)
 
-    images = stacked(pictures())
+    images = stacked(pictures(), where=str(paths[0]))
     beyond = [label for path in others for _, (_, label) in _records(path, images_key, labels_key)]
     return images, np.array(labels, np.str_), np.array(beyond, np.str_)
 

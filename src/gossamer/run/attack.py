@@ -5,7 +5,6 @@ The figures read real records. They are internal: publishing them, or choosing a
 
 import dataclasses
 import datetime
-import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -239,11 +238,8 @@ def _sets(
 ) -> tuple[Records, Records, str]:
     """Members and non-members, checked; and in words what was found about them."""
     card, classes = synthesizer.card, synthesizer.card.classes
-    reading = functools.partial(
-        read, images_key=images_key, labels_key=labels_key, missing_label=card.missing_label, unit_folders=True,
-        shape=card.shape, pixel_range=card.scale,
-    )  # fmt: skip
-    inside, outside = reading(members, split="train"), reading(nonmembers, split="test")
+    asked = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **card.reading}
+    inside, outside = read(members, split="train", **asked), read(nonmembers, split="test", **asked)
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")

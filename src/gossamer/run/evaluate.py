@@ -6,7 +6,6 @@ The figures are internal: publishing them, or choosing a run by them, is outside
 import copy
 import dataclasses
 import datetime
-import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +93,9 @@ def evaluate(
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
     synthesizer = Synthesizer.load(synth) if is_run else None
     samples = _read_samples(synth) if synthesizer is None else synthesizer.sample(count, seed=seed)
-    shape = samples.shape if synthesizer is None else synthesizer.card.shape
-    reading = functools.partial(
-        read, images_key=images_key, labels_key=labels_key, unit_folders=True, shape=shape,
-        missing_label="refuse" if synthesizer is None else synthesizer.card.missing_label,
-        pixel_range=None if synthesizer is None else synthesizer.card.scale,
-    )  # fmt: skip
-    real, tests = reading(train, split="train"), reading(test, split="test")
+    reading: dict[str, Any] = {"shape": samples.shape} if synthesizer is None else synthesizer.card.reading
+    asked = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
+    real, tests = read(train, split="train", **asked), read(test, split="test", **asked)
     for said in dict.fromkeys((*real.notes, *tests.notes)):
         sink(note(said))
     if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):

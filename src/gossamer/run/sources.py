@@ -51,7 +51,7 @@ class Sources:
             )
         records = read(
             self.data, split="train", images_key=self.images_key, labels_key=self.labels_key, units=self.units,
-            missing_unit=card.missing_unit, missing_label=card.missing_label, shape=card.shape, pixel_range=card.scale,
+            missing_unit=card.missing_unit, **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
         mark, facts = fingerprint(records), {"matched": matched(self.units)}
@@ -62,9 +62,7 @@ class Sources:
             )
         if self.public is None:
             return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
-        public = read(
-            self.public, split="train", unit_folders=self.units == FOLDERS, shape=card.shape, pixel_range=card.scale
-        )
+        public = read(self.public, split="train", unit_folders=self.units == FOLDERS, **card.reading)
         check(public, card, where=self.public)
         if share_a_picture(records, public):
             raise DataError(
