@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check bench mutants browser clean
+.PHONY: env demo test check bench mutants fuzz browser clean
 
 env: $(READY)
 
@@ -34,6 +34,9 @@ bench: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
+
+fuzz: $(READY)
+	$(BIN)/python tests/data/fuzz.py
 
 browser: $(READY)
 	$(BIN)/python -m pytest -m browser

@@ -57,6 +57,7 @@ PARTS = "tests/methods/test_parts.py"
 SOURCES = "tests/run/test_sources.py"
 IDENTITY = "tests/data/test_identity.py"
 UNITS = "tests/data/test_units.py"
+FORMATS = "tests/data/test_formats.py"
 CERTIFICATES = "tests/privacy/test_certificate.py"
 VERIFY = "tests/run/test_verify.py"
 TEACHER = "tests/methods/test_teacher.py"
@@ -296,6 +297,22 @@ MISTAKES = (
     Mistake("a folder's pictures take units from an array", "data/readers.py", "    if listing is not None and how == \"position\":", "    if False:", UNITS),
     Mistake("a missing id is a unit of its own unasked", "data/units.py", "        if not name and missing == \"refuse\":", "        if False:", f"{UNITS} {SOURCES}"),
     Mistake("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(found) + np.arange(alone.sum())", "    numbers[alone] = len(found)", UNITS),
+    Mistake("a deep picture is scaled by its own extremes", "data/images.py", "    low, high = pixel_range\n", "    low, high = float(pixels.min()), float(pixels.max()) + 1\n", FORMATS),
+    Mistake("a patient's name is read", "data/dicom.py", "specific_tags=_TAGS)", "specific_tags=None)", FORMATS),
+    Mistake("a DICOM file's rescale is passed over", "data/dicom.py", "        pixels = pixels * np.float32(slope) + np.float32(intercept)\n", "        pixels = pixels * np.float32(slope)\n", FORMATS),
+    Mistake("small values of MONOCHROME1 are black", "data/pictures.py", "        if found.inverted:\n", "        if False:\n", FORMATS),
+    Mistake("one file under two names is two records", "data/pictures.py", "        if first is not path and status.st_ino:\n", "        if False:\n", FORMATS),
+    Mistake("an orientation is passed over", "data/pictures.py", "            ImageOps.exif_transpose(picture, in_place=True)\n", "", FORMATS),
+    Mistake("transparent pixels show what they hide", "data/pictures.py", "        page.paste(picture.convert(wanted), mask=picture.getchannel(\"A\"))\n", "        page.paste(picture.convert(wanted))\n", FORMATS),
+    Mistake("a picture is decoded whatever it declares", "data/pictures.py", "            _check_size(*picture.size)\n", "", FORMATS),
+    Mistake("every decoder of Pillow is tried", "data/pictures.py", "formats=_FORMATS) as picture", "formats=None) as picture", FORMATS),
+    Mistake("what was converted is not said", "data/readers.py", "class_names, tuple(sorted(decoder.notes)))", "class_names, ())", FORMATS),
+    Mistake("a missing label is the first class", "data/labels.py", "        return np.where(labels < 0, MISSING, labels), ()\n", "        return np.where(labels < 0, 0, labels), ()\n", FORMATS),
+    Mistake("a unit without records still counts", "data/readers.py", "    there, units = np.unique(found.units, return_inverse=True)\n", "    there, units = np.arange(records.population), found.units\n", FORMATS),
+    Mistake("names of the other split do not count", "data/labels.py", "    classes = tuple(sorted({*names, *others} - {\"\"}))\n", "    classes = tuple(sorted({*names} - {\"\"}))\n", FORMATS),
+    Mistake("a list may lead out of its folder", "data/listed.py", "\"..\" in Path(name).parts", "False", FORMATS),
+    Mistake("grey is the first colour", "data/images.py", "    return np.asarray(Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).convert(\"L\"))[None]\n", "    return image[:1]\n", FORMATS),
+    Mistake("data without labels need nobody's word", "data/readers.py", "    if asked.labels_key == NONE:\n        listing", "    if not any(each.is_dir() for each in path.iterdir()) or asked.labels_key == NONE:\n        listing", FORMATS),
     Mistake("a picture that is listed twice takes the last unit", "data/units.py", "        if whole in ids:", "        if False:", UNITS),
     Mistake("rows are not clipped in the secret draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"secret\" else self.max_norm)", ROWS),
     Mistake("rows are not clipped in the round_robin draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"round_robin\" else self.max_norm)", ROWS),

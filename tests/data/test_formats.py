@@ -609,7 +609,7 @@ def test_what_is_unpacked_into_memory_is_bounded(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"MiB when unpacked: write it with np.savez"):
         read(str(tmp_path / "a.npz"), split="train")
     data, _, _ = forms.idx_gz(tmp_path)
-    with pytest.raises(DataError, match=r"unpack it with gunzip"):
+    with pytest.raises(DataError, match=r"when unpacked: do so with gunzip"):
         read(data, split="train")
 
 

@@ -94,13 +94,13 @@ def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tupl
 
 def _exactly(file: gzip.GzipFile, length: int, path: Path) -> bytearray:
     """The rest of the file, block by block: a damaged header can declare more than the memory holds."""
-    if length > LARGEST:
-        raise DataError(
-            f"{path}: the file declares more than {LARGEST >> 20} MiB: unpack it with gunzip, and it is mapped instead"
-        )
     values = bytearray()
     while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
         values += block
+        if len(values) > LARGEST:
+            raise DataError(
+                f"{path}: the file has more than {LARGEST >> 20} MiB when unpacked: do so with gunzip, and it is mapped instead"
+            )
     _check_length(len(values), length, path)
     return values
 
