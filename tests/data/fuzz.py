@@ -127,7 +127,7 @@ def card(main, arguments: list[str]) -> tuple[int, str]:
 def verdict(status: int, said: str) -> str:
     """read, refused, or wrong.
 
-    Whoever asks for more memory than the limit is wrong, but for Arrow: it reserves what a damaged header of a page declares, at
+    Whoever asks for more memory than the limit is wrong, but for Arrow: it reserves what a damaged page header declares, at
     most 2 GiB, and touches none of it.
     """
     if status == 0 and "Traceback" not in said:

@@ -481,6 +481,16 @@ def test_a_list_that_is_wrong(tmp_path, line, words):
         read(str(tmp_path), split="train")
 
 
+def test_a_list_of_something_else_and_stray_pieces(tmp_path):
+    in_classes(tmp_path, [encoded(image, "PNG") for image in GREY], ".png")
+    (tmp_path / "metadata.csv").write_text("name,unit\n0.png,a\n1.png,b\n2.png,a\n3.png,c\n")
+    found = read(str(tmp_path), split="train", units=str(tmp_path / "metadata.csv"))
+    assert (found.labels.tolist(), found.units.tolist()) == ([0, 0, 1, 1], [0, 2, 1, 0])
+    (tmp_path / "originals.tar").touch()
+    with pytest.raises(DataError, match=r"holds \.tar files beside the folder 0: name the file"):
+        read(str(tmp_path), split="train")
+
+
 def test_units_by_name_work_with_lists(tmp_path):
     forms.metadata_csv(tmp_path)
     (tmp_path / "who.csv").write_text("name,unit\n0.png,a\n1.png,b\n2.png,a\n3.png,c\n")

@@ -75,7 +75,13 @@ def _all_pictures(root: Path) -> list[Path]:
 
 
 def _list_in(folder: Path) -> Path | None:
-    return next((folder / name for name in LISTS if (folder / name).is_file()), None)
+    """A list of another kind, such as one of units, does not name the column."""
+    for path in (folder / name for name in LISTS):
+        if path.is_file():
+            with path.open("rb") as file:
+                if _FILE.encode() in file.read(1 << 12):
+                    return path
+    return None
 
 
 def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:

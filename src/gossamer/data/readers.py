@@ -182,6 +182,10 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
     pieces = shards.endings(path, _IN_PIECES)
     if len(pieces) > 1:
         raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
+    if pieces and (beside := shards.other_folders(path)):
+        raise DataError(
+            f"{path}: the folder holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one of them away"
+        )
     if pieces:
         return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), asked)
     if asked.labels_key == NONE:

@@ -28,6 +28,15 @@ def endings(folder: Path, suffixes: Sequence[str]) -> list[str]:
     return [suffix for suffix in suffixes if _files(folder, suffix)]
 
 
+def other_folders(folder: Path) -> list[str]:
+    """Subfolders that are no place for the pieces of a data set: perhaps class folders."""
+    return sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and path.name not in ("data", "train", "test")
+    )
+
+
 def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> Shards:
     """The files of a split: those in a folder of its name, or whose own names begin with it.
 
