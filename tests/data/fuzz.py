@@ -25,7 +25,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 5.0
-"""What one file may take."""
+"""Of a processor, what one file may take."""
+PATIENCE = 60.0
+"""Seconds after which a worker that says nothing is stopped: a machine may be busy with other things."""
 MEMORY = 1 << 30
 """Bytes that the process may hold; and that it may map beyond what it held before the first damaged file."""
 HUGE = (b"\xff" * 4, b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\xff\xff", b"\xff\xff\0\0", b"\0" * 4, b"\xff" * 8)
@@ -101,9 +103,9 @@ def worker(names: list[str], first: int, last: int) -> None:
             chosen = draw.randrange(len(files))
             files[chosen].write_bytes(damaged(raws[chosen], draw))
             print("file", number, sep="\t", flush=True)
-            began, printed = time.perf_counter(), os.fstat(native.fileno()).st_size
+            began, printed = time.process_time(), os.fstat(native.fileno()).st_size
             status, said = card(main, arguments)
-            took = time.perf_counter() - began
+            took = time.process_time() - began
             files[chosen].write_bytes(raws[chosen])
             if os.fstat(native.fileno()).st_size > printed:
                 status, said = -1, "a library printed on stderr: " + said
@@ -153,7 +155,7 @@ def _follow(process: "subprocess.Popen[bytes]", number: int, last: int, of: Call
     assert process.stdout is not None
     output, pending, reading = process.stdout.fileno(), b"", False
     while True:
-        ready, _, _ = select.select([output], [], [], SECONDS if reading else 120)
+        ready, _, _ = select.select([output], [], [], PATIENCE if reading else 5 * PATIENCE)
         piece = os.read(output, 1 << 16) if ready else b""
         if not piece:
             process.kill()
@@ -161,7 +163,7 @@ def _follow(process: "subprocess.Popen[bytes]", number: int, last: int, of: Call
             if ready and not reading and code == 0:
                 return number
             assert reading, "the worker died before it read a damaged file"
-            what = f"the process died ({code})" if ready else f"took more than {SECONDS:g} s"
+            what = f"the process died ({code})" if ready else f"said nothing for {PATIENCE:g} s"
             of(number).wrong.append((number, what))
             return number + 1
         *lines, pending = (pending + piece).split(b"\n")

@@ -53,7 +53,7 @@ def test_a_worker_that_hangs_or_dies_is_found(monkeypatch, tmp_path):
         "    print('read', 'refused', 0.1, 1000, 'said', sep='\\t', flush=True)\n"
     )
     monkeypatch.setattr(fuzz, "__file__", str(worker))
-    monkeypatch.setattr(fuzz, "SECONDS", 1.0)
+    monkeypatch.setattr(fuzz, "PATIENCE", 1.0)
     found = fuzz.fuzz(["png"], 0, 4)["png"]
-    assert found.wrong == [(1, "took more than 1 s"), (2, "the process died (-6)")]
+    assert found.wrong == [(1, "said nothing for 1 s"), (2, "the process died (-6)")]
     assert found.counts == {"refused": 2}
