@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check bench mutants fuzz browser clean
+.PHONY: env demo test check bench audit mutants fuzz browser clean
 
 env: $(READY)
 
@@ -31,6 +31,11 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/noise.py
+
+audit: $(READY)
+	$(BIN)/python -m pytest tests/attacks/test_audit.py tests/run/test_audit_loops.py tests/run/test_audit_planted.py -m "slow or not slow" --numprocesses 2
+	$(BIN)/python benchmarks/published_claims.py
+	$(BIN)/python benchmarks/audits.py
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py

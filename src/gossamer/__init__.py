@@ -56,10 +56,10 @@ if typing.TYPE_CHECKING:
     from gossamer.run.fit import resume as resume
     from gossamer.run.plan import Request as Request
     from gossamer.run.plan import plan as plan
+    from gossamer.run.release import release as release
     from gossamer.run.sinks import Terminal as Terminal
     from gossamer.run.training import Interrupted as Interrupted
     from gossamer.run.verify import Verdict as Verdict
-    from gossamer.run.verify import release as release
     from gossamer.run.verify import verify as verify
 
 # Where each name lives: those that a curator calls, and those that the author of a method builds with (docs/python.md).
@@ -79,9 +79,10 @@ _FOR_CURATORS = {
     "gossamer.run.evaluate": "Evaluation evaluate",
     "gossamer.run.fit": "fit resume",
     "gossamer.run.plan": "Request plan",
+    "gossamer.run.release": "release",
     "gossamer.run.sinks": "Terminal",
     "gossamer.run.training": "Interrupted",
-    "gossamer.run.verify": "Verdict release verify",
+    "gossamer.run.verify": "Verdict verify",
 }
 _FOR_AUTHORS_OF_METHODS = {
     "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic OnReleased Run State",

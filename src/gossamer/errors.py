@@ -7,6 +7,7 @@
     │   ├── BudgetError         no run can meet this epsilon, delta or noise
     │   ├── RunFolderError      the output folder is taken, or is not a run
     │   └── AccountsError       the account book cannot be used, so that nothing may be started
+    ├── DiskFull                there is no room left: make some, and `resume` goes on; exit status 1
     └── PrivacyError            the run is stopped to keep its promise; exit status 1
         ├── BudgetExceeded      a plan costs more than the budget
         ├── UnplannedRelease    a release that no plan has reserved
@@ -17,6 +18,7 @@ Messages name the argument, the file and the remedy in one paragraph. They never
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -48,6 +50,10 @@ class AccountsError(RequestError):
     """The account book cannot be read or written. A run that it does not hold is not started."""
 
 
+class DiskFull(GossamerError):
+    """Nothing more can be written. What was finished is kept; the message says how to go on."""
+
+
 class PrivacyError(GossamerError):
     """The run stops, so that its promise holds."""
 
@@ -69,6 +75,15 @@ class LedgerDamaged(PrivacyError):
 
 class ConfinedError(PrivacyError):
     """Something failed, or was tried, inside `Confined`. Carries no message from inside: that could be a record."""
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error says that a disk, or somebody's share of it, is full; libraries wrap it into errors of their own."""
+    while error is not None:
+        if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from gossamer.data import dicom, idx, npz, pictures
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers import class_folders, read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import CardError, DataError, RequestError
@@ -82,7 +82,8 @@ def test_pixels_and_labels_come_back(tmp_path, name, images, by_class):
     order = BY_CLASS if by_class else np.arange(4)
     np.testing.assert_array_equal(found.images, images[order])
     assert found.labels.tolist() == LABELS[order].tolist()
-    assert found.class_names == (("cat", "dog") if name in ("parquet of a hub", "metadata.jsonl") else ())
+    names = ("0", "1") if by_class else ("cat", "dog") if name in ("parquet of a hub", "metadata.jsonl") else ()
+    assert found.class_names == names
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz", ""])
@@ -107,6 +108,142 @@ def test_a_csv_without_a_card_holds_square_pictures(tmp_path):
     data, _, _ = forms.samples(tmp_path / "oblong.csv", GREY[:, :, :, :7])
     with pytest.raises(DataError, match=r"84 pixels make no square picture: give a card"):
         read(data, split="train")
+
+
+CALLED = ('the "good", and', "bös", "7")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz", ""])
+def test_samples_with_names_are_read_back_by_their_names(tmp_path, suffix):
+    """Folders come in the order of their names, all else in that of the labels: the card's names decide."""
+    images = np.random.default_rng(1).integers(0, 256, (300, 1, 8, 8), dtype=np.uint8)
+    labels = np.arange(300) // 100
+    write_samples(tmp_path / f"s{suffix}", [Samples(images, labels, CALLED)], count=300)
+    found = read(str(tmp_path / f"s{suffix}"), split="train")
+    whose = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
+    assert [found.class_names[label] for label in found.labels] == [
+        CALLED[whose[each.tobytes()]] for each in found.images
+    ]
+    order = (1, 2, 0)
+    asked = {"class_names": [CALLED[at] for at in order]}
+    again = read(str(tmp_path / f"s{suffix}"), split="train", **asked)
+    assert again.labels.tolist() == [order.index(whose[each.tobytes()]) for each in again.images]
+    with pytest.raises(DataError, match=r"records of a class 'bös'"):
+        read(str(tmp_path / f"s{suffix}"), split="train", class_names=[CALLED[0], "bad", CALLED[2]])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_class_without_samples_keeps_the_numbers_of_the_others(tmp_path, suffix):
+    """Nothing says how it is called."""
+    path = tmp_path / f"s{suffix}"
+    write_samples(path, [Samples(GREY[:, :, :8, :8], np.array([2, 0, 2, 2]), CALLED)], count=4)
+    found = read(str(path), split="train")
+    assert found.labels.tolist() == [2, 0, 2, 2]
+    assert found.class_names == (CALLED[0], "class 1 (no sample)", CALLED[2])
+    assert read(str(path), split="train", class_names=CALLED).labels.tolist() == [2, 0, 2, 2]
+    assert read(str(path), split="train", class_names=CALLED[::-1]).labels.tolist() == [0, 2, 0, 0]
+
+
+def test_a_csv_whose_names_contradict_its_labels(tmp_path):
+    path = tmp_path / "s.csv"
+    write_samples(path, [Samples(GREY, LABELS, ("a", "b"))], count=4)
+    sound = path.read_text()
+    for old, new, says in (
+        ('\n0,"a",', '\n0,"b",', "columns label and class contradict each other"),
+        ('\n0,"a",', '\n0,"c",', "columns label and class contradict each other"),
+        ('\n0,"a",', '\n10000,"z",', "a label is 10,000 or more"),
+        ('\n0,"a",', '\n0,"a"', "line 2: a sample is a label and 144 pixels"),
+        ('\n0,"a",', '\n0,"a,', "line 2: a sample is a label and 144 pixels"),
+    ):
+        path.write_text(sound.replace(old, new, 1))
+        with pytest.raises(DataError, match=says):
+            read(str(path), split="train")
+
+
+# The card's form and names, whatever holds the pictures
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "png",
+        "dicom rle",
+        "npz",
+        "idx",
+        "tar",
+        "arrow",
+        "parquet of a hub",
+        "metadata.csv",
+        "parquet samples",
+        "csv samples",
+    ],
+)
+def test_every_form_is_inverted_once_and_cut(tmp_path, name):
+    data, flags, _ = FORMS[name](tmp_path)
+    assert flags == []
+    plain = read(data, split="train")
+    np.testing.assert_array_equal(read(data, split="train", invert=True).images, 255 - plain.images)
+    wide = read(data, split="train", shape=(plain.shape[0], 6, 12), resize="crop", invert=True)
+    np.testing.assert_array_equal(wide.images, 255 - plain.images[:, :, 3:9])
+    if plain.shape[0] == 1:
+        assert read(data, split="train", shape=(3, 6, 12), resize="pad").shape == (3, 6, 12)
+
+
+def test_names_of_labels_are_matched_with_the_card(tmp_path):
+    """Names decide, not the order in which text is sorted; a record without a label is none of the last name."""
+    np.savez(tmp_path / "a.npz", images=GREY, labels=["cat", "", "dog", "cat"])
+    for folder in ("hub", "list", "tar"):
+        (tmp_path / folder).mkdir()
+    hub, _, _ = forms.parquet_hub(tmp_path / "hub")
+    lines, _, _ = forms.metadata_jsonl(tmp_path / "list")
+    shards, _, _ = forms.tar(tmp_path / "tar", ["cat", "dog", "dog", "cat"])
+    asked = {"split": "train", "class_names": ("emu", "dog", "cat")}
+    for source in (hub, lines, shards):
+        found = read(source, **asked)
+        assert found.labels.tolist() == [2, 1, 1, 2]
+        assert found.class_names == ("emu", "dog", "cat")
+        with pytest.raises(DataError, match=r"records of a class 'cat', and the declared classes are dog, emu"):
+            read(source, split="train", class_names=("dog", "emu"))
+    with pytest.raises(DataError, match=r"label of record 1 .*is missing"):
+        read(str(tmp_path / "a.npz"), **asked)
+    assert read(str(tmp_path / "a.npz"), **asked, missing_label="drop").labels.tolist() == [2, 1, 2]
+    np.savez(tmp_path / "a.npz", images=GREY, labels=["cat", "dog", "dog", "cat"], class_names=["dog", "cat"])
+    found = read(str(tmp_path / "a.npz"), split="train")
+    assert (found.labels.tolist(), found.class_names) == ([1, 0, 0, 1], ("dog", "cat")), "the file's own order"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_nothing_else_is_taken_for_class_folders(tmp_path, name):
+    data, _, paths = FORMS[name](tmp_path)
+    listing = class_folders(data, split="train")
+    in_folders = paths[0].parent.parent == tmp_path and paths[0].parent.name in ("0", "1")
+    assert (listing is not None) == in_folders
+    assert class_folders(data, split="train", labels_key="none") is None
+
+
+def test_the_sizes_of_pictures_are_told_by_their_heads(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    lying = np.zeros((1, 8, 16), np.uint8)
+    raws = {
+        "a.png": encoded(lying, "PNG"),
+        "b.jpg": encoded(lying, "JPEG", exif=exif),
+        "c.png": encoded(lying, "PNG", exif=exif),
+        "d.dcm": forms.dicom_bytes(np.zeros((5, 7), np.uint8)),
+        "e.png": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n",
+        "f.dcm": b"no",
+    }
+    for name, raw in raws.items():
+        (tmp_path / name).write_bytes(raw)
+    assert pictures.sizes_of([tmp_path / name for name in raws]) == {(8, 16): 1, (16, 8): 2, (5, 7): 1}
+
+
+def test_scans_of_several_sizes_draft_a_card(tmp_path, capsys):
+    raws = [forms.dicom_bytes(np.full(size, 9, np.uint8)) for size in ((40, 60), (60, 40), (40, 60), (40, 60))]
+    in_classes(tmp_path, raws, ".dcm")
+    status, out, err = card(capsys, str(tmp_path))
+    assert (status, DataCard.loads(out).shape) == (0, (1, 32, 32))
+    assert "60x40 pixels (width x height) and 1 other sizes and become 32x32" in err
 
 
 # What is converted, and said

@@ -1,5 +1,7 @@
 """Class moments: what is asked, how much a record moves it, and the Gaussians that the answer makes."""
 
+import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -46,6 +48,53 @@ def by_hand(asked: Moments, held: Records) -> Tensor:
 def test_the_query_by_hand() -> None:
     asked, held = query(), records(50)
     torch.testing.assert_close(asked.clipped_sum(held, ONE), by_hand(asked, held), atol=1e-4, rtol=0)
+
+
+def centres(asked: Moments, m: int) -> Tensor:
+    """Of m cells for each class, about the origin. [K, m, d]"""
+    drawn = torch.Generator().manual_seed(2)
+    return torch.randn(asked.classes, m, asked.latent.axes, generator=drawn, dtype=torch.float64) * 0.3
+
+
+def test_cells_by_hand() -> None:
+    """Every record in the cell of its class whose centre is nearest, counted from there."""
+    plain, held, (a, b, c) = query(), records(60), WEIGHTS
+    asked = dataclasses.replace(plain, centres=centres(plain, 3))
+    assert asked.centres is not None
+    expected = torch.zeros(9, asked.dimension // 9, dtype=torch.float64)
+    for image, label in zip(held.images, held.labels, strict=True):
+        code = asked.latent.code(torch.from_numpy(image)[None] / 255)[0].double()
+        nearest = int((asked.centres[label] - code).norm(dim=1).argmin())
+        z = (code - asked.centres[label, nearest]) / asked.reach
+        z = z / max(1.0, float(z.norm()))
+        upper = [z[i] * z[j] * (1.0 if i == j else math.sqrt(2)) for i in range(4) for j in range(i, 4)]
+        expected[3 * label + nearest] += torch.stack([torch.tensor(a), *(b * z), *(c * each for each in upper)])
+    torch.testing.assert_close(asked.clipped_sum(held, ONE), expected.flatten(), atol=1e-4, rtol=0)
+
+
+def test_the_cell_of_a_record_is_found_without_rounding() -> None:
+    """Where a record stands is the same to the last bit, whatever stands beside it and in any order of the sum."""
+    plain, held = query(axes=36), records(3_000)
+    asked = dataclasses.replace(plain, centres=centres(plain, 4))
+    images, labels = held.tensors()
+    order = torch.randperm(36, generator=torch.Generator().manual_seed(0))
+    shuffled = copy.deepcopy(asked)
+    shuffled.latent.basis.copy_(asked.latent.basis[order])
+    shuffled.latent.centre.copy_(asked.latent.centre[order])
+    one = torch.cat([asked.placed(images[i : i + 1]) for i in range(200)])
+    assert torch.equal(asked.placed(images)[:200], one)
+    assert torch.equal(shuffled.placed(images.flatten(2)[:, :, order].view_as(images)), asked.placed(images))
+    assert len(torch.unique(asked.placed(images))) > 1_000
+    assert sorted(set((asked.nearest(images, labels) // 4 - labels).tolist())) == [0]
+
+
+def test_a_far_record_moves_the_cells_by_one() -> None:
+    plain, held = query(radius=0.01), records(40)
+    asked = dataclasses.replace(plain, centres=centres(plain, 3))
+    far = Records(np.full((1, 1, 6, 6), 255, np.uint8), np.array([2]))
+    joined = Records(np.concatenate([far.images, held.images]), np.concatenate([far.labels, held.labels]))
+    moved = float((asked.clipped_sum(joined, ONE) - asked.clipped_sum(held, ONE)).norm())
+    assert 1 - 1e-4 < moved <= 1
 
 
 def test_weights_share_a_bound_of_one() -> None:

@@ -162,6 +162,29 @@ def test_rows_are_the_gradient_of_minus_the_score_at_each_image() -> None:
     torch.testing.assert_close(Answers(x[None], y[None]).rows(held, [1])[0], plain, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_colour_records_train_critics_that_answer(count: int) -> None:
+    """Fakes of three channels may lie in memory channels last; for one channel that is the same order."""
+    draw = np.random.default_rng(0)
+    held = Records(draw.integers(0, 256, (20, 3, 28, 28)).astype(np.uint8), draw.integers(3, size=20))
+    torch.manual_seed(0)
+    template, throwaway = (kind((3, 28, 28), 3, width=4) for kind in (ProjectionCritic, DcganGenerator))
+    panel = Critics(held, np.arange(20) % count, template, throwaway, count, Recipe(4, 2, 1e-3), torch.float32)
+    x, y = torch.rand(6, 3, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(6) % 3
+    x = x.contiguous(memory_format=torch.channels_last)  # as the generator gives them
+    panel.learn([count - 1], x, y, coins(1))
+    net = ProjectionCritic((3, 28, 28), 3, width=4).eval()
+    parts = panel.layout.split(panel.weights[-1:])
+    sizes = [len(buffer) for _, buffer in net.named_buffers()]
+    net.load_state_dict({
+        **{name: part[0] for (name, _), part in zip(net.named_parameters(), parts, strict=True)},
+        **dict(zip([n for n, _ in net.named_buffers()], panel.directions[-1].split(sizes), strict=True)),
+    })  # fmt: skip
+    given = x.clone().requires_grad_()
+    (plain,) = torch.autograd.grad(-net(given, y).sum(), given)
+    torch.testing.assert_close(Answers(x[None], y[None]).rows(panel, [count - 1])[0], plain, rtol=1e-4, atol=1e-6)
+
+
 def test_one_visit_is_steps_of_adam_on_pairs_of_one_label() -> None:
     """A visit redone by hand with torch's Adam and double backward; every fake has its record's label."""
     held = critics(records(9), [0] * 9, 1, steps=3)

@@ -33,6 +33,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
+from gossamer.run import presets
 from gossamer.run.plan import checked
 
 Z = 4.892
@@ -468,7 +469,7 @@ def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
     """On the card that it is meant for."""
     shape = (1, 1, 2) if "pinwheel" in name else (1, 28, 28) if "mnist" in name else (1, 32, 32)
     card = DataCard(shape=shape, classes=4, declared_size=60_000)
-    settings = {key: value for key, value in PRIVAE.presets()[name].items() if key != "about"}
+    settings = presets.settings("privae", name)
     config = checked(PRIVAE.job({"noise_multiplier": 1.0, **settings}, card)).config
     ((_, steps),) = PRIVAE.plan(config, card)
     assert steps == config.steps

@@ -1,6 +1,7 @@
 import copy
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from gossamer.errors import LedgerDamaged
 from gossamer.privacy import certificate as certificates
 from gossamer.privacy import ledger as ledgers
+from gossamer.privacy import promise
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256, verify
 from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
 
@@ -139,6 +142,8 @@ def entries(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
 
 def other(value: Any) -> list[Any]:
     """Values of the same kind that say something else."""
+    if value is None:
+        return [0, {}]
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, float):
@@ -153,13 +158,14 @@ def other(value: Any) -> list[Any]:
 
 
 def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path) -> None:
-    """Another value, or none, for every entry at any depth; only the date and the versions are taken as stated."""
+    """Another value, or none, for every entry at any depth; the date, the versions and what is declared are taken as stated."""
     write(tmp_path)
     original = (tmp_path / CERTIFICATE).read_text()
     body = json.loads(original)
     tried = 0
     for path, value in list(entries(body)):
-        if path[0] == "seal" or (path[0] in ("created", "versions") and len(path) == 2):
+        taken = path[0] in ("created", "versions") and len(path) == 2
+        if path[0] == "seal" or taken or (path[0] == "declared" and isinstance(value, str)):
             continue
         others = ["21 November 2026", "2026-11", ""] if path == ("created",) else other(value)
         if path == ("versions",):
@@ -168,7 +174,8 @@ def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path) -> None:
             rewrite(tmp_path, path, changed)
             problems = verify(tmp_path)
             assert problems, (path, changed)
-            assert any(str(path[0]) in problem or path[0] in ("model", "ledger") for problem in problems), problems
+            named = ("model", "ledger", "format")  # by their files, and by the entries that another format lacks
+            assert any(str(path[0]) in problem or path[0] in named for problem in problems), problems
             (tmp_path / CERTIFICATE).write_text(original)
             tried += 1
     assert tried > 200
@@ -421,3 +428,77 @@ def test_garbage_in_place_of_a_certificate_is_a_problem_not_a_crash(tmp_path: Pa
     write(tmp_path)
     (tmp_path / CERTIFICATE).write_text(text)
     assert verify(tmp_path)
+
+
+FORMAT_2 = Path(__file__).resolve().parents[1] / "fixtures" / "format_2"
+"""A folder that version 0.1.0 wrote: its certificate has no `declared`, `facts` and `figures`."""
+
+
+def test_a_certificate_of_format_2_is_verified_as_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    shutil.copytree(FORMAT_2, folder)
+    assert verify(folder) == []
+    certificate = Certificate.load(folder)
+    assert (certificate.format, certificate.declared, certificate.facts, certificate.figures) == (2, {}, {}, {})
+    before = (folder / CERTIFICATE).read_bytes()
+    certificate.save(folder)
+    assert (folder / CERTIFICATE).read_bytes() == before
+    for path, value in (
+        (("statement",), "x"),
+        (("guarantees", 0, "epsilon"), 0.1),
+        (("declared",), {}),
+        (("covered", 0), "x"),
+    ):
+        rewrite(folder, path, value)
+        assert verify(folder), path
+        (folder / CERTIFICATE).write_bytes(before)
+
+
+def test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 40)])
+    settings = {**SETTINGS, "components": purposes([("training", [(EVENT, 40)])])}
+    (tmp_path / CONFIG).write_text(json.dumps(settings))
+    ledger.create(tmp_path / LEDGER, settings=sha256(tmp_path / CONFIG))
+    ledger.close()
+    (tmp_path / MODEL).write_bytes(b"weights")
+    made = Certificate.build(ledger, settings, model_sha256=sha256(tmp_path / MODEL), versions={}, created="2026-01-01")
+    made.save(tmp_path)
+    assert verify(tmp_path) == []
+    assert [each["purpose"] for each in made.figures["components"]] == ["training"]
+    rewrite(tmp_path, ("format",), 2)
+    for name in ("declared", "facts", "figures"):
+        rewrite(tmp_path, (name,), ...)
+    assert verify(tmp_path) == [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes 3."]
+
+
+@pytest.mark.parametrize("number", [1, 4, True, "3", 3.0, None])
+def test_another_format_is_not_read(tmp_path: Path, number: Any) -> None:
+    write(tmp_path)
+    rewrite(tmp_path, ("format",), number)
+    assert any("this version reads 2 and 3" in problem for problem in verify(tmp_path))
+    with pytest.raises(LedgerDamaged, match="this version reads 2 and 3"):
+        Certificate.load(tmp_path)
+
+
+def test_no_digest_of_the_records_is_in_it_and_it_says_why(tmp_path: Path) -> None:
+    facts = write(tmp_path).facts
+    assert "confirms to anybody who guesses the records" in facts["data"]
+    assert set(facts) == {
+        "protects", "adjacency", "data", "public_inputs", "all_runs", "trust_model", "side_channels", "not_promised",
+    }  # fmt: skip
+    assert "for each of them, and not for all of them together" in facts["protects"]
+    assert "it is there or it is not" in facts["adjacency"]
+
+
+def test_the_public_inputs_stand_there_with_their_digest() -> None:
+    public = {"kind": "records", "name": "letters", "count": 3, "sha256": "ab"}
+    (found,) = promise.public_inputs({**SETTINGS, "public": public})
+    assert (found["what"], found["records"], found["sha256"]) == ("letters", 3, "ab")
+    drawn = promise.public_inputs({**SETTINGS, "method": "evolve", "config": {"drawing": "digits"}})
+    assert "drawing = digits" in drawn[0]["what"]
+    assert "MNIST" in drawn[0]["tuned"]
+    share = {"kind": "share", "share": 0.02, "salt": "x"}
+    (given_up,) = promise.public_inputs({**SETTINGS, "public": share})
+    assert "gave up their protection" in given_up["tuned"]
+    assert promise.public_inputs(SETTINGS) == []

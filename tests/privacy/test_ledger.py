@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dp_accounting import GaussianDpEvent
@@ -276,3 +277,34 @@ def test_after_kill_9_the_disk_holds_no_fewer_charges_than_were_used(tmp_path: P
     ledger = PrivacyLedger.resume(path)
     assert ledger.charged[0][1] >= used >= 201
     ledger.close()
+
+
+@pytest.mark.parametrize("written", [0, 70])
+def test_what_a_full_disk_does_not_take_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """A block of which only a part fits is no charge, and the next one goes where it would have stood."""
+    ledger = on_disk(tmp_path / "ledger.jsonl")
+    ledger.charge(EVENT)
+    for _ in range(BLOCK - 1):
+        ledger.charge(EVENT)
+    before, lines, last = (tmp_path / "ledger.jsonl").read_bytes(), ledger.lines, ledger.last_hash
+    file = ledger._file
+    assert file is not None
+
+    class Filling:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(file, name)
+
+        def write(self, text: bytes) -> int:
+            return int(file.write(text[:written]))
+
+    ledger._file = Filling()  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space left"):
+        ledger.charge(EVENT)
+    assert (tmp_path / "ledger.jsonl").read_bytes() == before
+    assert (ledger.lines, ledger.last_hash, ledger.prepaid) == (lines, last, 0)
+    ledger._file = file
+    ledger.charge(EVENT)
+    ledger.close()
+    assert PrivacyLedger.load(tmp_path / "ledger.jsonl").charged[0][1] == 2 * BLOCK

@@ -20,7 +20,7 @@ from gossamer.privacy.costs import plan_of, poisson_gaussian
 from gossamer.privacy.guarantee import REPLACE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
-from gossamer.run.verify import release
+from gossamer.run.release import release
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "check_release.py"
 

@@ -63,7 +63,8 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
 
     assert gossamer("release", run, "-o", out).status == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "model.safetensors", "report.html", "samples.png",
+        "README.md", "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "load.py", "model.safetensors",
+        "report.html", "samples.png",
     ]  # fmt: skip
     assert gossamer("verify", out).status == 0
     assert f"{100 * measured[0]['value']:.1f}\u00a0%" in (run / "report.html").read_text()
@@ -263,8 +264,8 @@ def test_a_truncated_gz(gossamer: Run, fit_words: list[str], tmp_path: Path) -> 
 
 
 def test_a_card_that_contradicts_the_data(gossamer: Run, fit_words: list[str], card: Path, tmp_path: Path) -> None:
-    card.write_text("shape = [3, 28, 28]\nclasses = 2\ndeclared_size = 160\n")
-    refused(gossamer(*fit_words), "patients.npz")
+    card.write_text("shape = [1, 28, 28]\nclasses = 1\ndeclared_size = 160\n")
+    refused(gossamer(*fit_words), "patients.npz", "outside the 1 classes")
     assert not (tmp_path / "run").exists()
 
 
@@ -286,7 +287,7 @@ def test_edited_files_are_named_with_their_line(gossamer: Run, fit_words: list[s
     run = tmp_path / "run"
     for name, old, new, line in (
         ("ledger.jsonl", '"count": 20', '"count": 19', 2),
-        ("certificate.json", '"format": 2', '"format": 3', 3),
+        ("certificate.json", '"format": 3', '"format": 2', 3),
     ):
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(run, tmp_path / "copy")

@@ -255,4 +255,4 @@ def test_a_sealed_file_that_was_not_opened_yet_stays(tmp_path: Path) -> None:
     (tmp_path / "old-1.sealed").write_bytes(b"old")
     checkpoint.save(tmp_path, {"critics": tmp_path / "critics-0.sealed", "step": 3}, {}, ledger)
     assert checkpoint.load(tmp_path, ledger) == ({"critics": tmp_path / "critics-0.sealed", "step": 3}, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["critics-0.sealed", "state.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["critics-0.sealed", "reserve", "state.pt"]

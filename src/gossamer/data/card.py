@@ -9,22 +9,32 @@ import math
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+
+from gossamer.data import classes
+from gossamer.data.images import Resize
+from gossamer.data.remarks import USUAL
 from gossamer.data.units import Missing
-from gossamer.errors import CardError, did_you_mean
+from gossamer.errors import CardError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from gossamer.data.records import Records
 
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
+MOST_CLASSES = 10_000
+"""The nets have a part for each class."""
 
 _MEANING = {
     "title": "what the data set is called in reports and on the certificate",
     "data_set": 'the name under which all runs on these records are counted together; "": the place they are read from',
     "shape": "channels, height and width of an image; the readers resize to it",
+    "resize": 'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
+    "invert": "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black",
     "classes": "number of labels; they run from 0 to classes - 1",
+    "class_names": "what the labels are called, label 0 first, or []: name no class that is there because of one person",
     "declared_size": "number of records, or of units where the unit is not the record; rates are computed from it",
     "label_prior": '"uniform", or the share of each class, known from elsewhere and not counted in these records',
     "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
@@ -32,6 +42,8 @@ _MEANING = {
     "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
     "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 65535]',
 }
+_MANY = 1_000
+"""Numbers of labels above which `draft` takes them for something else than classes."""
 _REQUIRED = ("shape", "classes", "declared_size")
 
 
@@ -42,6 +54,10 @@ class DataCard:
     Args:
         shape: channels, height and width of an image, after the readers have resized it.
         classes: number of labels.
+        class_names: what the labels are called, label 0 first: records are matched by name wherever data have names.
+            Empty: labels are numbers, and those of class folders follow from the sorted names.
+        resize: what becomes of pictures of other proportions.
+        invert: whether the readers exchange dark and light.
         declared_size: number of units (records, unless `unit` says otherwise); sampling rates come from it.
         label_prior: "uniform", or one probability per class, with sum 1.
         unit: whose contribution is protected.
@@ -63,6 +79,9 @@ class DataCard:
     missing_unit: Missing = "refuse"
     title: str = ""
     data_set: str = ""
+    class_names: tuple[str, ...] = ()
+    resize: Resize = "squash"
+    invert: bool = False
     missing_label: Literal["refuse", "drop"] = "refuse"
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
 
@@ -71,8 +90,15 @@ class DataCard:
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
-        if not _is_count(self.classes):
-            raise CardError("classes must be a whole number of at least 1: the number of labels")
+        if not _is_count(self.classes) or self.classes > MOST_CLASSES:
+            raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
+        _check_names(self.class_names, self.classes)
+        if self.resize not in get_args(Resize):
+            raise CardError(
+                'resize must be "squash", "crop" or "pad": what becomes of pictures of other proportions than the shape'
+            )
+        if not isinstance(self.invert, bool):
+            raise CardError("invert must be true or false: whether dark and light are exchanged as the data are read")
         if not _is_count(self.declared_size):
             raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
         _check_prior(self.label_prior, self.classes)
@@ -100,8 +126,14 @@ class DataCard:
     @property
     def reading(self) -> dict[str, Any]:
         """How its records are read: arguments of `readers.read`."""
-        pixel_range = None if self.pixel_range == STORED else self.pixel_range
-        return {"shape": self.shape, "pixel_range": pixel_range, "missing_label": self.missing_label}
+        return {
+            "shape": self.shape,
+            "resize": self.resize,
+            "invert": self.invert,
+            "class_names": self.class_names,
+            "pixel_range": None if self.pixel_range == STORED else self.pixel_range,
+            "missing_label": self.missing_label,
+        }
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> "DataCard":
@@ -158,12 +190,17 @@ def draft(
 
     The size is rounded to two digits and the label prior is uniform, so that the curator states what is known about the
     data set rather than what was counted in it. Sizes that the nets do not take are proposed as 32x32.
+
+    Raises:
+        DataError: if the labels cannot number classes.
+        CardError: if the classes are called what no class can be called.
     """
     channels, *size = records.shape
-    height, width = size if size in ([28, 28], [32, 32]) else (32, 32)
+    height, width = size if tuple(size) in USUAL else (32, 32)
     card = DataCard(
         shape=(channels, height, width),
-        classes=int(records.labels.max()) + 1,
+        classes=len(records.class_names) or _drafted_classes(records.labels),
+        class_names=records.class_names,
         declared_size=_rounded(records.population),
         unit=unit,
         title=title,
@@ -172,9 +209,24 @@ def draft(
     header = (
         "# A draft, measured from the data. Nothing here is public yet: each line that you keep becomes a fact that\n"
         "# you, the curator, declare public. Write what is known without looking at the records: the size you would\n"
-        "# tell anyone (the draft rounds it), and the label shares known from elsewhere (else uniform).\n\n"
+        "# tell anyone (the draft rounds it), the classes that would be there without any one person, and the label shares\n"
+        "# known from elsewhere (else uniform).\n\n"
     )
     return header + card.dumps()
+
+
+def _drafted_classes(labels: np.ndarray) -> int:
+    """One more than the largest label, where labels look like the numbers of classes."""
+    used, numbers = len(np.unique(labels)), int(labels.max()) + 1
+    if 2 * used < numbers or numbers > _MANY:
+        raise DataError(
+            "these labels do not look like the numbers of classes: "
+            + ("there are very many" if numbers <= 2 * used else "most numbers from 0 to the largest label never occur")
+            + ". Years, ages, ids and labels with an offset are such. Number the classes from 0, for example by "
+            "`names, labels = np.unique(labels, return_inverse=True)` (save the names as class_names), put several values into "
+            "one class, or name the right array with --labels-key."
+        )
+    return numbers
 
 
 def check(records: "Records", card: DataCard, *, where: str) -> None:
@@ -235,6 +287,16 @@ def _check_keys(facts: dict[str, Any], where: str) -> None:
             raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")
 
 
+def _check_names(names: object, count: int) -> None:
+    """Refuse anything but no names, or one for each class that can be the name of a folder."""
+    if not isinstance(names, tuple):
+        raise CardError("class_names must be a list of names in quotes, one for each class, or [] for none")
+    if wrong := classes.wrong_with(names):
+        raise CardError(f"class_names: {wrong}")
+    if names and len(names) != count:
+        raise CardError(f"class_names must have one name for each class: it has {len(names)} for {count} classes")
+
+
 def _check_prior(prior: object, classes: int) -> None:
     """Refuse anything but "uniform" or one finite probability per class with sum 1."""
     if prior == UNIFORM:
@@ -269,10 +331,10 @@ def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _toml(value: str | int | tuple[float, ...]) -> str:
+def _toml(value: object) -> str:
     """A value in TOML; printable text needs no more than the escapes it shares with JSON."""
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(repr, value)) + "]"
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 

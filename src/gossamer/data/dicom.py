@@ -60,17 +60,9 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         RequestError: pydicom is not installed.
         DataError: a file that is too large, squeezed as a whole, of a kind that is not read, or cannot be decoded.
     """
-    try:
-        import pydicom  # noqa: PLC0415 - an optional extra
-        from pydicom.pixels import pixel_array  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise RequestError(f"{path}: DICOM files need pydicom: pip install 'gossamer[dicom]'") from None
-    if path.stat().st_size > LARGEST:
-        raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
-    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
-    if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
-        raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-    found = pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
+    found = _opened(path)
+    from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
+
     check_size(found.Columns, found.Rows)
     kind = found.PhotometricInterpretation
     colour = kind == "RGB" or kind.startswith("YBR_")
@@ -95,6 +87,26 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         slope, intercept = float(found.get("RescaleSlope") or 1), float(found.get("RescaleIntercept") or 0)
         pixels = pixels * np.float32(slope) + np.float32(intercept)
     return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", notes)
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Height and width. Raises as `read`, and whatever pydicom raises on damaged files."""
+    found = _opened(path)
+    return int(found.Rows), int(found.Columns)
+
+
+def _opened(path: Path) -> Any:
+    """What is read of a file, not decoded yet."""
+    try:
+        import pydicom  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise RequestError(f"{path}: DICOM files need pydicom: pip install 'gossamer[dicom]'") from None
+    if path.stat().st_size > LARGEST:
+        raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
+    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
+    if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
+        raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
+    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
 
 
 def _rescales(found: Any) -> bool:

@@ -18,14 +18,17 @@ class Listing:
 
     Args:
         folder: the folder that was listed.
+        root: the folder of the class folders: the same, or that of the split below it.
         paths: the pictures. [N]
         labels: int64 [N].
         units: the name of the folder between class and picture, "" where there is none. [N]
         others: the pictures of the other split.
-        class_names: what a list calls the labels, label 0 first; empty where they are numbers.
+        class_names: what the labels are called, label 0 first: the names of the class folders, of which an empty one is a class
+            too, or of a list; empty where labels are numbers.
     """
 
     folder: Path
+    root: Path
     paths: list[Path]
     labels: np.ndarray
     units: list[str]
@@ -70,10 +73,12 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     rest = [root for root in roots if root != chosen]
     return Listing(
         folder,
+        chosen,
         paths=[path for path, _ in files],
         labels=np.array([label for _, label in files], np.int64),
         units=[path.parent.name if path.parent.parent != chosen else "" for path, _ in files],
         others=[path for root in rest for name in names for path in _pictures(root / name, unit_folders)],
+        class_names=tuple(names),
     )
 
 

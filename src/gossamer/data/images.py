@@ -4,10 +4,16 @@ Every record is treated by itself. A rule that looked at all pixels at once (the
 change the others, and no clipping bounds that.
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from PIL import Image
 
 from gossamer.errors import DataError
+
+Resize = Literal["squash", "crop", "pad"]
+"""What becomes of other proportions than the card's: the picture is squashed, its middle is cut out, or bars are added."""
 
 _CHUNK = 4096
 """Images converted at a time, so that a memory-mapped array is never copied whole."""
@@ -15,6 +21,26 @@ _CHUNK = 4096
 MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the card's shape begins with 1."
 MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
 SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outside it became black or white."
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every picture is brought to, each by itself, as its card declares.
+
+    Args:
+        shape: channels, height and width. None: as it is.
+        resize: what becomes of other proportions.
+        invert: exchange dark and light first: 255 - pixel.
+    """
+
+    shape: tuple[int, ...] | None = None
+    resize: Resize = "squash"
+    invert: bool = False
+
+    def of(self, images: np.ndarray) -> np.ndarray:
+        """uint8 [N, C, H, W], C 1 or 3, in this form."""
+        upright = 255 - images if self.invert else images
+        return upright if self.shape is None else resize(upright, self.shape, how=self.resize)
 
 
 def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
@@ -58,7 +84,7 @@ def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
     return np.rint((pixels.astype(np.float64).clip(low, high) - low) * (255 / (high - low))).astype(np.uint8)
 
 
-def resize(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash") -> np.ndarray:
     """Colour made grey (or grey repeated) as the card's shape says, then stretched or shrunk to its height and width.
 
     Grey is the luma of ITU-R 601; the filter is Pillow's antialiased bilinear one.
@@ -66,19 +92,20 @@ def resize(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     Args:
         images: uint8 [N, C, H, W], C 1 or 3.
         shape: channels, height and width.
+        how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
 
     Returns:
         uint8 [N, channels, height, width]; the argument itself where nothing has to be done.
     """
     if images.shape[1:] == tuple(shape):
         return images
-    resized = np.empty((len(images), *shape), np.uint8)
+    box, (top, left, height, width) = _cut(images.shape[2:], shape[1:], how)
+    resized = np.zeros((len(images), *shape), np.uint8)
     for image, target in zip(images, resized, strict=True):
         for channel, plane in zip(_with_channels(image, shape[0]), target, strict=True):
             picture = Image.fromarray(np.ascontiguousarray(channel))
-            if channel.shape != tuple(shape[1:]):
-                picture = picture.resize((shape[2], shape[1]), Image.Resampling.BILINEAR)
-            plane[:] = np.asarray(picture)
+            small = picture.resize((width, height), Image.Resampling.BILINEAR, box=box)
+            plane[top : top + height, left : left + width] = np.asarray(small)
     return resized
 
 
@@ -89,6 +116,23 @@ def _with_channels(image: np.ndarray, channels: int) -> np.ndarray:
     if channels == 3:
         return np.repeat(image, 3, axis=0)
     return np.asarray(Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).convert("L"))[None]
+
+
+def _cut(
+    size: tuple[int, ...], wanted: tuple[int, ...], how: Resize
+) -> tuple[tuple[float, float, float, float], tuple[int, int, int, int]]:
+    """What is taken of a picture (left, top, right, bottom), and where it goes (top, left, height, width)."""
+    (high, wide), (height, width) = size, wanted
+    whole = (0.0, 0.0, float(wide), float(high))
+    if how == "crop":
+        scale = min(high / height, wide / width)
+        across, down = max(0.0, wide - scale * width) / 2, max(0.0, high - scale * height) / 2
+        return (across, down, wide - across, high - down), (0, 0, height, width)
+    if how == "pad":
+        scale = min(height / high, width / wide)
+        inner = max(1, round(scale * high)), max(1, round(scale * wide))
+        return whole, ((height - inner[0]) // 2, (width - inner[1]) // 2, *inner)
+    return whole, (0, 0, height, width)
 
 
 def _channels_first(array: np.ndarray, where: str) -> np.ndarray:

@@ -45,14 +45,14 @@ def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | N
         raise DataError(
             f"{folder}: the subfolder {split} holds no {' or '.join(LISTS)}: add it, or name the other split"
         )
-    rows = list(_rows(roots.get(split, folder), labels_key or "label"))
-    beyond = [row for name, root in roots.items() if name != split for row in _rows(root, labels_key or "label")]
+    root = roots.get(split, folder)
+    rows = list(_rows(root, labels_key or "label"))
+    beyond = [row for name, other in roots.items() if name != split for row in _rows(other, labels_key or "label")]
     if not rows:
-        raise DataError(f"{roots.get(split, folder)}: the list names no pictures")
+        raise DataError(f"{root}: the list names no pictures")
     labels, names = numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder))
-    return Listing(
-        folder, [path for path, _ in rows], labels, [""] * len(rows), [path for path, _ in beyond], class_names=names
-    )
+    paths, others = [path for path, _ in rows], [path for path, _ in beyond]
+    return Listing(folder, root, paths, labels, [""] * len(rows), others, names)
 
 
 def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
@@ -60,12 +60,13 @@ def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
     splits = {name: folder / name for name in _SPLITS if (folder / name).is_dir()}
     if (must_split or splits) and split not in splits:
         raise DataError(f"{folder}: there is no subfolder {split}: leave the split out, or make the subfolder")
-    found = {name: _all_pictures(root) for name, root in (splits or {split: folder}).items()}
+    roots = splits or {split: folder}
+    found = {name: _all_pictures(root) for name, root in roots.items()}
     paths = found.pop(split)
     if not paths:
         raise DataError(f"{folder}: the folder holds no {', '.join(SUFFIXES)} files")
     others = [path for each in found.values() for path in each]
-    return Listing(folder, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
+    return Listing(folder, roots[split], paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
 
 
 def _all_pictures(root: Path) -> list[Path]:

@@ -52,6 +52,19 @@ def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
             ) from None
 
 
+def names(path: Path, key: str) -> tuple[str, ...]:
+    """An array of text [n], as a tuple. Raises DataError."""
+    found = member(path, key)
+    if found.dtype.kind != "U" or found.ndim != 1:
+        raise DataError(f"{path}: the array {key!r} must be text [classes], what label 0 is called first")
+    try:
+        return tuple(str(name) for name in found.tolist())
+    except (ValueError, SystemError):  # Python raises either for a number that is no character
+        raise DataError(
+            f"{path}: the array {key!r} holds what is no text: the file is damaged, write it again"
+        ) from None
+
+
 def missing(path: Path, *wanted: str) -> DataError:
     """The error for keys that are not in a file."""
     there = ", ".join(keys(path)) or "none"

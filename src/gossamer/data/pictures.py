@@ -7,8 +7,9 @@ import io
 import logging
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from gossamer.data import dicom
-from gossamer.data.images import MADE_COLOUR, MADE_GREY, SCALED, resize, scaled
+from gossamer.data.images import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
 from gossamer.errors import DataError, RequestError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
@@ -45,17 +46,17 @@ class Decoder:
     """Reads pictures one by one, and remembers in words what it did to any of them.
 
     Args:
-        shape: the card's channels, height and width. None: each picture stays as it is.
+        form: what each picture is brought to.
         pixel_range: what is black and what is white in pictures deeper than 8 bits. None: such pictures are refused.
         notes: one sentence for each kind of conversion that was made.
     """
 
-    shape: tuple[int, ...] | None = None
+    form: Form = field(default_factory=Form)
     pixel_range: tuple[float, float] | None = None
     notes: set[str] = field(default_factory=set)
 
     def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
-        """One picture as uint8 [C, H, W], in the card's shape.
+        """One picture as uint8 [C, H, W], in the card's form.
 
         Args:
             source: a file, or the bytes of one (of a DICOM file: the file).
@@ -77,19 +78,20 @@ class Decoder:
             raise DataError(
                 f"{where}: the picture cannot be read ({type(error).__name__}): mend or remove it"
             ) from None
-        if self.shape is None:
-            return image
-        if len(image) != self.shape[0]:
-            self.notes.add(MADE_GREY if self.shape[0] == 1 else MADE_COLOUR)
-        resized: np.ndarray = resize(image[None], self.shape)[0]
-        return resized
+        whole: np.ndarray = self.formed(image[None])[0]
+        return whole
+
+    def formed(self, images: np.ndarray) -> np.ndarray:
+        """uint8 [N, C, H, W] in the card's form."""
+        shape = self.form.shape
+        if shape is not None and images.shape[1] != shape[0]:
+            self.notes.add(MADE_GREY if shape[0] == 1 else MADE_COLOUR)
+        return self.form.of(images)
 
     def _of_picture(self, source: Path | bytes) -> np.ndarray:
         """A picture that Pillow reads."""
         if isinstance(source, Path):
-            if source.stat().st_size > LARGEST:
-                raise _Refused(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
-            source = source.read_bytes()  # Pillow asks a file for as many bytes as a damaged header declares
+            source = _bytes_of(source)
         with Image.open(io.BytesIO(source), formats=_FORMATS) as picture:
             _check_size(*picture.size)
             if getattr(picture, "is_animated", False):
@@ -157,6 +159,13 @@ class _Refused(Exception):
     """A picture that is not read, and why."""
 
 
+def _bytes_of(path: Path) -> bytes:
+    """A whole file: Pillow asks a file for as many bytes as a damaged header declares."""
+    if path.stat().st_size > LARGEST:
+        raise _Refused(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
+    return path.read_bytes()
+
+
 def _check_size(width: int, height: int) -> None:
     """Refuse a picture without pixels, or with more than any camera's."""
     if width < 1 or height < 1:
@@ -180,6 +189,24 @@ def _quiet() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def sizes_of(paths: Sequence[Path]) -> Counter[tuple[int, int]]:
+    """How many pictures there are of each height and width, by their heads. What has none is left to `read_files` to refuse."""
+    found: Counter[tuple[int, int]] = Counter()
+    for path in paths:
+        with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
+            warnings.simplefilter("ignore")
+            found[dicom.size(path) if path.suffix.lower() == ".dcm" else _size(path)] += 1
+    return found
+
+
+def _size(path: Path) -> tuple[int, int]:
+    """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
+    with Image.open(io.BytesIO(_bytes_of(path)), formats=list(_FORMATS)) as picture:
+        told = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
+        turned = told and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
+        return picture.size if turned else (picture.height, picture.width)
 
 
 def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:

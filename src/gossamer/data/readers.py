@@ -1,15 +1,16 @@
 """DATA, as the command line takes it, to records."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from gossamer.data import folders, idx, listed, npz, shards, tables, tars
+from gossamer.data import classes, folders, idx, listed, npz, shards, tables, tars
 from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
-from gossamer.data.images import MADE_COLOUR, MADE_GREY, SCALED, as_images, resize
+from gossamer.data.images import SCALED, Form, Resize, as_images
 from gossamer.data.labels import MISSING, NONE, as_labels, refuse_missing
 from gossamer.data.pictures import SUFFIXES, Decoder, read_files
 from gossamer.data.records import Records
@@ -19,6 +20,10 @@ from gossamer.errors import DataError
 Split = Literal["train", "test"]
 
 EMBEDDED = ("digits", "glyphs")
+DIGITS = tuple("0123456789")
+"""What the classes of embedded data are called."""
+CLASS_NAMES = "class_names"
+"""The key of an .npz under which the names of its labels stand, label 0 first: text [classes]."""
 
 MissingLabel = Literal["refuse", "drop"]
 """What a record without a label is: a mistake, or left out (the card says so)."""
@@ -34,13 +39,23 @@ _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz or .parque
 
 @dataclass(frozen=True)
 class _Stored:
-    """Images and labels as they are stored; for a folder, where each picture lies; the other split's labels; class names."""
+    """What a source holds.
+
+    Args:
+        images: as they are stored.
+        labels: whole numbers or text, as they are stored.
+        listing: for a folder of pictures, where each lies.
+        others: the other split's labels, where they may be names.
+        class_names: what the numbers are called, label 0 first; empty: nobody said.
+        formed: whether the images are in the card's form already; those that are decoded one by one are.
+    """
 
     images: np.ndarray
     labels: np.ndarray
     listing: folders.Listing | None = None
     others: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
+    formed: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +81,12 @@ def read(
     unit_folders: bool = False,
     missing_label: MissingLabel = "refuse",
     shape: tuple[int, ...] | None = None,
+    resize: Resize = "squash",
+    invert: bool = False,
+    class_names: Sequence[str] = (),
     pixel_range: tuple[float, float] | None = None,
 ) -> Records:
-    """Read records. The card's `reading` gives the last three arguments.
+    """Read records. The card's `reading` gives the last six arguments.
 
     Args:
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
@@ -86,16 +104,21 @@ def read(
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
         shape: the card's channels, height and width: colour is made grey or grey repeated, and images are resized. None: as
             they are.
+        resize: what becomes of pictures of other proportions, see `data.images.resize`.
+        invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
+        class_names: the declared names of the classes. Where the source names its own (class folders, labels that are names,
+            `class_names` in an .npz, a hub's metadata, `digits`, `glyphs`), records are matched by name; elsewhere labels are
+            numbers. Empty: the names, in the order, of the source.
         pixel_range: the card's values of black and white in images that are not of 8 bits.
 
     Returns:
-        The records; `notes` says in words what was converted, and `class_names` what the source calls its labels.
+        The records; `notes` says in words what was converted, and `class_names` what the labels are called.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value.
     """
     name, chosen = split_of(source)
-    decoder = Decoder(shape, pixel_range)
+    decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
     asked = _Asked(
         split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
         unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
@@ -107,18 +130,20 @@ def read(
     pixels = as_images(stored.images, where=source, pixel_range=pixel_range)
     if pixel_range is not None and stored.images.dtype != np.uint8:
         decoder.notes.add(SCALED)
-    labels, class_names = as_labels(stored.labels, count=len(pixels), where=source, others=stored.others)
+    labels, called = as_labels(stored.labels, count=len(pixels), where=source, others=stored.others)
     if missing_label == "refuse":
         refuse_missing(labels, where=source)
-    if shape is not None:
-        if pixels.shape[1] != shape[0]:
-            decoder.notes.add(MADE_GREY if shape[0] == 1 else MADE_COLOUR)
-        pixels = resize(pixels, shape)
+    if not stored.formed:
+        pixels = decoder.formed(pixels)
     whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
-    class_names = class_names or stored.class_names
-    records = Records(pixels, labels, numbers, names, class_names, tuple(sorted(decoder.notes)))
-    return records if (labels != MISSING).all() else _labelled(records, source)
+    declared = tuple(class_names) or stored.class_names or called
+    records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
+    if (labels == MISSING).any():
+        records = _labelled(records, source)
+    if found := called or stored.class_names:  # a missing label would be the last name's
+        return replace(records, labels=classes.matched(records.labels, found, declared, where=source))
+    return records
 
 
 def _labelled(records: Records, source: str) -> Records:
@@ -133,6 +158,30 @@ def _labelled(records: Records, source: str) -> Records:
     there, units = np.unique(found.units, return_inverse=True)
     names = None if found.names is None else found.names[there]
     return replace(found, units=units.astype(np.int64), names=names, notes=notes)
+
+
+def class_folders(
+    source: str, *, split: Split, labels_key: str | None = None, unit_folders: bool = True
+) -> folders.Listing | None:
+    """The pictures of class folders, none of them opened; None where `read` would take the source for something else.
+
+    Raises:
+        DataError: as `read`.
+    """
+    name, chosen = split_of(source)
+    path = Path(name)
+    try:
+        if name in EMBEDDED or not path.is_dir() or not _has_classes(path, labels_key):
+            return None
+        return folders.list_folder(path, chosen or split, must_split=chosen is not None, unit_folders=unit_folders)
+    except OSError as error:
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+
+
+def _has_classes(folder: Path, labels_key: str | None) -> bool:
+    """Whether a folder has none of the other forms, so that its subfolders are its classes."""
+    in_pieces = bool(shards.endings(folder, _IN_PIECES))
+    return not (idx.is_idx_folder(folder) or in_pieces or labels_key == NONE or listed.has_list(folder))
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -151,7 +200,7 @@ def _stored(name: str, asked: _Asked) -> _Stored:
     if name in EMBEDDED:
         _refuse_keys(name, asked)
         embedded = digits(asked.split) if name == "digits" else glyphs(asked.split)
-        return _Stored(embedded.images, embedded.labels)
+        return _Stored(embedded.images, embedded.labels, class_names=DIGITS)
     if path.is_dir():
         return _of_folder(path, asked)
     if not path.exists():
@@ -162,8 +211,12 @@ def _stored(name: str, asked: _Asked) -> _Stored:
     if suffix in _IN_PIECES:
         return _of_shards(suffix, shards.Shards([path], []), asked)
     if suffix == ".csv":
-        rows = tables.read_csv(path, asked.decoder.shape, forms=_FORMS)
-        return _Stored(rows.images, np.zeros_like(rows.labels) if key == NONE else rows.labels)
+        if key != NONE:
+            _refuse_keys(name, asked)
+        rows = tables.read_csv(path, asked.decoder.form.shape, forms=_FORMS)
+        if key == NONE:
+            return _Stored(rows.images, np.zeros_like(rows.labels))
+        return _Stored(rows.images, rows.labels, class_names=rows.class_names)
     if suffix in tables.TABULAR:
         raise tables.no_tables(path, _FORMS)
     if suffix in SUFFIXES:
@@ -196,7 +249,7 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
         _refuse_keys(str(path), asked)
         listing = folders.list_folder(path, split, must_split=must_split, unit_folders=asked.unit_folders)
     images = read_files(listing.paths, asked.decoder)
-    return _Stored(images, listing.labels, listing, class_names=listing.class_names)
+    return _Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
 
 
 def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
@@ -204,9 +257,9 @@ def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
     keys = {"images_key": asked.images_key, "labels_key": asked.labels_key}
     if suffix == ".tar":
         images, labels, others = tars.read(found.paths, found.others, asked.decoder, **keys)
-        return _Stored(images, labels, others=others)
+        return _Stored(images, labels, others=others, formed=True)
     rows = tables.read_arrow(found.paths, found.others, asked.decoder, **keys, forms=_FORMS)
-    return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names)
+    return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names, formed=True)
 
 
 def _refuse_keys(name: str, asked: _Asked) -> None:
@@ -236,9 +289,10 @@ def _npz_arrays(path: Path, asked: _Asked) -> _Stored:
     found = [each for each in wanted if each in there]
     if not found:
         raise npz.missing(path, *dict.fromkeys(wanted))
+    names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and key is None else ()
     other = f"{'test' if split == 'train' else 'train'}_{key or 'labels'}"
     beyond = npz.member(path, other) if prefix and other in there else None
-    return _Stored(images, npz.member(path, found[0]), others=beyond)
+    return _Stored(images, npz.member(path, found[0]), others=beyond, class_names=names)
 
 
 def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, missing: Missing) -> Units:
@@ -248,10 +302,6 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         raise DataError(
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
-    if listing is not None and how == "position":
-        raise DataError(
-            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
-        )
     if listing is None and spec.startswith(":") and (columns := _tables_of(name, split)):
         ids = tables.column_of(columns, spec[1:])
         return from_array(ids, count, missing, where=f"{name}{spec}")
@@ -260,8 +310,17 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
             key = f"{split}_{key}"
         return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
-    if how == "folder":
+    return units_of(listing, spec, missing)
+
+
+def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
+    """The units of pictures in class folders, none of them opened. Raises DataError."""
+    if matched(spec) == "folder":
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
+    if matched(spec) == "position":
+        raise DataError(
+            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
+        )
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 

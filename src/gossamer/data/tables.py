@@ -6,6 +6,7 @@ Other tables are refused: Gossamer does not learn from them yet. The extra `parq
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,11 @@ TABULAR = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls")
 
 _BATCH = 256
 _LABELS = ("label", "labels")
-_PIXELS = "pixels"
+_PIXELS, _CLASS = "pixels", "class"
+_MOST_NAMED = 10_000
+"""Classes of samples with names: a damaged label could ask for any number of them."""
+_NAMED = re.compile(r'(-?[0-9]+),(?:"((?:[^"]|"")*)"|([^",]*)),(.*)')
+"""A line of samples whose classes have names: the label, the name, the pixels."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class Rows:
         images: uint8 [N, C, H, W].
         labels: int64, or text, [N]: -1 or "" where there is none.
         others: labels of the other split, where they are text.
-        class_names: what the hub's metadata call the labels, label 0 first; empty where they do not.
+        class_names: what the hub's metadata or the column `class` of samples call the labels, label 0 first; empty where
+            nothing does.
     """
 
     images: np.ndarray
@@ -51,7 +57,9 @@ def no_tables(where: object, forms: str) -> DataError:
 
 
 def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
-    """Samples that Gossamer wrote: a column label, then pixel0, pixel1 ..., row by row, channel by channel.
+    """Samples that Gossamer wrote: a column label, a column class where classes have names, then pixel0, pixel1 ...
+
+    Pixels stand row by row, channel by channel.
 
     Args:
         path: the file. It does not say the pictures' shape.
@@ -62,13 +70,18 @@ def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
         DataError: another table, or a line that is cut or holds anything but whole numbers, pixels 0 to 255.
     """
     try:
-        with path.open(encoding="ascii") as file:
+        with path.open(encoding="utf-8") as file:
             head = file.readline(1 << 24).strip().split(",")
-            if head[0] != "label" or len(head) < 2 or head[1:] != [f"pixel{at}" for at in range(len(head) - 1)]:
+            named = head[1:2] == [_CLASS]
+            count = len(head) - 1 - named
+            if head[0] != "label" or count < 1 or head[1 + named :] != [f"pixel{at}" for at in range(count)]:
                 raise no_tables(path, forms)
             pieces, line = [], 2
+            called: set[tuple[int, str]] = set()
             while lines := list(itertools.islice(file, 4096)):
-                pieces.append(_numbers(lines, len(head), f"{path}, line {{}}", line))
+                names = [_without_name(each) for each in lines] if named else []
+                pieces.append(_numbers([rest for rest, _ in names] or lines, 1 + count, f"{path}, line {{}}", line))
+                called.update(zip(pieces[-1][0].tolist(), (name for _, name in names), strict=False))
                 line += len(lines)
     except UnicodeDecodeError:
         raise no_tables(path, forms) from None
@@ -76,13 +89,35 @@ def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
         raise DataError(f"{path}: the file holds no samples below its first line: copy or write it again")
     labels = np.concatenate([labels for labels, _ in pieces])
     images = np.concatenate([pixels for _, pixels in pieces])
-    return Rows(images.reshape(-1, *_shape_of(len(head) - 1, shape, path)), labels)
+    return Rows(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
+
+
+def _without_name(line: str) -> tuple[str, str]:
+    """A line without the name of its class, and the name. A line that is none becomes empty, which no sample is."""
+    found = _NAMED.fullmatch(line.rstrip("\n"))
+    if found is None:
+        return "", ""
+    label, quoted, plain, pixels = found.groups()
+    return f"{label},{pixels}", plain if quoted is None else quoted.replace('""', '"')
+
+
+def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
+    """The names of classes, label 0 first, from the labels and names of samples; a class without samples is called so."""
+    known = [(label, name) for label, name in pairs if label >= 0]
+    names = dict(known)
+    if not len(names) == len(set(names.values())) == len(known):
+        raise DataError(f"{path}: the columns label and class contradict each other: write the file again")
+    if max(names, default=0) >= _MOST_NAMED:
+        raise DataError(f"{path}: a label is {_MOST_NAMED:,} or more: the file is damaged, write it again")
+    return tuple(names.get(label, f"class {label} (no sample)") for label in range(max(names, default=-1) + 1))
 
 
 def _numbers(lines: list[str], columns: int, where: str, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: with a place for the number of the line."""
 
     def parsed(some: list[str]) -> np.ndarray | None:
+        if not all(line.isascii() for line in some):
+            return None
         try:
             values = np.loadtxt(some, np.int32, delimiter=",", comments=None, ndmin=2)
         except (ValueError, OverflowError):
@@ -141,8 +176,13 @@ def read_arrow(
                     yield path, row, schema, batch
                     row += len(batch)
 
-    if _is_pixels(schema.field(column).type):
-        images = _pixels(batches(), column, decoder)
+    text = target is not None and not _pa().types.is_integer(schema.field(target).type)
+    called: set[tuple[int, str]] = set()
+    is_samples = _is_pixels(schema.field(column).type)
+    if is_samples:
+        if target == "label" and not text and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
+            wanted.append(_CLASS)
+        images = decoder.formed(_pixels(batches(), column, decoder, called))
     else:
         pictures = (
             (where, decoder.read(_bytes(value, where), where=where))
@@ -150,10 +190,11 @@ def read_arrow(
             for where, value in _placed(batch.column(column), path, row)
         )
         images = stacked(pictures, where=str(paths[0]))
-    text = target is not None and not _pa().types.is_integer(schema.field(target).type)
     if not text:
         numbers = np.array([-1 if label is None else label for label in labels])
-        return Rows(images, numbers, class_names=() if target is None else _class_names(schema, target, paths[0]))
+        if target is None or is_samples:
+            return Rows(images, numbers, class_names=_called(called, paths[0]))
+        return Rows(images, numbers, class_names=_class_names(schema, target, paths[0]))
     beyond = [label or "" for path in others for label in column_of([path], str(target)).tolist()]
     return Rows(images, np.array([label or "" for label in labels], np.str_), np.array(beyond, np.str_))
 
@@ -305,16 +346,25 @@ def _bytes(value: Any, where: str) -> bytes:
     return raw
 
 
-def _pixels(batches: Iterator[tuple[Path, int, Any, Any]], column: str, decoder: Decoder) -> np.ndarray:
-    """Pixels of samples that Gossamer wrote; their shape stands in the file's metadata. uint8 [N, C, H, W]"""
-    values, shape, path = bytearray(), decoder.shape, None
+def _pixels(
+    batches: Iterator[tuple[Path, int, Any, Any]], column: str, decoder: Decoder, called: set[tuple[int, str]]
+) -> np.ndarray:
+    """Pixels of samples that Gossamer wrote; their shape stands in the file's metadata. uint8 [N, C, H, W]
+
+    Adds to `called` the label and the name of each class, where the batches have names.
+    """
+    values, shape, path = bytearray(), decoder.form.shape, None
     for path, _, schema, batch in batches:
         pixels = batch.column(column)
         flat = pixels.flatten()
         if pixels.null_count or flat.null_count:
             raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
+        if _CLASS in batch.schema.names:
+            labels = (-1 if label is None else label for label in batch.column("label").to_pylist())
+            called.update(zip(labels, (name or "" for name in batch.column(_CLASS).to_pylist()), strict=True))
         stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
-        shape = _shape_of(pixels.type.list_size, tuple(map(int, stated)) if len(stated) == 3 else decoder.shape, path)
+        stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
+        shape = _shape_of(pixels.type.list_size, stored, path)
         values += flat.to_numpy().tobytes()
     if not values or shape is None:
         raise DataError(f"{path}: the file holds no samples: copy or write it again")

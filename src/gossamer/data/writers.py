@@ -20,8 +20,9 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
 
     The ending of the path picks the form: .npz (keys images and labels, uncompressed, so that it can be memory-mapped),
     .csv (label, then C x H x W pixels), .parquet (columns label and pixels; the shape stands in the metadata), or no
-    ending: a folder with one folder of .png per label. `readers.read` takes the first and the last back. The file
-    appears under its name only when it is whole.
+    ending: a folder with one folder of .png per label. Where the classes have names, an .npz has the key class_names (label 0
+    first), .csv and .parquet the column class after label, and the folders are called by them. `readers.read` takes all
+    of them back. The file appears under its name only when it is whole.
 
     Args:
         path: the file or folder to write.
@@ -68,6 +69,8 @@ def _checked(chunks: Iterable[Samples], count: int) -> Iterator[Samples]:
             )
         if labels.dtype.kind not in "ui" or labels.shape != (len(images),) or (labels < 0).any():
             raise ValueError(f"a chunk of {len(images)} images needs as many labels of at least 0")
+        if chunk.class_names and (labels >= len(chunk.class_names)).any():
+            raise ValueError(f"a chunk has labels beyond its {len(chunk.class_names)} names of classes")
         seen += len(images)
         if seen > count:
             break
@@ -86,17 +89,25 @@ def _refuse_taken(path: Path, force: bool) -> None:
         raise RunFolderError(f"{path}: something is there already: choose another name, or give --force to replace it")
     if path.is_dir() != (path.suffix == ""):
         raise RunFolderError(f"{path}: a file and a folder do not replace each other: choose another name")
-    if path.is_dir() and not all(_is_sample_folder(entry) for entry in path.iterdir()):
+    if path.is_dir() and not _holds_samples(path):
         raise RunFolderError(f"{path}: the folder holds more than samples, so it is not replaced: choose another name")
 
 
-def _is_sample_folder(entry: Path) -> bool:
-    return entry.is_dir() and entry.name.isdigit() and all(file.suffix == ".png" for file in entry.iterdir())
+def _holds_samples(path: Path) -> bool:
+    """Whether a folder holds class folders of .png with the numbers 0, 1, 2 ... over all of them, and nothing else."""
+    folders = list(path.iterdir())
+    if not all(entry.is_dir() for entry in folders):
+        return False
+    files = [file for entry in folders for file in entry.iterdir()]
+    if not all(file.suffix == ".png" and file.stem.isascii() and file.stem.isdigit() for file in files):
+        return False
+    return sorted(int(file.stem) for file in files) == list(range(len(files)))
 
 
 def _write_npz(path: Path, chunks: Iterator[Samples], count: int) -> None:
-    """Two stored members; dates are left at the format's zero, so that equal samples give equal files."""
+    """Stored members; dates are left at the format's zero, so that equal samples give equal files."""
     labels: list[np.ndarray] = []
+    names: tuple[str, ...] = ()
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open(zipfile.ZipInfo("images.npy"), "w", force_zip64=True) as member:
             for chunk in chunks:
@@ -105,17 +116,24 @@ def _write_npz(path: Path, chunks: Iterator[Samples], count: int) -> None:
                     np.lib.format.write_array_header_1_0(member, header)
                 member.write(np.ascontiguousarray(chunk.images).data)
                 labels.append(chunk.labels.astype(np.int64))
+                names = chunk.class_names
         with archive.open(zipfile.ZipInfo("labels.npy"), "w") as member:
             np.lib.format.write_array(member, np.concatenate(labels), allow_pickle=False)
+        if names:
+            with archive.open(zipfile.ZipInfo("class_names.npy"), "w") as member:
+                np.lib.format.write_array(member, np.array(names), allow_pickle=False)
 
 
 def _write_csv(path: Path, chunks: Iterator[Samples], _count: int) -> None:
-    with path.open("w", encoding="ascii", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         for number, chunk in enumerate(chunks):
+            quoted = ['"' + name.replace('"', '""') + '",' for name in chunk.class_names]
             if number == 0:
-                file.write(",".join(["label", *(f"pixel{i}" for i in range(chunk.images[0].size))]) + "\n")
+                first = ["label", *(["class"] if quoted else [])]
+                file.write(",".join([*first, *(f"pixel{i}" for i in range(chunk.images[0].size))]) + "\n")
             for image, label in zip(chunk.images, chunk.labels.tolist(), strict=True):
-                file.write(f"{label},{','.join([_NUMERALS[value] for value in image.tobytes()])}\n")
+                name = quoted[label] if quoted else ""
+                file.write(f"{label},{name}{','.join([_NUMERALS[value] for value in image.tobytes()])}\n")
 
 
 def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
@@ -128,7 +146,8 @@ def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
     try:
         for chunk in chunks:
             pixels = pa.FixedSizeListArray.from_arrays(pa.array(chunk.images.reshape(-1)), chunk.images[0].size)
-            table = pa.table({"label": chunk.labels.astype(np.int64), "pixels": pixels})
+            named = {"class": [chunk.class_names[label] for label in chunk.labels]} if chunk.class_names else {}
+            table = pa.table({"label": chunk.labels.astype(np.int64), **named, "pixels": pixels})
             shape = ",".join(map(str, chunk.shape))
             table = table.replace_schema_metadata({"shape": shape})
             writer = writer or parquet.ParquetWriter(path, table.schema)
@@ -139,18 +158,20 @@ def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
 
 
 def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
-    """path/LABEL/NUMBER.png. Labels that do not occur get an empty folder, so that the names still give the labels."""
+    """path/CLASS/NUMBER.png. Classes that do not occur get an empty folder, so that the names still give the labels."""
     digits = len(str(count - 1))
     number = highest = 0
+    names: tuple[str, ...] = ()
     for chunk in chunks:
+        names = chunk.class_names
         for image, label in zip(chunk.images, chunk.labels.tolist(), strict=True):
-            folder = path / str(label)
+            folder = path / (names[label] if names else str(label))
             folder.mkdir(parents=True, exist_ok=True)
             picture = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
             Image.fromarray(np.ascontiguousarray(picture)).save(folder / f"{number:0{digits}d}.png", compress_level=1)
             number, highest = number + 1, max(highest, label)
-    for label in range(highest):
-        (path / str(label)).mkdir(exist_ok=True)
+    for name in names or map(str, range(highest)):
+        (path / name).mkdir(exist_ok=True)
 
 
 _WRITERS: dict[str, Callable[[Path, Iterator[Samples], int], None]] = {

@@ -4,6 +4,9 @@ A record is a code z = V^T (x - m) / s of d numbers, shortened to the radius R a
 (a, b z, c vech(z z^T)) to the block of its class, the products off the diagonal times sqrt 2, so that |z z^T| counts in full.
 With a^2 + b^2 + c^2 = 1 the vector is at most 1 long, and lies in one block: the blocks of *all* classes together move by at
 most 1 when a record is added or removed. One Gaussian pays for all.
+
+A class may be cut into cells: a record is in the cell of its class whose centre is nearest, z counts from there, and every cell
+has a block. The centres are fixed before the release; which cell is nearest is found without rounding, as votes are.
 """
 
 import copy
@@ -15,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.records import Records
+from gossamer.methods.votes import on_grid, pixels
 from gossamer.nets.latent import Latent
 from gossamer.privacy.engine.answers import by_unit
 from gossamer.privacy.engine.rounding import BELOW, shortened
@@ -33,17 +37,24 @@ class Moments:
         latent: fixed before a record is read.
         classes: number of labels, K.
         radius: R, in standard deviations of a code per axis: a code is shortened to radius x sqrt(d).
+        centres: of the cells of each class, [K, m, d], float64, public or released; None: each class is one cell, about 0.
     """
 
     latent: Latent
     classes: int
     radius: float
+    centres: Tensor | None = None
+
+    @property
+    def cells(self) -> int:
+        """m, the cells of a class."""
+        return 1 if self.centres is None else self.centres.shape[1]
 
     @property
     def dimension(self) -> int:
-        """K (1 + d + d (d + 1) / 2)"""
+        """K m (1 + d + d (d + 1) / 2)"""
         d = self.latent.axes
-        return self.classes * (1 + d + d * (d + 1) // 2)
+        return self.classes * self.cells * (1 + d + d * (d + 1) // 2)
 
     @property
     def reach(self) -> float:
@@ -53,35 +64,60 @@ class Moments:
     def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
         """[dimension] float64; what one unit adds is at most bounds.norms[0] long."""
         bound = BELOW * min(bounds.norms[0], 1.0)
-        total = torch.zeros(self.classes, self.dimension // self.classes, dtype=torch.float64)
+        blocks = self.classes * self.cells
+        total = torch.zeros(blocks, self.dimension // blocks, dtype=torch.float64)
         single, several = by_unit(records)
         for lo in range(0, len(single), _BLOCK):
-            z, labels = self._codes(single[lo : lo + _BLOCK])
-            total += self._sums(z, labels, (bound / _lengths(z)).clamp(max=1))
+            z, cells = self._codes(single[lo : lo + _BLOCK])
+            total += self._sums(z, cells, (bound / _lengths(z)).clamp(max=1))
         for unit in several:
-            z, labels = self._codes(unit)
-            own = self._sums(z, labels, torch.ones(len(z), dtype=z.dtype))
+            z, cells = self._codes(unit)
+            own = self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))
             total += own * min(1.0, bound / float(own.norm()))
         return total.flatten()
 
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
-        """Codes in units of the reach, at most 1 long, [n, d] float64, and the classes [n].
+        """Codes in units of the reach, at most 1 long, [n, d] float64, and the cells that they are in, [n].
 
         In double precision throughout: a product is rounded in another way when another record stands in its block, and in
         single precision what that moves in the codes of all others would be outside the bound.
         """
         images, labels = records.tensors(self.latent.basis.device)
-        codes = copy.deepcopy(self.latent).double().code(images.double())
-        return shortened(codes, self.reach).cpu() / self.reach, labels.cpu()
+        codes, cells = copy.deepcopy(self.latent).double().code(images.double()).cpu(), labels.cpu()
+        if self.centres is not None:
+            cells = self.nearest(images.cpu(), cells)
+            codes = codes - self.centres.flatten(0, 1)[cells]
+        return shortened(codes, self.reach) / self.reach, cells
 
-    def _sums(self, z: Tensor, labels: Tensor, factors: Tensor) -> Tensor:
-        """What records add, each times its factor, class by class: [K, 1 + d + d (d + 1) / 2]."""
+    def nearest(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The cell of its class whose centre is nearest to each picture, [n], from 0 to K m - 1."""
+        assert self.centres is not None
+        where, centres, found = self.placed(images), on_grid(self.centres), torch.zeros_like(labels)
+        for label in range(self.classes):
+            own, there = labels == label, centres[label]
+            distances = there.square().sum(1) - 2 * where[own] @ there.t()  # squared, less what all have in common
+            found[own] = label * self.cells + distances.argmin(1)
+        return found
+
+    def placed(self, images: Tensor) -> Tensor:
+        """Codes on a grid, [n, d] float64.
+
+        A picture near a border must not change cells because another picture is in its block and sums are rounded in another
+        way. So all that adds up are whole numbers below 2^53, see `votes.on_grid`: exact, in any order.
+        """
+        basis = on_grid(self.latent.basis.cpu())
+        along = 256 / 255 * (pixels(images).flatten(1) @ basis)
+        offset = on_grid(self.latent.centre.cpu()[None]) @ basis
+        return on_grid((along - offset) / self.latent.scale.double().cpu())
+
+    def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
+        """What records add, each times its factor, cell by cell: [K m, 1 + d + d (d + 1) / 2]."""
         a, b, c = WEIGHTS
         i, j = torch.triu_indices(z.shape[1], z.shape[1])
         twice = torch.where(i == j, 1.0, math.sqrt(2.0))
         blocks = []
-        for label in range(self.classes):
-            own, factor = z[labels == label], factors[labels == label]
+        for cell in range(self.classes * self.cells):
+            own, factor = z[cells == cell], factors[cells == cell]
             products = own.t() @ (own * factor[:, None])
             blocks.append(torch.cat([a * factor.sum()[None], b * (factor @ own), c * products[i, j] * twice]))
         return torch.stack(blocks)

@@ -2,7 +2,7 @@
 
 A method is one object in one folder: `__init__.py` says what it promises and costs, `loop.py` trains. To write one, subclass
 `Method`; whoever runs it sees `AnyMethod` and `Job`, which know neither its Config nor its State. No PyTorch is loaded here:
-help texts, plans and checks of certificates need none. It is long because an author needs all of it at once, and nothing else.
+help texts and checks of certificates need none. It is long because an author needs all of it at once, and nothing else.
 """
 
 import dataclasses

@@ -52,6 +52,11 @@ class Synthesizer:
         """The labels that the generator knows: those of the card, or one where it is unconditional."""
         return int(self.net.classes)  # type: ignore[arg-type]  # every generator states it
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the labels of its samples are called; empty where the card says nothing, or the generator is unconditional."""
+        return self.card.class_names if self.classes == self.card.classes else ()
+
     def sample(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Samples:
         """Draw samples: uint8 images [n, C, H, W] and int64 labels [n].
 
@@ -65,6 +70,7 @@ class Synthesizer:
         return Samples(
             np.concatenate([chunk.images for chunk in chunks]) if chunks else np.zeros((0, *self.card.shape), np.uint8),
             np.concatenate([chunk.labels for chunk in chunks]) if chunks else np.zeros(0, np.int64),
+            self.class_names,
         )
 
     def stream(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Iterator[Samples]:
@@ -83,7 +89,8 @@ class Synthesizer:
             size = min(CHUNK, n - start)
             given = None if labels is None else torch.as_tensor(labels[start : start + size])
             images, chosen = self.job.sample(self.net, size, given, stream)
-            yield Samples(images.mul(255).round_().clamp_(0, 255).byte().numpy(), chosen.numpy())
+            pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
+            yield Samples(pixels, chosen.numpy(), self.class_names)
 
     def save(self, folder: Path) -> None:
         """Write model.safetensors and certificate.json: the generator's weights and the promise, nothing else."""

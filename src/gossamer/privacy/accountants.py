@@ -62,6 +62,7 @@ class Rdp:
     """dp_accounting's RdpAccountant, with its orders and its conversion."""
 
     name = "RDP"
+    orders: ClassVar[np.ndarray] = _ORDERS
 
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians: plain, Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one)."""
@@ -239,14 +240,20 @@ def _pld_epsilon(plan: FlatPlan, delta: float, grid: float) -> float:
         return math.inf
     if any(_rate_and_noise(event)[1] == 0 < _rate_and_noise(event)[0] for event, _ in plan):
         return math.inf
-    whole = loss.identity(value_discretization_interval=grid)
     try:
         with np.errstate(over="raise", invalid="raise"):
-            for event, count in plan:
-                whole = whole.compose(_losses(event, count, grid))
-            return float(whole.get_epsilon_for_delta(left))
+            return float(_whole(plan, grid).get_epsilon_for_delta(left))
     except ArithmeticError:
         return math.inf
+
+
+@functools.lru_cache(maxsize=2)  # a certificate asks for one plan at several deltas; a million cells are large
+def _whole(plan: FlatPlan, grid: float) -> loss.PrivacyLossDistribution:
+    """The privacy losses of a plan."""
+    whole = loss.identity(value_discretization_interval=grid)
+    for event, count in plan:
+        whole = whole.compose(_losses(event, count, grid))
+    return whole
 
 
 def _losses(event: DpEvent, count: int, grid: float) -> loss.PrivacyLossDistribution:

@@ -3,21 +3,25 @@
 `build` writes down the promise of a ledger and the settings of its run, `save` seals it, `load` reads it and holds all
 files against each other, `verify` writes it again from ledger and settings, with every accountant that knows the events, and
 compares.
+What nobody can recompute is in the entry `declared`, which says so (`declared.py`). Format 3 has it, with `facts` and
+`figures`; format 2, without the three, is read and verified as it was written.
 The chain of the ledger pins the settings. Seal and chain show accidents and edits, with the line; they are no signature:
 whoever can write the folder can write a new ledger, and a certificate to go with it.
 """
 
-import datetime
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import GossamerError, LedgerDamaged
 from gossamer.files import write_atomically
-from gossamer.privacy import accounting, promise
+from gossamer.privacy import accounting, figures, promise
+from gossamer.privacy.declared import is_date, nothing_declared, what_is_wrong
+from gossamer.privacy.differences import difference, same, settled, short, within
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
 from gossamer.privacy.promise import MODEL
@@ -25,14 +29,12 @@ from gossamer.privacy.promise import MODEL
 LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
-TOLERANCE = 1e-6
-"""Relative: by so much epsilon may differ when it is recomputed with another build of numpy or scipy, up or down."""
-
-_LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions")
+_FORMAT = 3
+_SINCE_3 = ("declared", "facts", "figures")
+_LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions", "format", "declared")
 """Compared with the files themselves, or held to their form, before the rest is written again."""
 _LARGEST = 2**24  # bytes of certificate.json or config.json; a larger one must not fill the memory
 _DEEPEST = 50  # levels of JSON; what was written has a handful
-_SHOWN = 60  # letters of a value in a problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,10 @@ class Certificate:
     ledger: dict[str, Any]
     versions: dict[str, str]
     created: str
-    format: int = 2
+    declared: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+    format: int = _FORMAT
 
     @classmethod
     def build(
@@ -68,6 +73,7 @@ class Certificate:
         versions: dict[str, str],
         created: str,
         guarantees: list[dict[str, Any]] | None = None,
+        declared: Mapping[str, Any] | None = None,
     ) -> "Certificate":
         """Write down the promise of a finished run: the reserved plan, never "spent so far".
 
@@ -78,6 +84,7 @@ class Certificate:
             versions: of what the guarantee and the model rest on.
             created: the date.
             guarantees: what `recompute(ledger)` gave; None: recomputed here.
+            declared: what `declared.declare` gave; None: nothing is declared.
         """
         guarantees = recompute(ledger) if guarantees is None else guarantees
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]))
@@ -99,11 +106,14 @@ class Certificate:
             ledger={"file": LEDGER, "lines": ledger.lines, "last_hash": ledger.last_hash},
             versions=versions,
             created=created,
+            declared=nothing_declared() if declared is None else dict(declared),
+            facts=promise.facts(ledger, settings),
+            figures=figures.figures(ledger, settings),
         )
 
     def save(self, folder: Path) -> None:
         """Write certificate.json, sealed line by line."""
-        body = asdict(self)
+        body = {name: value for name, value in asdict(self).items() if self.format == _FORMAT or name not in _SINCE_3}
         ordered = {"statement": body.pop("statement"), "format": body.pop("format"), **body}
         write_atomically(folder / CERTIFICATE, sealed(ordered))
 
@@ -122,7 +132,7 @@ class Certificate:
             raise LedgerDamaged(
                 f"{folder} is damaged, and nothing is taken from it. {' '.join(problems)} Restore the folder from a copy."
             )
-        return cls(**{field.name: files.stated[field.name] for field in fields(cls)})
+        return cls(**{name: files.stated[name] for name in _names(files.stated)})
 
 
 @dataclass(frozen=True)
@@ -169,9 +179,9 @@ def verify(folder: Path) -> list[str]:
 def check(folder: Path) -> Checked:
     """Check a run or a release folder: all that `Certificate.load` checks, and every field against ledger and settings.
 
-    The certificate is written again from both and compared field by field. Epsilon may differ by `TOLERANCE`; the words are
-    written with the stated figure once that has passed, so that no tie in its last digit can fail them. Of the date and the
-    versions, which nothing leads to, only the form is checked.
+    The certificate is written again from both and compared field by field. Epsilon and mu may differ by `TOLERANCE`; the words
+    are written with the stated figure once that has passed, so that no tie in its last digit can fail them. Of the date, the
+    versions and what is declared, which nothing leads to, only the form is checked.
     """
     files, problems = _read(folder)
     if files is None:
@@ -181,7 +191,7 @@ def check(folder: Path) -> Checked:
         expected = recompute(files.ledger)
         kind = files.settings["public"]["kind"]
         if kind not in ("none", "records", "share"):
-            problems.append(f"{CONFIG}: public records of the kind {_short(kind)} are unknown.")
+            problems.append(f"{CONFIG}: public records of the kind {short(kind)} are unknown.")
         wrong = _figures(files.stated.get("guarantees"), expected)
         again = Certificate.build(
             files.ledger, files.settings, model_sha256=files.model_sha256, versions={}, created="",
@@ -194,9 +204,14 @@ def check(folder: Path) -> Checked:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate ({type(error).__name__}).")
     else:
         problems += wrong
+        said = {**files.stated, "figures": settled(files.stated.get("figures", ...), rebuilt["figures"])}
         for name in (name for name in rebuilt if name not in _LOOKED_AT):
-            problems += _difference(name, files.stated.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
+            problems += _difference(name, said.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
     return Checked(problems, expected, files.ledger, files.settings)
+
+
+def _difference(name: str, stated: Any, expected: Any, source: str) -> list[str]:
+    return difference(name, stated, expected, source, where=CERTIFICATE)
 
 
 def _read(folder: Path) -> tuple[_Files | None, list[str]]:
@@ -258,22 +273,41 @@ def _depth(value: Any) -> int:
 
 def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedger, model_sha256: str) -> list[str]:
     """Whether the fields are those of a certificate, and what it says of the other files is so."""
-    known = {field.name for field in fields(Certificate)}
+    known = set(_names(stated))
     problems = [f"{CERTIFICATE}: the entry {name!r} is missing." for name in sorted(known - stated.keys())]
     problems += [f"{CERTIFICATE}: the entry {name!r} is unknown." for name in sorted(stated.keys() - known - {"seal"})]
+    problems += _form(stated, settings)
     for name in ("method", "card", "config"):
         problems += _difference(name, stated.get(name, ...), settings.get(name, ...), f"{CONFIG} says")
     pinned = {"file": LEDGER, "lines": ledger.lines, "last_hash": ledger.last_hash}
-    if not _same(stated.get("ledger"), pinned):
+    if not same(stated.get("ledger"), pinned):
         problems.append(_cut_or_added(stated.get("ledger"), pinned))
-    if not _same(stated.get("model"), {"file": MODEL, "sha256": model_sha256}):
+    if not same(stated.get("model"), {"file": MODEL, "sha256": model_sha256}):
         problems.append(f"{MODEL} is not the model that the certificate was made for (its SHA-256 differs).")
-    if not _is_date(stated.get("created")):
+    if not is_date(stated.get("created")):
         problems.append(f"{CERTIFICATE}: 'created' is no date.")
     versions = stated.get("versions")
     if not isinstance(versions, dict) or not all(isinstance(version, str) for version in versions.values()):
         problems.append(f"{CERTIFICATE}: 'versions' does not name versions.")
     return problems
+
+
+def _form(stated: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    """Whether the format is one that these settings may have, and what is declared has its form."""
+    number = stated.get("format")
+    if type(number) is not int or number not in (2, _FORMAT):
+        return [f"{CERTIFICATE}: 'format' is {short(number)}; this version reads 2 and {_FORMAT}."]
+    if number == 2:
+        cut = "components" in settings  # which only runs of format 3 have: somebody took the new entries out
+        return [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes {_FORMAT}."] if cut else []
+    wrong = what_is_wrong(stated.get("declared"))
+    return [f"{CERTIFICATE}: 'declared': {wrong}."] if wrong else []
+
+
+def _names(stated: dict[str, Any]) -> list[str]:
+    """The entries of a certificate of the stated format."""
+    old = stated.get("format") == 2
+    return [each.name for each in fields(Certificate) if not (old and each.name in _SINCE_3)]
 
 
 def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
@@ -288,45 +322,7 @@ def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
 
 
 def _close(stated: dict[str, Any], expected: dict[str, Any]) -> bool:
-    found, right = stated.get("epsilon"), expected["epsilon"]
-    if not isinstance(found, float) or not isinstance(right, float):
-        return False
-    return abs(found - right) <= TOLERANCE * right
-
-
-def _difference(name: str, stated: Any, expected: Any, source: str) -> list[str]:
-    """The first place where two JSON values differ, as a problem; `...` stands for an entry that is not there."""
-    if _same(stated, expected) or stated is ...:  # what is missing has been said
-        return []
-    while True:
-        if isinstance(stated, dict) and isinstance(expected, dict):
-            pairs = {f".{key}": (stated.get(key, ...), expected.get(key, ...)) for key in {**expected, **stated}}
-        elif isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
-            pairs = {f"[{i}]": pair for i, pair in enumerate(zip(stated, expected, strict=True))}
-        else:
-            break
-        step, (stated, expected) = next((step, pair) for step, pair in pairs.items() if not _same(*pair))
-        name += step
-    return [f"{CERTIFICATE}: {name!r} says {_short(stated)}; {source} {_short(expected)}."]
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same, types and all: 1 is not 1.0, and not True."""
-    if one is ... or other is ...:
-        return one is other
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _short(value: Any) -> str:
-    text = "nothing" if value is ... else json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def _is_date(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and datetime.date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
+    return within(stated.get("epsilon"), expected["epsilon"])
 
 
 def _cut_or_added(stated: Any, expected: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
-from gossamer.errors import ConfinedError, GossamerError
+from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Mechanism
 
@@ -84,14 +84,24 @@ class Confined(Generic[T]):
         return self.__held
 
     def seal(self: "Confined[AnyKeepable]", path: Path) -> None:
-        """Write the value's state to a new file that the owner alone can read; nothing is returned. For run/checkpoint only."""
+        """Write the value's state to a new file that the owner alone can read; nothing is returned. For run/checkpoint only.
+
+        Raises:
+            DiskFull: if there is no room for it; the file is gone then.
+        """
 
         def write() -> None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                torch.save(self.__held.state_dict(), file)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    torch.save(self.__held.state_dict(), file)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except Exception as error:
+                path.unlink(missing_ok=True)
+                if is_full(error):
+                    raise DiskFull(f"the disk of {path.parent} is full.") from None
+                raise
 
         _inside(write)
 

@@ -16,6 +16,7 @@ the settings of the run, so that nothing in them can be changed without breaking
 """
 
 import bisect
+import errno
 import fcntl
 import hashlib
 import json
@@ -265,16 +266,26 @@ class PrivacyLedger:
         return min(most, self._reserved[number] - self._charged[number])
 
     def _append(self, bodies: Iterable[dict[str, Any]]) -> None:
-        """Write lines and sync them: after this they survive a crash."""
-        text = b""
+        """Write lines and sync them: after this they survive a crash. What cannot be written (a full disk) leaves no trace.
+
+        Raises:
+            OSError: if it cannot be written. Nothing has been charged then.
+        """
+        text, last_hash, lines = b"", self.last_hash, self.lines
         for body in bodies:
-            self.last_hash = chain(self.last_hash, body)
-            self.lines += 1
-            text += json.dumps({**body, "hash": self.last_hash}).encode() + b"\n"
+            last_hash, lines = chain(last_hash, body), lines + 1
+            text += json.dumps({**body, "hash": last_hash}).encode() + b"\n"
         if self._file is not None:
-            self._file.write(text)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            end = self._file.tell()
+            try:
+                if self._file.write(text) != len(text):  # unbuffered: a disk that fills up takes a part of it
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._file.fileno())
+            except OSError:
+                self._file.seek(end)
+                self._file.truncate()
+                raise
+        self.last_hash, self.lines = last_hash, lines
 
     def _note_reserve(self, plan: Plan) -> None:
         for event, count in plan:
@@ -403,7 +414,7 @@ def locked(path: Path, mode: str) -> IO[bytes]:
     Raises:
         RunFolderError: if another process is writing it.
     """
-    file: IO[bytes] = path.open(mode)
+    file: IO[bytes] = path.open(mode, buffering=0)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

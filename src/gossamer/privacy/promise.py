@@ -7,7 +7,7 @@ Nothing else flows into the words of a certificate, so that anyone who holds bot
 import math
 from typing import Any
 
-from gossamer.privacy.guarantee import Guarantee
+from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
 
 MODEL = "model.safetensors"
@@ -37,6 +37,97 @@ _NOT_COVERED = (
     "the facts of the data card: they are assumptions that the curator declared public",
     "what others know already, and what follows from the population as a whole rather than from one unit's presence",
 )
+
+_ADJACENT = {
+    "add-or-remove-one": "two data sets are compared that differ in one {unit}: it is there or it is not",
+    "replace-one": "two data sets of the same size are compared that differ in one {unit}: it is exchanged for another",
+}
+
+_TRUST = (
+    "central: whoever ran this had the records as they are, and nothing here binds them. The promise is about everyone who "
+    "has what was released and nothing else. It takes for granted that this program, unchanged, made the release, on a "
+    "machine into which nobody else could look; the files cannot show that"
+)
+
+_SIDE_CHANNELS = (
+    "time: how long a step took depends on how many records were drawn. Times of files, logs and the load of the machine "
+    "are not covered and are not in a release",
+    "arithmetic: noise is rounded so coarsely that its last bits tell nothing, and what rounding does to a record's own "
+    "share is bounded; how a record changes the rounding of others is assumed to tell nothing",
+    "refusals: what the program said to whoever ran it, for instance that a public picture is among the private ones, is "
+    "not covered",
+    "choices: to release, to withhold or to repeat a run after looking at its figures is not covered",
+)
+
+_NOT_PROMISED = (
+    "that nothing can be learnt about anybody: what is so of the population can be concluded of everyone in it, and of "
+    "those who are not in the data too",
+    "anonymity in the sense of a law: the figures limit odds. Whether that is enough for a law is for those who apply it",
+    "the same strength for a group: for two {unit}s together epsilon doubles and delta more than doubles, and so on",
+    "anything about releases from the same records that are not counted here, among them all later ones",
+    "that a sample is true of anybody, or that the samples are good for a purpose",
+    "that what is declared, on the data card and here, is true",
+)
+
+_BUILT_IN = {
+    "evolve": "the drawing program of this version of Gossamer, with the setting drawing = {drawing}",
+    "teacher": "the drawing program of this version of Gossamer, digits and letters",
+}
+"""Methods with a public input of their own."""
+
+_GLYPHS_TUNED = (
+    "its numbers were chosen beside half of scikit-learn's digits; its way of drawing stems from a version that was tuned "
+    "beside MNIST's training pictures. Results on those records lean on that"
+)
+
+
+def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a lawyer asks, as far as ledger and settings answer it: sentences, and the public inputs one by one."""
+    unit, nothing = settings["card"]["unit"], math.isinf(ledger.promise().epsilon)
+    return {
+        "protects": "nobody: epsilon is infinity" if nothing else protects(settings),
+        "adjacency": _ADJACENT[RELATION_NAMES[ledger.relation]].format(unit=unit),
+        "data": _data(settings),
+        "public_inputs": public_inputs(settings),
+        "all_runs": settings.get("accounts"),
+        "trust_model": _TRUST,
+        "side_channels": list(_SIDE_CHANNELS),
+        "not_promised": [each.format(unit=unit) for each in _NOT_PROMISED],
+    }
+
+
+def protects(settings: dict[str, Any]) -> str:
+    """Whose contribution is protected, and how much of it may belong to one person."""
+    unit = settings["card"]["unit"]
+    if unit == "record":
+        return "one record. Whoever has several records is protected for each of them, and not for all of them together"
+    how = _ENFORCED.get(settings["method"], _TOGETHER).format(unit=unit)
+    return f"one {unit} with all records of that {unit}, however many: {how}"
+
+
+def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each public input, with its digest where it has one, and what is known of how it came to be."""
+    public, method = settings["public"], settings["method"]
+    found: list[dict[str, Any]] = []
+    if public["kind"] == "records":
+        about = {"records": public["count"], "sha256": public.get("sha256", "")}
+        declared = {"origin": "as declared under public_records", "tuned": "as declared under public_tuned"}
+        found.append({"what": public["name"], **about, **declared})
+    if public["kind"] == "share":
+        tuned = "they are records of the same kind, of people who gave up their protection"
+        found.append({"what": _given_up(settings), "origin": "the same data set", "tuned": tuned})
+    if method in _BUILT_IN:
+        what = _BUILT_IN[method].format(drawing=settings["config"].get("drawing", ""))
+        found.append({"what": what, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED})
+    return found
+
+
+def _data(settings: dict[str, Any]) -> str:
+    named = settings["card"].get("title") or settings["card"].get("data_set") or "the records"
+    return (
+        f"{named}. Whoever ran this keeps a digest of the records in private, under the word that config.json calls 'run'. It "
+        "is not given here, because a digest confirms to anybody who guesses the records that the guess is right"
+    )
 
 
 def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, Any]) -> str:
@@ -117,11 +208,18 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     unit, prior = card["unit"], card["label_prior"]
     prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
     protected = "protected " if public["kind"] == "share" else ""
+    names = f" ({', '.join(card['class_names'])})" if card.get("class_names") else ""
     facts = [
         f"declared size: {card['declared_size']:,} {protected}{unit}s",
-        f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes, label prior {prior}",
+        f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes{names}, label prior {prior}",
         f"one {unit} is one entry of the data: nobody is in it under two names",
     ]
+    if names:
+        facts.append("the names of the classes tell nothing of any one record: each would be there without it")
+    if card.get("resize", "squash") != "squash":
+        facts.append(f"pictures of other proportions than the shape were made to fit: {card['resize']}")
+    if card.get("invert"):
+        facts.append("dark and light were exchanged as the records were read, and samples are as the records then were")
     if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
         facts.append(f"the {unit} of each record is the one that the curator names, matched {how}")
     if card.get("missing_unit") == "own":

@@ -13,6 +13,7 @@ add-or-remove-one and replace-one alike, because a critic's answer may change ar
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import dp_accounting
 import numpy as np
@@ -69,6 +70,7 @@ class RevealedRdp:
     """Renyi divergence of the same release: log(1 - 1/K + exp(a (a - 1) / (2 s^2)) / K) / (a - 1) at order a."""
 
     name = "revealed RDP"
+    orders: ClassVar[np.ndarray] = _ORDERS
 
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:  # noqa: ARG002 (both relations alike)
         """Revealed draws and nothing else."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer.attacks.control import told_apart
 from gossamer.attacks.density import domias
 from gossamer.attacks.discriminator import white_box
 from gossamer.attacks.distances import calibrated, full_black_box, near_copies
@@ -33,6 +34,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
 from gossamer.run import compare as comparison
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
@@ -74,14 +76,17 @@ class Attacked:
         left_out: attacks that do not apply, each with its reason.
         verdict: in plain words, what was found and what that cannot show.
         on: in words, the records that took part.
+        control: the Estimate of a classifier that never saw the run, as JSON: what the sets differ in whatever the run did.
     """
 
     attacks: list[dict[str, Any]]
     left_out: dict[str, str]
     verdict: list[str]
     on: str
+    control: dict[str, Any]
 
 
+@checked_arguments
 def attack(
     run: str | Path,
     *,
@@ -92,13 +97,15 @@ def attack(
     out: str | Path | None = None,
     images_key: str | None = None,
     labels_key: str | None = None,
+    units: str | None = None,
     seed: int = 0,
     sink: Sink = silent,
 ) -> Attacked:
     """Attack a run, or a release, with members and non-members that are known.
 
     Half of the non-members take part, the other half are held out: for principal components, and as the reference of
-    calibrated attacks. Members and non-members are drawn to equal numbers, so that a guess is right half the time.
+    calibrated attacks. Members and non-members are drawn to equal numbers, so that a guess is right half the time. With
+    units, one record of each takes part, and none of whom it is held out: records of one person are no independent trials.
 
     Args:
         run: a finished RUN, or a release (which has no discriminators).
@@ -109,6 +116,7 @@ def attack(
         out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
         images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
         labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
+        units: whose each record is, in both sets, see `data.readers.read`; None: every record is its own unit.
         seed: fixes samples and draws.
         sink: is told what is going on.
 
@@ -118,7 +126,7 @@ def attack(
     """
     folder = RunFolder(Path(run))
     synthesizer = Synthesizer.load(run)
-    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key)
+    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
     for said in dict.fromkeys((*inside.notes, *outside.notes)):
         sink(note(said))
     training, reason = _private_state(folder, synthesizer)
@@ -135,8 +143,11 @@ def attack(
             entries += [_entry(found) for found in make()]
         except DataError as error:
             left_out[name] = str(error)
-    verdict = words.verdict(entries, synthesizer.certificate.guarantee)
-    found = Attacked(entries, left_out, verdict, on)
+    sink(note("the control: a classifier that never saw the run"))
+    control = told_apart(target.members.images, target.nonmembers.images, seed=seed)
+    verdict = words.control(control, units=units is not None, unit=synthesizer.card.unit)
+    verdict += words.verdict(entries, synthesizer.certificate.guarantee)
+    found = Attacked(entries, left_out, verdict, on, dataclasses.asdict(control))
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
     if path is not None:
         write_atomically(path, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
@@ -235,11 +246,21 @@ def _sets(
     nonmembers: str,
     images_key: str | None,
     labels_key: str | None,
+    units: str | None,
 ) -> tuple[Records, Records, str]:
     """Members and non-members, checked; and in words what was found about them."""
     card, classes = synthesizer.card, synthesizer.card.classes
-    asked = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **card.reading}
-    inside, outside = read(members, split="train", **asked), read(nonmembers, split="test", **asked)
+    asked: dict[str, Any] = {
+        "images_key": images_key,
+        "labels_key": labels_key,
+        "units": units,
+        "missing_unit": card.missing_unit,
+        "unit_folders": True,
+        **card.reading,
+    }
+    inside = read(members, split="train", **asked)
+    asked["class_names"] = asked["class_names"] or inside.class_names
+    outside = read(nonmembers, split="test", **asked)
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")
@@ -254,15 +275,17 @@ def _sets(
         trained_on = folder.source()["fingerprint"]
         if fingerprint(outside) == trained_on:
             raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
-        if fingerprint(inside) == trained_on:
+        if trained_on in (fingerprint(inside), fingerprint(dataclasses.replace(inside, units=None, names=None))):
             on = "The members are the run's own records."
     copies = int((~apart).sum())
     if copies:
         on += f" {copies:,} non-members are exact copies of members and were left out."
     outside = outside[np.flatnonzero(apart)]
-    if len(inside) < FEWEST or len(outside) < 2 * FEWEST:
+    counts = _people(inside), _people(outside)
+    if counts[0] < FEWEST or counts[1] < 2 * FEWEST:
+        of = "" if units is None else f", counted by {card.unit if card.unit != 'record' else 'unit'},"
         raise DataError(
-            f"{len(inside):,} members and {len(outside):,} non-members are too few: attacks need at least {FEWEST} members and "
+            f"{counts[0]:,} members and {counts[1]:,} non-members{of} are too few: attacks need at least {FEWEST} members and "
             f"{2 * FEWEST} non-members, half of them to be held out."
         )
     return inside, outside, on
@@ -280,16 +303,36 @@ def _target(
     """Equal numbers of members and non-members at random, and held-out records that are neither."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(outside))
-    half = len(outside) // 2
-    m = min(len(inside), half, limit)
+    first = _one_of_each(outside, order)
+    half = len(first) // 2
+    takes_part = _one_of_each(inside, rng.permutation(len(inside)))
+    m = min(len(takes_part), half, limit)
     return Target(
         samples=synthesizer.sample(count, seed=seed),
-        members=inside[rng.permutation(len(inside))[:m]],
-        nonmembers=outside[order[:m]],
-        held_out=outside[order[half : half + HELD_OUT]],
+        members=inside[takes_part[:m]],
+        nonmembers=outside[first[:m]],
+        held_out=outside[_of_the_same(outside, first[half:], order)[:HELD_OUT]],
         training=training,
         seed=seed,
     )
+
+
+def _people(records: Records) -> int:
+    """Units of which there is a record."""
+    return len(records) if records.units is None else len(np.unique(records.units))
+
+
+def _one_of_each(records: Records, order: np.ndarray) -> np.ndarray:
+    """The first record of each unit, in this order of all records."""
+    if records.units is None:
+        return order
+    _, first = np.unique(records.units[order], return_index=True)
+    return order[np.sort(first)]
+
+
+def _of_the_same(records: Records, some: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """All records of the units of some, in this order of all records."""
+    return some if records.units is None else order[np.isin(records.units[order], records.units[some])]
 
 
 def _entry(found: Attack) -> dict[str, Any]:

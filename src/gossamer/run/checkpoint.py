@@ -1,5 +1,7 @@
 """Checkpoints: private state, written by atomic rename, and as often as costs under a hundredth of the run.
 
+Room for one more is kept on the disk. Where the disk fills up, that room takes the last state, and nothing trained is lost.
+
 A checkpoint stores the length of the ledger and no more of it: the ledger on disk is the truth. It holds no state of the
 noise and no secret coins' stream; a resumed run draws fresh entropy.
 
@@ -8,6 +10,7 @@ state names the file. `docs/decisions/0002-critics-in-checkpoints.md` says why.
 """
 
 import io
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -25,6 +28,10 @@ FILE = "state.pt"
 FORMAT = 2
 """Of a checkpoint. In 1 a method kept the names of its parts and its counters by itself."""
 SEALED = ".sealed"
+RESERVE = "reserve"
+"""Keeps the room of a checkpoint."""
+LARGEST_RESERVE = 1 << 30
+"""Bytes beyond which no room is kept: a thousand critics take gigabytes."""
 SHARE = 0.01
 LONGEST = 300.0
 SHORTEST = 5.0
@@ -51,18 +58,41 @@ def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: Priva
     """Write a checkpoint, mode 0600. Returns the seconds it took."""
     started = time.monotonic()
     confined = {name: value for name, value in state.items() if isinstance(value, Confined)}
-    files = {name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined}
-    for name, value in confined.items():
-        value.seal(folder / files[name])
-    buffer = io.BytesIO()
-    files |= {name: value.name for name, value in state.items() if isinstance(value, Path)}  # sealed, not opened yet
+    sealed = {name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined}
+    files = sealed | {name: value.name for name, value in state.items() if isinstance(value, Path)}  # not opened yet
     plain = {name: value for name, value in state.items() if name not in files}
+    buffer = io.BytesIO()
     torch.save({"format": FORMAT, "state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
-    write_atomically(folder / FILE, buffer.getvalue(), private=True)
+    try:
+        for name, value in confined.items():
+            value.seal(folder / sealed[name])
+        write_atomically(folder / FILE, buffer.getvalue(), private=True)
+    except BaseException:
+        for name in sealed.values():
+            (folder / name).unlink(missing_ok=True)
+        raise
     for old in folder.glob(f"*{SEALED}"):
         if old.name not in files.values():
             old.unlink()
+    keep_room(folder, len(buffer.getvalue()) + sum((folder / name).stat().st_size for name in sealed.values()))
     return time.monotonic() - started
+
+
+def keep_room(folder: Path, size: int) -> None:
+    """Keep the room of a checkpoint, where there is that much. Nothing is said where there is not: the last one stays."""
+    path = folder / RESERVE
+    if size > LARGEST_RESERVE or (path.is_file() and path.stat().st_size >= size):
+        return
+    try:
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except (OSError, AttributeError):  # the last: a system without such a call
+        path.unlink(missing_ok=True)
+
+
+def give_room(folder: Path) -> None:
+    """Give up the room that was kept."""
+    (folder / RESERVE).unlink(missing_ok=True)
 
 
 def load(

@@ -11,12 +11,14 @@ import traceback
 
 import click
 
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import GossamerError, RequestError, is_full
 from gossamer.run.options import NearestName
 
 COMMANDS = {
     "demo": ("demo", "The whole way on small public data, in a few minutes."),
     "card": ("card", "Draft the public facts of DATA."),
+    "split": ("split", "Deal DATA into train and test, by unit."),
+    "recommend": ("recommend", "Which method, and what to expect of it; reads no record."),
     "plan": ("plan", "What a run would cost; reads no record."),
     "fit": ("fit", "Train a METHOD under a budget, into a RUN folder."),
     "resume": ("fit", "Go on with a run that was stopped or killed."),
@@ -26,9 +28,11 @@ COMMANDS = {
     "compare": ("compare", "Several evaluated RUNs in one table and one plot."),
     "verify": ("verify", "Recompute the guarantee, and check the files."),
     "report": ("verify", "Write RUN/report.html anew."),
-    "release": ("verify", "Copy what may be handed out, and nothing else."),
+    "release": ("release", "Copy what may be handed out, and nothing else."),
+    "sign": ("sign", "Sign a release: who stands for it."),
     "budget": ("budget", "What the runs on DATA have spent; set its limit."),
     "discard": ("budget", "Give up an unfinished RUN."),
+    "audit": ("audit", "Measure epsilon from below, beside the claim."),
     "account": ("account", "Privacy calculator."),
     "presets": ("presets", "List the named settings."),
 }
@@ -121,7 +125,17 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if isinstance(error, GossamerError):
         click.echo(f"gossamer: {error}", err=True)
         return 2 if isinstance(error, RequestError) else 1
-    # The message of an error nobody foresaw could hold a value read from a record; the system's own words cannot.
-    detail = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    click.echo(f"gossamer: unexpected {type(error).__name__}{detail}. Please report it; --debug shows where.", err=True)
+    if is_full(error):
+        click.echo(
+            "gossamer: the disk is full. Make room and run the command again; an unfinished run goes on with "
+            "`gossamer resume RUN`, and has lost nothing that was kept.",
+            err=True,
+        )
+        return 1
+    if isinstance(error, OSError) and error.strerror:  # the system's own words, and a name: no value read from a record
+        named = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        click.echo(f"gossamer: {named}{error.strerror}. Mend that and run the command again.", err=True)
+        return 2 if named else 1
+    # The message of an error nobody foresaw could hold a value read from a record.
+    click.echo(f"gossamer: unexpected {type(error).__name__}. Please report it; --debug shows where.", err=True)
     return 1

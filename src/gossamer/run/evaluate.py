@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gossamer.data import ground
+from gossamer.data.card import DataCard
+from gossamer.data.classes import absent, matched
 from gossamer.data.readers import read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
@@ -19,6 +22,7 @@ from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
@@ -44,6 +48,7 @@ class Evaluation:
     left_out: dict[str, str]
 
 
+@checked_arguments
 def evaluate(
     synth: str | Path,
     *,
@@ -60,6 +65,7 @@ def evaluate(
     inception: tuple[Path, str] | None = None,
     labelled: int = 100,
     limit: int = 10_000,
+    card: str | Path | None = None,
     sink: Sink = silent,
 ) -> Evaluation:
     """Measure a release on real records.
@@ -79,10 +85,11 @@ def evaluate(
         inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
         labelled: labelled records of the semi-supervised analyst.
         limit: training records of the classical classifiers.
-        sink: takes progress.
+        card: for a file of samples: the card of the real records, which says how they are read; a RUN has its own.
+        sink: takes progress, and what was noticed about the records.
 
     Raises:
-        RequestError: if there is no such metric, or the only one asked for does not apply.
+        RequestError: if there is no such metric, or the only one asked for does not apply; or a card is given for a RUN.
         DataError: if the records do not fit together.
     """
     names = chosen_metrics(metrics)
@@ -92,12 +99,19 @@ def evaluate(
     if folder.begun and not is_run:
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
     synthesizer = Synthesizer.load(synth) if is_run else None
-    samples = _read_samples(synth) if synthesizer is None else synthesizer.sample(count, seed=seed)
-    reading: dict[str, Any] = {"shape": samples.shape} if synthesizer is None else synthesizer.card.reading
-    asked = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
-    real, tests = read(train, split="train", **asked), read(test, split="test", **asked)
-    for said in dict.fromkeys((*real.notes, *tests.notes)):
-        sink(note(said))
+    if synthesizer is not None and card is not None:
+        raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
+    facts = None if card is None else DataCard.load(card)
+    samples = _read_samples(synth, facts) if synthesizer is None else synthesizer.sample(count, seed=seed)
+    reading = _reading(samples, synthesizer, facts)
+    asked: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
+    real = read(train, split="train", **asked)
+    asked["class_names"] = asked["class_names"] or real.class_names
+    tests = read(test, split="test", **asked)
+    remarks = (ground.contrast("the samples", samples, train, real), *absent(tests, test))
+    for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
+        if remark:
+            sink(note(remark))
     if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
         raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
     warm = None
@@ -147,10 +161,29 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
         return None
 
 
-def _read_samples(path: Path) -> Samples:
-    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them."""
-    found = read(str(path), split="train")
-    return Samples(found.images, found.labels)
+def _read_samples(path: Path, card: DataCard | None) -> Samples:
+    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them.
+
+    Folders called 0, 1, 2 ... are how labels are written that have no names. Other names are matched with those of the card,
+    as those of the real records are: folders are read in the order of their names, which the card's need not be.
+    """
+    shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
+    found = read(str(path), split="train", shape=shape)
+    labels, names = found.labels, found.class_names
+    if names == tuple(map(str, range(len(names)))):
+        return Samples(found.images, labels)
+    if names and card is not None and card.class_names:
+        labels, names = matched(labels, names, card.class_names, where=str(path)), card.class_names
+    return Samples(found.images, labels, names)
+
+
+def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard | None) -> dict[str, Any]:
+    """How the real records are read: as the card says, or in the shape and under the names of the samples."""
+    if synthesizer is not None:
+        return synthesizer.card.reading
+    if card is not None:
+        return card.reading
+    return {"shape": samples.shape, "class_names": samples.class_names}
 
 
 def _written(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:

@@ -9,15 +9,18 @@ from typing import Any
 import torch
 
 from gossamer.data.card import DataCard, protected_part
+from gossamer.data.ground import contrast
 from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate import CONFIG, LEDGER, sha256
+from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import checkpoint
+from gossamer.run import checkpoint, room
 from gossamer.run.accounts import begin, book_at, charge_of, go_on, new_word
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import RunFolder
 from gossamer.run.plan import Request, method_named, plan
 from gossamer.run.sinks import tensorboard_writer
@@ -26,6 +29,7 @@ from gossamer.run.training import Underway, epsilon_as_json, train, untrained
 from gossamer.run.versions import versions
 
 
+@checked_arguments
 def fit(
     method: str,
     *,
@@ -95,11 +99,12 @@ def fit(
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
     with torch.random.fork_rng(devices=[]):
-        job.generator()  # refuses settings of which none can be made, before anything is charged for them
+        net = job.generator()  # refuses settings of which none can be made, before anything is charged for them
     if with_tensorboard:
         tensorboard_writer()
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
+    room.check(folder.path, room.needed(net, request.plan), then="or name another --out")
     book = book_at(accounts, beside=folder)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=job.relation, unit=card.unit)
     ledger.reserve(request.plan)
@@ -116,6 +121,8 @@ def fit(
             say(words)
         if found.unit_facts["matched"] == "position":
             say("Records and their units are matched by position: the first record has the first unit, and so on.")
+        if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):
+            say(said)
 
         def write(known: dict[str, Any], session: str) -> None:
             if not folder.blank:
@@ -132,10 +139,15 @@ def fit(
         )  # fmt: skip
         try:
             booked = begin(book, charge, write, say=say)
-        except AccountsError:
+        except (AccountsError, OSError) as error:
             if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
                 ledger.close()
                 folder.clear()
+            if isinstance(error, OSError):
+                raise RunFolderError(
+                    f"{folder.path} cannot be written ({error.strerror}). Mend that, or name another --out; nothing has been "
+                    "begun."
+                ) from None
             raise
         return train(Underway(
             folder=folder, job=job, ledger=ledger, found=found, booked=booked, rng=rng, device=device, sink=sink,
@@ -143,6 +155,7 @@ def fit(
         ))  # fmt: skip
 
 
+@checked_arguments
 def resume(
     run: str | Path,
     *,
@@ -172,6 +185,7 @@ def resume(
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
         )
+    room.check(folder.path, room.of(folder.private), then="then resume again")
     with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
         if folder.finished:  # by whoever held it a moment ago
             return Synthesizer.load(folder.path)
@@ -230,6 +244,7 @@ def _config_json(request: Request, seed: int, device: str, found: Found, *, with
         "public": found.public_facts,
         "units": found.unit_facts,
         "tensorboard": with_tensorboard,
+        "components": purposes([(phase.name, phase.plan) for phase in request.job.phases]),
         "versions": versions(),
     }
 

@@ -318,7 +318,9 @@ def copies(inputs: Inputs) -> Figures:
     real = inputs.real.images.reshape(len(inputs.real), -1)
     found = nearest(grid.images.reshape(len(grid), -1) / np.float32(255), real / np.float32(255))
     pairs = np.stack([grid.images, inputs.real.images[found.index]], 1).reshape(-1, *grid.shape)
-    write_atomically(inputs.pictures, sample_grid(pairs, np.repeat(per_class, 2), columns=20), private=True)
+    write_atomically(
+        inputs.pictures, sample_grid(pairs, np.repeat(per_class, 2), columns=20, names=grid.class_names), private=True
+    )
     words = f"samples of the grid against {len(real):,} real training records, pixel by pixel"
     return {named.COPIES.name: proportion(int((found.distance == 0).sum()), len(grid), words)}
 

@@ -44,6 +44,12 @@ units = click.option(
     "(columns name,unit; name is the path below DATA), or 'folder' (DATA/CLASS/UNIT/picture). Arrays: FILE.npz:KEY, matched by "
     "position, or :KEY in DATA itself. Ids are text or whole numbers.",
 )
+pixel_range = click.option(
+    "--pixel-range",
+    type=(float, float),
+    metavar="BLACK WHITE",
+    help="What is black and what is white where pixels are not of 8 bits, such as 0 65535.",
+)
 epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains without privacy.")
 delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")
 public = click.option(

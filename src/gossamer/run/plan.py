@@ -4,7 +4,9 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import torch
 
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
@@ -13,6 +15,7 @@ from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
 from gossamer.privacy import accounting
 from gossamer.privacy.guarantee import Guarantee, Plan
 from gossamer.run import presets
+from gossamer.run.arguments import check_type, checked_arguments, plain
 
 AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
@@ -42,6 +45,7 @@ class Request:
         return min((bound.guarantee for bound in self.bounds), key=lambda guarantee: guarantee.epsilon)
 
 
+@checked_arguments
 def plan(
     method: str,
     card: DataCard,
@@ -67,7 +71,10 @@ def plan(
     """
     asked = method_named(method)
     chosen = dict(presets.settings(method, preset)) if preset else {}
-    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    if not isinstance(settings, Mapping | None):
+        raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
+    given = {name: plain(value) for name, value in (settings or {}).items() if value is not None}
+    epsilon, delta = plain(epsilon), plain(delta)
     chosen |= given
     if asked.without_guarantee:
         return _without_guarantee(asked, card, chosen, epsilon=epsilon, delta=delta)
@@ -83,7 +90,9 @@ def plan(
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(asked.job({**chosen, **decided}, card))
 
-    terms: dict[str, Any] = {"delta": delta, "relation": job(noise_multiplier=1.0).relation, "unit": card.unit}
+    trial = job(noise_multiplier=1.0)
+    makes_pictures(trial)
+    terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if epsilon is None and noise is None:
         raise BudgetError(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
@@ -137,6 +146,7 @@ def _without_guarantee(
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
         )
     job = checked(method.job(settings, card))
+    makes_pictures(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
     bounds = (accounting.Bound("none", nothing),)
@@ -168,6 +178,7 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
     hints, settings = get_type_hints(type(job.config), include_extras=True), job.settings
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")
+        _check_setting(flag, value, hints[name])
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if math.isnan(value) or value < 0 or (math.isinf(value) and name != "max_norm"):
@@ -187,6 +198,25 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
             "records would have to be drawn with a probability above 1. Take a smaller batch."
         )
     return job
+
+
+def _check_setting(flag: str, value: object, hint: Any) -> None:
+    """Refuse a setting of another type than its field, or one that is none of its choices: for calls from Python."""
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise RequestError(f"{flag} must be one of {', '.join(map(str, get_args(hint)))}.")
+    else:
+        check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
+
+
+def makes_pictures(job: Job[BaseConfig, State]) -> None:
+    """Refuse settings of which no generator can be made for the card's shape and classes, before anything is charged for them.
+
+    Raises:
+        RequestError: with the shapes that there are.
+    """
+    with torch.random.fork_rng(devices=[]):
+        job.generator()
 
 
 def _check_agreement(request: Request) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from gossamer.privacy.guarantee import rounded_up
 
@@ -24,9 +24,13 @@ _GRID_WIDTH = 640
 # Stand-ins that matplotlib accepts; `_for_page` replaces them by the colours of the page.
 _INK, _ACCENT = "#010203", "#040506"
 _LETTERS = 8.5
+_NAME, _GREY = 24, (128, 128, 128, 255)
+"""Letters of a name on the sample grid, and their colour."""
 
 
-def sample_grid(images: NDArray[np.uint8], labels: NDArray[np.integer[Any]], *, columns: int) -> bytes:
+def sample_grid(
+    images: NDArray[np.uint8], labels: NDArray[np.integer[Any]], *, columns: int, names: Sequence[str] = ()
+) -> bytes:
     """A PNG with one row for each class, in rising order, and the first samples of the class in it.
 
     The space between samples is transparent, and so are the places that a class with fewer samples leaves empty, so
@@ -36,6 +40,7 @@ def sample_grid(images: NDArray[np.uint8], labels: NDArray[np.integer[Any]], *, 
         images: uint8 [N, C, H, W], one channel (grey) or three (colour).
         labels: integers [N].
         columns: samples in a row.
+        names: what the labels are called, written to the left of their rows; empty: nothing is.
 
     Raises:
         ValueError: if the arrays do not fit together, or there is nothing to show.
@@ -56,9 +61,23 @@ def sample_grid(images: NDArray[np.uint8], labels: NDArray[np.integer[Any]], *, 
             top, left = row * step_down, column * step_right
             sheet[top : top + height * scale, left : left + width * scale, :3] = tile
             sheet[top : top + height * scale, left : left + width * scale, 3] = 255
+    whole = _titled(sheet, [names[label] for label in classes], step_down) if names else Image.fromarray(sheet)
     file = io.BytesIO()
-    Image.fromarray(sheet).save(file, format="PNG", optimize=True)
+    whole.save(file, format="PNG", optimize=True)
     return file.getvalue()
+
+
+def _titled(sheet: NDArray[np.uint8], names: Sequence[str], step: int) -> Image.Image:
+    """A sheet with a name to the left of each row, in a grey that a light page and a dark one show."""
+    font = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), min(16, step - 2))
+    shown = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}\u2026" for name in names]
+    margin = math.ceil(max(font.getlength(name) for name in shown)) + 10
+    whole = Image.new("RGBA", (sheet.shape[1] + margin, sheet.shape[0]))
+    whole.paste(Image.fromarray(sheet), (margin, 0))
+    pen = ImageDraw.Draw(whole)
+    for row, name in enumerate(shown):
+        pen.text((margin - 10, row * step + step // 2), name, fill=_GREY, font=font, anchor="rm")
+    return whole
 
 
 def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -> str:

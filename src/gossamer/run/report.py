@@ -71,7 +71,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     """
     certificate = _certificate(folder)
     events = _events(folder / EVENTS)
-    metrics = _metrics(RunFolder(folder)) if internal else None
+    metrics = _metrics(RunFolder(folder), certificate["card"].get("class_names", [])) if internal else None
     attacks = _attacks(folder / ATTACKS) if internal else None
     spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
@@ -113,12 +113,12 @@ def _certificate(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _metrics(folder: RunFolder) -> dict[str, Any]:
+def _metrics(folder: RunFolder, class_names: Sequence[str]) -> dict[str, Any]:
     """Sentences and tables."""
     entries = folder.metrics()
     try:
-        return {"sentences": words.sentences(entries), "tables": words.tables(entries)}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return {"sentences": words.sentences(entries), "tables": words.tables(entries, class_names)}
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunFolderError(
             f"{folder.file(METRICS)} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
             "`gossamer evaluate`, or remove it."

@@ -4,7 +4,9 @@
 Speed and time left are shown on the curator's own terminal only.
 """
 
+import errno
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -40,37 +42,39 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, *, up_to: tuple[str, int] | None = None) -> None:
-        kept = _kept(path, *up_to) if up_to is not None and path.is_file() else []
-        self._file = path.open("w")
-        self._file.writelines(kept)
-        self._file.flush()
+        kept = _kept(path, *up_to) if up_to is not None and path.is_file() else 0
+        self._file = path.open("ab", buffering=0)
+        self._file.truncate(kept)  # nothing is written anew: a disk that is full at this moment loses nothing
 
     def __call__(self, event: Event, /) -> None:
-        """Write one event and flush it."""
+        """Write one event."""
         if event.kind not in (NOTE, PROGRESS):
             known = {"kind": event.kind, "phase": event.phase, "step": event.step, "values": dict(event.values)}
-            self._file.write(json.dumps(known) + "\n")
-            self._file.flush()
+            line = json.dumps(known).encode() + b"\n"
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _kept(path: Path, phase: str, step: int) -> list[str]:
-    """The complete lines up to this step of this phase; the phases before it stand above."""
-    kept: list[str] = []
+def _kept(path: Path, phase: str, step: int) -> int:
+    """The length of the complete lines up to this step of this phase; the phases before it stand above."""
+    kept = 0
     begun = False
-    for line in path.read_text().splitlines(keepends=True):
+    for line in path.read_bytes().splitlines(keepends=True):
         try:
             event = json.loads(line)
         except ValueError:
+            break
+        if not line.endswith(b"\n"):
             break
         here = event["phase"] == phase
         begun = begun or here
         if begun and not (here and event["step"] <= step):
             break
-        kept.append(line)
+        kept += len(line)
     return kept
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard, check, check_units
+from gossamer.data.classes import listed
 from gossamer.data.identity import SALT, given_up, share_a_picture
-from gossamer.data.readers import EMBEDDED, read, split_of
+from gossamer.data.readers import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -49,6 +50,8 @@ class Sources:
                 "--public names the private records themselves, and public records have no protection. Give records of "
                 "other people, or give up a part of --data with --public-share."
             )
+        if self.public is not None:
+            _fits_the_classes(self.public, card)
         records = read(
             self.data, split="train", images_key=self.images_key, labels_key=self.labels_key, units=self.units,
             missing_unit=card.missing_unit, **card.reading,
@@ -144,6 +147,24 @@ def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]
     if not public.any():
         raise RequestError(f"--public-share {share:g}: nobody fell to the public part. Give up a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
+
+
+def _fits_the_classes(public: str, card: DataCard) -> None:
+    """Refuse embedded digits as the public records of other classes. Reads no record.
+
+    Raises:
+        RequestError: with what to give instead.
+    """
+    name = split_of(public)[0]
+    if name not in EMBEDDED or (card.classes >= len(DIGITS) and set(DIGITS) <= {*(card.class_names or DIGITS)}):
+        return
+    named = f", called {listed(card.class_names)}" if card.class_names else ""
+    raise RequestError(
+        f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{named}. They "
+        "cannot show a model what other classes look like. Leave --public out, or give --public DATA with pictures of your "
+        "classes, of other people (class folders of the same names, or an .npz), or give up a part of --data with "
+        "--public-share. If your classes are the digits, declare ten, and call them 0 to 9 in class_names or leave that out."
+    )
 
 
 def _one_source(data: str, public: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.errors import GossamerError, RunFolderError
+from gossamer.errors import DiskFull, GossamerError, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
@@ -21,7 +21,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import checkpoint
+from gossamer.run import checkpoint, room
 from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
@@ -77,8 +77,18 @@ def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None 
 
     Raises:
         Interrupted: after Ctrl-C.
+        DiskFull: if there is no room left; `resume` goes on.
         RunFolderError: if the plan was spent and nothing trained.
     """
+    try:
+        return _train(run, saved)
+    except Exception as error:
+        if isinstance(error, DiskFull) or not is_full(error):
+            raise
+        raise _full(run.folder, "everything that was trained is kept") from None
+
+
+def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> Synthesizer:
     keep_pages()
     training = run.job.begin(run.rng, run.device)
     up_to = None
@@ -92,6 +102,7 @@ def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None 
         _drive(run, training, emit)
         if not training.trained:
             raise untrained(run.folder)
+        checkpoint.give_room(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
     return _finish(run, training.state)
 
@@ -103,22 +114,55 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     def save() -> float:
         return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger)
 
-    with stop_asked() as stop:
-        for reached in training.drive(Confined(run.found.private, run.ledger), run.found.public):
-            if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
-                write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
-            _tell(reached, emit, spent)
-            paid_for = (
-                reached.shown is None and reached.phase.releases
-            )  # the phase is over: it cannot be paid for again
-            if run.ledger.prepaid == 0 and (stop or paid_for or clock.due()):
-                clock.written(save())
-                if stop:
-                    raise Interrupted(
-                        f"stopped at step {reached.step:,} of the {reached.phase.name}; nothing is lost. Go on with "
-                        f"`gossamer resume {run.folder.path}`."
-                    )
+    checkpoint.keep_room(run.folder.private, room.state(training.state.released))
+    full = False
+    try:
+        with stop_asked() as stop:
+            for reached in training.drive(Confined(run.found.private, run.ledger), run.found.public):
+                if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
+                    write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
+                try:
+                    _tell(reached, emit, spent)
+                except OSError as error:
+                    full = is_full(error)  # to the end of the block, as after Ctrl-C: what is paid for is used
+                    if not full:
+                        raise
+                paid_for = (
+                    reached.shown is None and reached.phase.releases
+                )  # the phase is over: it cannot be paid for again
+                if run.ledger.prepaid == 0 and (full or stop or paid_for or clock.due()):
+                    clock.written(save())
+                    if full:
+                        raise DiskFull
+                    if stop:
+                        raise Interrupted(
+                            f"stopped at step {reached.step:,} of the {reached.phase.name}; nothing is lost. Go on with "
+                            f"`gossamer resume {run.folder.path}`."
+                        )
+            save()
+    except Exception as error:
+        if not is_full(error):
+            raise
+        raise _full(run.folder, _kept(run, save)) from None
+
+
+def _kept(run: Underway, save: Callable[[], float]) -> str:
+    """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
+    checkpoint.give_room(run.folder.private)
+    try:
         save()
+    except Exception as error:
+        if not is_full(error):
+            raise
+        return "the last checkpoint is kept, and what was trained after it is lost"
+    return "everything that was trained is kept"
+
+
+def _full(folder: RunFolder, kept: str) -> DiskFull:
+    return DiskFull(
+        f"the disk of {folder.path} is full; {kept}, and no budget is spent twice. Make room, then go on with "
+        f"`gossamer resume {folder.path}`."
+    )
 
 
 def _tell(reached: Reached, emit: Sink, spent: Callable[[], float]) -> None:
@@ -156,7 +200,9 @@ def _finish(run: Underway, state: State) -> Synthesizer:
     synthesizer = Synthesizer(net, run.job, certificate)
     per_class = np.repeat(np.arange(synthesizer.classes), GRID_PER_CLASS if synthesizer.classes > 1 else GRID_ALONE)
     grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
-    run.folder.file(SAMPLES).write_bytes(sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS))
+    run.folder.file(SAMPLES).write_bytes(
+        sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS, names=grid.class_names)
+    )
     run.booked.finish(run.ledger)
     synthesizer.save(run.folder.path)
     write_report(run.folder.path, internal=True)

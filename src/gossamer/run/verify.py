@@ -1,33 +1,31 @@
-"""Checking a run or a release folder, and copying out what may be handed out.
+"""Checking a run or a release folder.
 
 A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A RUN has none: its report is rewritten after every
 `evaluate` and `attack`, and neither it nor the pictures are part of the promise.
 """
 
 import dataclasses
-import shutil
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
-from gossamer.files import write_atomically
-from gossamer.lazy import Lazy
+from gossamer.errors import GossamerError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.privacy import certificate
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
+from gossamer.privacy.figures import purposes
 from gossamer.privacy.guarantee import RELATION_NAMES
 from gossamer.privacy.ledger import PrivacyLedger, merge
+from gossamer.privacy.promise import MODEL
+from gossamer.run import signing
+from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
-
-if TYPE_CHECKING:
-    from gossamer.run import report
-else:
-    report = Lazy("gossamer.run.report")
 
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
+README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
+MAY_HAVE = (README, LOADER, SAMPLE_SET)
+"""What a release may hold besides; SHA256SUMS names those that it holds."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, "tensorboard")
 """What must not lie in a release: computed on real records, or not covered by the guarantee."""
 
@@ -52,11 +50,18 @@ class Verdict:
         return not self.problems
 
 
-def verify(run: str | Path) -> Verdict:
+@checked_arguments
+def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     """Write the certificate again from ledger and settings, with every accountant, and hold all files against it.
+
+    Args:
+        run: a RUN or a release.
+        key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. None: a signature that is there
+            has to hold, whosever it is.
 
     Raises:
         RunFolderError: if the folder does not exist or holds no finished run.
+        RequestError: if the key is none.
     """
     folder = RunFolder(Path(run))
     if not folder.path.is_dir():
@@ -72,7 +77,8 @@ def verify(run: str | Path) -> Verdict:
     notes: list[str] = []
     try:
         named, notes = _sums(folder.path)
-        problems += named
+        wrong, said = signing.check(folder.path, to_sign(folder.path), key=key)
+        problems, notes = problems + named + wrong, notes + said
     except OSError as error:
         problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
     if found.ledger is not None and found.settings is not None:
@@ -89,6 +95,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
         says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         relation = job.relation
         same = merge(job.plan) == merge(ledger.plan)
+        named = purposes([(phase.name, phase.plan) for phase in job.phases])
+        same_parts = settings.get("components", named) == named
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -103,9 +111,24 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
             f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[relation]}, and line 1 of {LEDGER} says "
             f"{RELATION_NAMES[ledger.relation]}."
         )
+    if not same_parts:
+        problems.append(f"{CONFIG}: its components are not the phases of these settings.")
     if not same:
         problems.append(f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves.")
     return problems
+
+
+def to_sign(folder: Path) -> list[str]:
+    """The files that a signature names: of a release all, of a RUN those that do not change any more.
+
+    Where SHA256SUMS is damaged there are none.
+    """
+    if not is_release(folder):
+        return [MODEL, CERTIFICATE, LEDGER, CONFIG]
+    try:
+        return [*read_sums(folder), SUMS]
+    except ValueError:
+        return []
 
 
 def is_release(folder: Path) -> bool:
@@ -121,7 +144,7 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
             "evaluation."
         ]
     try:
-        named = _read_sums(folder)
+        named = read_sums(folder)
     except ValueError:
         return [f"{SUMS} does not name the files of a release."], []
     problems = [f"{SUMS} does not name {name}." for name in (*RELEASED, REPORT) if name not in named]
@@ -135,12 +158,12 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
     for path in sorted(folder.iterdir()):
         if path.name in INTERNAL:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
-        elif path.name not in (*named, SUMS):
+        elif path.name not in (*named, SUMS, signing.SIGNATURE):
             notes.append(f"{path.name!r} is not part of the release: nothing here speaks for it.")
     return problems, notes
 
 
-def _read_sums(folder: Path) -> dict[str, str]:
+def read_sums(folder: Path) -> dict[str, str]:
     """Name and SHA-256 of the files of a release.
 
     Raises:
@@ -153,86 +176,7 @@ def _read_sums(folder: Path) -> dict[str, str]:
         lines = file.read(2**16).splitlines()
     for line in lines:
         digest, name = line.split("  ", 1)
-        if name in found or name not in (*RELEASED, REPORT):
+        if name in found or name not in (*RELEASED, REPORT, *MAY_HAVE):
             raise ValueError(name)
         found[name] = digest
     return found
-
-
-def release(run: str | Path, out: str | Path, *, force: bool = False) -> Path:
-    """Copy what may be handed out, and nothing else: model, certificate, ledger, settings, samples, a report without
-    internal figures, and SHA256SUMS. A release is copied as it is.
-
-    Modes are 0644 whatever the umask says. The copy is verified before it gets its name.
-
-    Raises:
-        RequestError: if the run does not verify; it must not be handed out then.
-        RunFolderError: if the run is unfinished or lacks its samples, or `out` is taken, in the run, or cannot be written.
-    """
-    folder, target = Path(run), Path(out).absolute()
-    _check_target(folder, target, force=force)
-    _must_hold(folder, verify(folder))
-    if not (folder / SAMPLES).is_file() or (folder / SAMPLES).is_symlink():
-        raise RunFolderError(f"{folder} has no {SAMPLES} of its own; restore it from a copy of the run.")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        old = partial.with_name(f"{partial.name}.old")
-    except OSError as error:
-        raise RunFolderError(f"{target} cannot be written ({error.strerror}). Choose another folder.") from None
-    try:
-        _fill(folder, partial)
-        _must_hold(folder, verify(partial))  # what lies there now, should somebody write to the run meanwhile
-        partial.chmod(0o755)
-        if target.is_dir():
-            target.replace(old)
-        partial.replace(target)
-    except FileNotFoundError as error:
-        raise LedgerDamaged(
-            f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
-        ) from None
-    finally:
-        for left in (partial, old):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(out)
-
-
-def _fill(folder: Path, partial: Path) -> None:
-    """Copy the files of a release, or make them from those of a RUN."""
-    if is_release(folder):
-        for name in (*RELEASED, REPORT, SUMS):
-            write_atomically(partial / name, (folder / name).read_bytes())
-        return
-    for name in RELEASED:
-        write_atomically(partial / name, (folder / name).read_bytes())
-    if (folder / EVENTS).is_file():
-        shutil.copyfile(folder / EVENTS, partial / EVENTS)
-    try:
-        report.write_report(partial, internal=False)
-    except RunFolderError as error:
-        raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
-    (partial / EVENTS).unlink(missing_ok=True)
-    sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT))
-    write_atomically(partial / SUMS, sums)
-
-
-def _check_target(folder: Path, target: Path, *, force: bool) -> None:
-    """Refuse a target that is the run, lies in it or around it, or is taken. Changes nothing."""
-    here, there = folder.resolve(), target.resolve()
-    if here == there:
-        raise RunFolderError(f"{target} is the run itself; a release goes into a folder of its own.")
-    if here in there.parents or there in here.parents:
-        raise RunFolderError(f"{target} lies in {folder}, or around it; a release goes into a folder of its own.")
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise RunFolderError(f"{target} is a file or a link; a release goes into a folder of its own.")
-    if not target.is_dir() or not any(target.iterdir()):
-        return
-    if not force:
-        raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with --force.")
-    if not is_release(target) or (target / PRIVATE).exists():
-        raise RunFolderError(f"{target} holds something other than a release; --force replaces releases only.")
-
-
-def _must_hold(folder: Path, verdict: Verdict) -> None:
-    if not verdict.ok:
-        raise RequestError(f"{folder} does not verify and must not be released: {' '.join(verdict.problems)}")

@@ -1,8 +1,10 @@
 """Metrics in plain words, for the report: what each figure says to a curator who is no statistician."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from gossamer.estimate import Estimate
 from gossamer.run import named
 from gossamer.run.named import PERCENT
 
@@ -12,13 +14,17 @@ def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [_sentence(entry) for entry in entries if named.stands_alone(entry["metric"])]
 
 
-def tables(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The figures that come one per class or one per classifier: title, head, rows of words."""
+def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The figures that come one per class or one per classifier: title, head, rows of words. Classes by their names."""
     found = []
     classes = [(name, entry) for entry in entries if (name := named.class_of(entry["metric"])) is not None]
     if classes:
         rows = [
-            [name, percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}"]
+            [
+                class_names[int(name)] if class_names else name,
+                percent(entry["value"]),
+                f"{percent(entry['low'])} to {percent(entry['high'])}",
+            ]
             for name, entry in classes
         ]
         title = "Samples that a classifier trained on real records takes for what their label says"
@@ -73,6 +79,25 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
         found.append("This run has no formal guarantee: what was tried here is all that is known about its protection.")
     else:
         found.append("The guarantee limits every attacker, whatever was found here: it does not rest on these figures.")
+    return found
+
+
+def control(told_apart: Estimate, *, units: bool, unit: str) -> list[str]:
+    """What to know before the verdict: the sets differ whatever the run did, or nobody said whose records they are."""
+    found = []
+    if told_apart.low > 0.5:
+        found.append(
+            "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
+            f"run tells their pictures apart (area under its ROC curve {told_apart.value:.3g}, {told_apart.low:.3g} to "
+            f"{told_apart.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
+            "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units "
+            "where a person has several records."
+        )
+    if unit != "record" and not units:
+        found.append(
+            f"The run protects each {unit}, and nobody said whose these records are: the intervals take records of one {unit} "
+            "for independent ones, and are too narrow. Give --units."
+        )
     return found
 
 

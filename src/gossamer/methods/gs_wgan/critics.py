@@ -144,7 +144,7 @@ class Critics:
         uses = forward(net, grouped, labels.T)
         slopes = backward(net, uses, -torch.ones(uses.rows.shape[:2], dtype=images.dtype, device=images.device))
         whole: Tensor = conv2d_input(grouped.shape, net.kernels[0], slopes[0], STRIDE, PADDING, 1, len(chosen))
-        return whole.view(*labels.T.shape, *images.shape[2:]).transpose(0, 1)
+        return whole.reshape(*labels.T.shape, *images.shape[2:]).transpose(0, 1)
 
     def _batches(
         self, chosen: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]

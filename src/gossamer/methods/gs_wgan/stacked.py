@@ -170,7 +170,7 @@ def forward(net: Network, images: Tensor, labels: Tensor) -> Uses:
         x = F.conv2d(x, kernel, bias, STRIDE, PADDING, groups=count).relu_()
         masks.append(x > 0)
     rows = net.heads[torch.arange(count, device=labels.device), labels]
-    return Uses(inputs, masks, x.view(len(x), count, -1), rows)
+    return Uses(inputs, masks, x.reshape(len(x), count, -1), rows)
 
 
 def backward(net: Network, uses: Uses, weights: Tensor) -> list[Tensor]:
@@ -202,16 +202,16 @@ def penalised(
     slopes = backward(net, uses, weights)
 
     points = batch.images[between]
-    J = conv2d_input(points.shape, net.kernels[0], slopes[0][between], STRIDE, PADDING, 1, count).view(M, count, -1)
+    J = conv2d_input(points.shape, net.kernels[0], slopes[0][between], STRIDE, PADDING, 1, count).reshape(M, count, -1)
     length = torch.linalg.vector_norm(J, dim=2, keepdim=True)
-    v = (J * (2 * penalty / M * (1 - 1 / length.clamp(min=_TINY)))).view(points.shape)
+    v = (J * (2 * penalty / M * (1 - 1 / length.clamp(min=_TINY)))).reshape(points.shape)
     kernels = []
     for i, kernel in enumerate(net.kernels):
         met = torch.cat([uses.inputs[i][ends], v])
         kernels.append(conv2d_weight(met, kernel.shape, slopes[i], STRIDE, PADDING, 1, count))
         v = F.conv2d(v, kernel, None, STRIDE, PADDING, groups=count) * uses.masks[i][between]
     biases = [slope[ends].sum((0, 2, 3)) for slope in slopes]
-    met = torch.cat([uses.hidden[ends] * weights[ends, :, None], v.view(M, count, -1)])
+    met = torch.cat([uses.hidden[ends] * weights[ends, :, None], v.reshape(M, count, -1)])
     codes = F.one_hot(batch.labels, net.heads.shape[1]).to(met.dtype)
     return kernels, biases, torch.einsum("ncy,ncf->cyf", codes, met), weights[ends].sum(0)
 

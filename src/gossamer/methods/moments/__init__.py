@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, Method, OnPublic, Phases
+from gossamer.methods.method import BaseConfig, Method, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -22,22 +22,29 @@ class Config(BaseConfig):
         noise_multiplier: standard deviation of the noise on every moment; a record moves all of them together by 1. Zero: none.
         axes: length of a code (d); principal axes of public pictures, or without any the lowest cosine waves.
         radius: a code is shortened to radius x sqrt(axes), in standard deviations of public codes.
+        cells: parts that each class is cut into (m), each with moments of its own; 1: a class is one Gaussian, in one release.
+        cells_radius: as radius, from the centre of a cell.
+        classes_noise: noise of the first release, that of whole classes, by which cells are cut; in units of noise_multiplier.
     """
 
     noise_multiplier: float
     axes: int = 64
     radius: float = 1.15
+    cells: int = 1
+    cells_radius: float = 0.5
+    classes_noise: float = 4.0
 
 
 class ClassMoments(Method[Config, "loop.State"]):
-    """Class moments: count, mean and covariance of each class in a public latent, released once.
+    """Class moments: count, mean and covariance of each class in a public latent, released once; or of cells of each class.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records: what a record adds to the
     moments of its class is at most 1 long, and it is in one class, so the moments of all classes together move by at most 1.
-    The axes come from public pictures or from formulas, never from records. All that follows is post-processing.
+    With `cells`, two: the first, with more noise, says where to cut each class, and in the second a record is in one cell. The
+    axes come from public pictures or from formulas, never from records. All that follows is post-processing.
 
-    The generator draws a code from its class's Gaussian and decodes it: blurred pictures, in seconds, whose classes a
-    classifier can tell. For tiny budgets; it is also the private start of `dp-diffusion`.
+    The generator draws a code from a Gaussian of its class and decodes it: blurred pictures, in seconds, whose classes a
+    classifier can tell. It is also the private start of `dp-diffusion`.
     """
 
     name = "moments"
@@ -46,9 +53,22 @@ class ClassMoments(Method[Config, "loop.State"]):
     loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
-        """Free axes from public pictures, then one Gaussian over all records."""
+        """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""
+        axes: OnPublic[Config, loop.State] = OnPublic(
+            name="axes", steps=1, body=lambda run, state, public: loop.axes(run, state, public)
+        )
         release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        return [
-            OnPublic(name="axes", steps=1, body=lambda run, state, public: loop.axes(run, state, public)),
-            self.training(1, [(release, 1)]),
-        ]
+        training = self.training(1, [(release, 1)])
+        if config.cells == 1:
+            return [axes, training]
+        first = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=loop.first_noise(config))
+        classes: OnPrivate[Config, loop.State] = OnPrivate(
+            name="whole classes",
+            steps=1,
+            plan=[(first, 1)],
+            body=lambda run, state, private: loop.whole_classes(run, state, private),
+        )
+        cut: OnReleased[Config, loop.State] = OnReleased(
+            name="cells", steps=1, body=lambda run, state: loop.cut(run, state)
+        )
+        return [axes, classes, cut, training]

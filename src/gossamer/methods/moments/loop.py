@@ -1,15 +1,18 @@
-"""Class moments: axes from public pictures, one release, a Gaussian for each class."""
+"""Class moments: axes from public pictures, a release, Gaussians; with cells, a release before it that says where to cut."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import method
-from gossamer.methods.class_moments import ClassGaussians, Moments
+from gossamer.methods.class_moments import Moments
 from gossamer.methods.method import Run, Shown
+from gossamer.methods.mixture import Mixture
 from gossamer.methods.moments import Config
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
@@ -17,17 +20,50 @@ from gossamer.privacy.mechanisms import PoissonGaussianSum
 
 PUBLIC = 20_000
 """Public pictures that principal axes are taken from, at most."""
+CUT_BY = 2_000
+"""Codes that a class is cut by, drawn from its released Gaussian."""
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """One release, and the Gaussians that it makes."""
     config, net = run.config, state.net
     query = Moments(net.latent, run.card.classes, config.radius)
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=config.noise_multiplier, rng=run.rng)
+    if config.cells > 1:
+        centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
+        query = Moments(net.latent, run.card.classes, config.cells_radius, centres)
+    yield from released(run, net.mixture, query, private, config.noise_multiplier)
+
+
+def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """The moments of whole classes, with more noise: only to know where they may be cut."""
+    assert state.whole is not None
+    query = Moments(state.net.latent, run.card.classes, run.config.radius)
+    yield from released(run, state.whole, query, private, first_noise(run.config))
+
+
+def released(
+    run: Run[Config], mixture: Mixture, query: Moments, private: Confined[Records], noise: float
+) -> Iterator[Shown]:
+    """Ask once."""
+    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
     if private.remaining(release.event):
-        released = private.release(release, query)
-        net.gaussians.take(released, query, noise_multiplier=config.noise_multiplier)
-        yield {"released_norm": released.norm()}
+        answer = private.release(release, query)
+        mixture.take(answer, query, noise_multiplier=noise)
+        yield {"released_norm": answer.norm()}
+
+
+def cut(run: Run[Config], state: "State") -> Iterator[Shown]:
+    """Centres of cells: of codes that the released Gaussians draw, by k-means. Costs nothing."""
+    assert state.whole is not None
+    if state.step == 0:
+        stream, mixture = run.rng.public("cells"), state.net.mixture
+        for label in range(run.card.classes):
+            normals = torch.randn(CUT_BY, 1 + mixture.axes, generator=stream).to(mixture.means.device)
+            codes = state.whole(normals, torch.full((CUT_BY,), label, device=normals.device))
+            seed = int(torch.randint(2**31, (), generator=stream))
+            found = KMeans(mixture.cells, n_init=1, random_state=seed).fit(codes.cpu().numpy())
+            mixture.means[mixture.groups == label] = torch.from_numpy(found.cluster_centers_).to(mixture.means)
+        yield {}
 
 
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
@@ -35,34 +71,47 @@ def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
     if state.step == 0:
         images, labels = public[:PUBLIC].tensors(run.device)
         state.net.latent.fit(images)
-        state.net.gaussians.fit(state.net.latent.code(images), labels)
+        state.net.mixture.fit(state.net.latent.code(images), labels)
         yield {}
+
+
+def first_noise(config: Config) -> float:
+    """Standard deviation of the noise on the moments of whole classes."""
+    return config.classes_noise * config.noise_multiplier
 
 
 class Generator(nn.Module):
     """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]."""
 
-    def __init__(self, shape: tuple[int, ...], classes: int, axes: int) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, axes: int, cells: int) -> None:
         super().__init__()
-        self.classes, self.latent_size = classes, axes
-        self.latent, self.gaussians = Latent(shape, axes), ClassGaussians(classes, axes)
+        self.classes, self.latent_size = classes, 1 + axes
+        self.latent, self.mixture = Latent(shape, axes), Mixture(classes, cells, axes)
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
-        codes: Tensor = self.gaussians(latents, labels)
+        codes: Tensor = self.mixture(latents, labels)
         return self.latent.decode(codes).clamp(0, 1)
 
 
 @dataclass
 class State(method.State):
-    """The Gaussians have seen records through the one release only."""
+    """The Gaussians have seen records through releases only.
+
+    Args:
+        net: the generator.
+        whole: the Gaussians of whole classes, where there are cells.
+    """
 
     net: Generator
+    whole: Mixture | None
 
     @classmethod
     def fresh(cls, run: Run[Config]) -> "State":
         """Cosine waves, and one Gaussian for all."""
-        return cls(generator(run.config, run.card).to(run.device))
+        net = generator(run.config, run.card).to(run.device)
+        several = run.config.cells > 1
+        return cls(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
 
     @property
     def released(self) -> Generator:
@@ -75,4 +124,4 @@ start = State.fresh
 
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases."""
-    return Generator(card.shape, card.classes, config.axes)
+    return Generator(card.shape, card.classes, config.axes, config.cells)

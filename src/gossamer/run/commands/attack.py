@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import as_json, images_key, labels_key
+from gossamer.run.options import as_json, images_key, labels_key, units
 
 if TYPE_CHECKING:
     from gossamer.run import attack as attacking
@@ -33,6 +33,7 @@ else:
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and draws.")
 @images_key
 @labels_key
+@units
 @as_json
 def attack(run: Path, as_json: bool, **named: Any) -> None:
     """Can RUN's training records be recognised? Every membership attack that applies, beside what guessing reaches.

@@ -1,12 +1,15 @@
 """`gossamer card`."""
 
+from collections import Counter
 from pathlib import Path
 
 import click
 
 from gossamer.data.card import STORED, check_range, draft
-from gossamer.data.readers import read
-from gossamer.run.options import force, images_key, labels_key, refuse_taken, units
+from gossamer.data.pictures import Decoder, sizes_of
+from gossamer.data.readers import class_folders, read
+from gossamer.data.remarks import drafted_size, remarks
+from gossamer.run.options import force, images_key, labels_key, pixel_range, refuse_taken, units
 
 
 @click.command()
@@ -15,12 +18,7 @@ from gossamer.run.options import force, images_key, labels_key, refuse_taken, un
 @images_key
 @labels_key
 @units
-@click.option(
-    "--pixel-range",
-    type=(float, float),
-    metavar="BLACK WHITE",
-    help="What is black and what is white where pixels are not of 8 bits, such as 0 65535.",
-)
+@pixel_range
 @force
 def card(
     data: str,
@@ -33,16 +31,22 @@ def card(
 ) -> None:
     """Draft the public facts of DATA, for the curator to declare.
 
-    Every line of a card becomes public knowledge: edit the draft, and keep only what may be known.
+    Every line of a card becomes public knowledge: edit the draft, and keep only what may be known. What DATA show that asks
+    for a decision is said on the terminal, and is written nowhere.
     """
     check_range(pixel_range or STORED)
+    shape, sizes = None, None
+    if (pictures := class_folders(data, split="train", labels_key=labels_key)) is not None:  # their sizes may differ
+        sizes = sizes_of(pictures.paths)
+        first = Decoder(pixel_range=pixel_range).read(pictures.paths[0], where=str(pictures.paths[0]))
+        shape = (len(first), *drafted_size(sizes))
     records = read(
         data, split="train", images_key=images_key, labels_key=labels_key, units=units, missing_unit="own",
-        missing_label="drop", pixel_range=pixel_range,
+        missing_label="drop", pixel_range=pixel_range, shape=shape,
     )  # fmt: skip
-    for words in records.notes:
-        click.echo(words, err=True)
     text = draft(records, unit="person" if units else "record", pixel_range=pixel_range)
+    for words in (*records.notes, *remarks(records, sizes or Counter([records.shape[1:]]))):
+        click.echo(f"Note: {words}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return

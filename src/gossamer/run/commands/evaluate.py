@@ -67,6 +67,11 @@ else:
     metavar="WEIGHTS SHA256",
     help="For fid: Inception-V3 from a local file (extra fid); default: a classifier trained on --train.",
 )
+@click.option(
+    "--card",
+    type=click.Path(path_type=Path),
+    help="For a file of samples: the card that says how real records are read.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and training.")
 @images_key
 @labels_key

@@ -13,12 +13,13 @@ from gossamer.run.words import release_in_words
 if TYPE_CHECKING:
     from gossamer.data import card as cards
     from gossamer.privacy import accounting
-    from gossamer.run import calculator
+    from gossamer.run import calculator, outlook
     from gossamer.run import plan as planning
     from gossamer.run.plan import Request
 else:
     cards, accounting = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting")
     calculator, planning = Lazy("gossamer.run.calculator"), Lazy("gossamer.run.plan")
+    outlook = Lazy("gossamer.run.outlook")
 
 
 def _plan(
@@ -44,6 +45,7 @@ def _lines(request: "Request") -> list[str]:
         return [
             f"No formal guarantee: epsilon is infinity, because {reason}.",
             f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
+            *outlook.outlook(request).lines(),
         ]
     told = [f"{job.method.title}: reads no record."]
     told += [
@@ -55,7 +57,7 @@ def _lines(request: "Request") -> list[str]:
         f"steps {_steps(request):,}"
     )
     told += [f"{bound.accountant}: {bound.guarantee}" for bound in request.bounds]
-    return [*told, f"promise: {request.promise}"]
+    return [*told, f"promise: {request.promise}", *outlook.outlook(request).lines()]
 
 
 def _as_json(request: "Request") -> dict[str, Any]:
@@ -65,6 +67,7 @@ def _as_json(request: "Request") -> dict[str, Any]:
         "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
         "sampling_rate": calculator.rate_of(request.plan[0][0]),
         "steps": _steps(request),
+        "outlook": outlook.outlook(request).to_json(),
     }
 
 
@@ -74,7 +77,7 @@ def _steps(request: "Request") -> int:
 
 plan = per_method(
     "plan",
-    "What a run of METHOD would cost. Reads no record: it needs the card only.",
+    "What a run of METHOD would cost, and what to expect of it. Reads no record: it needs the card only.",
     f"gossamer plan METHOD --card card.toml {BUDGET}",
     _plan,
     [

@@ -1,4 +1,4 @@
-"""`gossamer verify`, `gossamer release` and `gossamer report`."""
+"""`gossamer verify` and `gossamer report`."""
 
 import dataclasses
 import json
@@ -9,23 +9,26 @@ import click
 
 from gossamer.errors import GossamerError, RunFolderError
 from gossamer.lazy import Lazy
-from gossamer.run.options import as_json, force
+from gossamer.run.options import as_json
 
 if TYPE_CHECKING:
-    from gossamer.privacy import certificate, guarantee
+    from gossamer.privacy import guarantee
     from gossamer.run import report as reporting
     from gossamer.run import verify as checking
 else:
-    certificate, guarantee = Lazy("gossamer.privacy.certificate"), Lazy("gossamer.privacy.guarantee")
+    guarantee = Lazy("gossamer.privacy.guarantee")
     checking, reporting = Lazy("gossamer.run.verify"), Lazy("gossamer.run.report")
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--key", metavar="PUBLIC", help="It must be signed with this key: the PEM file K.pub, or its 64 hexadecimal digits."
+)
 @as_json
-def verify(run: Path, as_json: bool) -> None:
+def verify(run: Path, key: str | None, as_json: bool) -> None:
     """Recompute the guarantee of a RUN or a release from its ledger, with every accountant, and check its files."""
-    verdict = checking.verify(run)
+    verdict = checking.verify(run, key=key)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(verdict) | {"ok": verdict.ok}))
     elif verdict.ok:
@@ -36,16 +39,6 @@ def verify(run: Path, as_json: bool) -> None:
             click.echo(f"Note: {note}")
     if not verdict.ok:
         raise GossamerError(f"{run} does not verify. {' '.join(verdict.problems)}")
-
-
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@force
-def release(run: Path, out: Path, force: bool) -> None:
-    """Copy what may be handed out: model, certificate, ledger, settings, samples, a report without internal figures."""
-    click.echo(str(checking.release(run, out, force=force)))
-    click.echo(certificate.Certificate.load(out).statement, err=True)
 
 
 @click.command()

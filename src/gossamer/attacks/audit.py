@@ -1,0 +1,394 @@
+"""Lower bounds on epsilon: from the scores of an attacker to what a mechanism, at the least, gives away.
+
+A guarantee is an upper bound, proved. These are its counterparts, measured: they lie below the truth with the stated
+confidence, whatever the mechanism is. One above the claim refutes it; one below proves nothing, because a better attacker
+may exist.
+
+Scores are those of *canaries*: higher where the attacker thinks that the canary took part. A threshold makes two errors of
+them, and differential privacy forbids both to be small together:
+
+1. `counted`: nothing is assumed. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
+2. `gaussian_mu`: the errors as those of two normals mu apart (Dong, Roth, Su 2022). A claim of mu is refuted without any
+   assumption; to read an epsilon at another delta off it is to assume that the mechanism is a Gaussian one.
+3. `one_run`: all canaries in one run, from the number of right guesses (Steinke, Nasr, Jagielski 2023).
+4. `one_run_curve`: the same against a whole privacy curve (Mahloujifar, Melis, Chaudhuri 2024).
+5. `log_likelihood_ratio` with `most_noise`: the best statistic there is for a canary that a mechanism adds along a
+   direction of its own; its errors lie on the privacy curve of the mechanism, so the bound comes as near as trials allow.
+
+Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting.pld import privacy_loss_distribution as loss
+from numpy.typing import ArrayLike
+from scipy import optimize, stats
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from gossamer.attacks.arrays import Scores, scores
+from gossamer.errors import RequestError
+
+CONFIDENCE = 0.95
+"""With which a bound lies below the truth, unless another is asked for."""
+_CHOOSING = 0.2  # share of the trials that choose the threshold
+_CANDIDATES = 12  # thresholds among which they choose
+_TURNS = 40  # of a bisection
+_LESS, _MORE = 8.0, 64.0  # the noise of a family is looked for between the claim's divided and multiplied by these
+_STEP = 1.5  # factor between two that are tried, before the search closes in
+_CLOSE = 8  # turns of that: to a part in 600
+_LARGEST = 300.0  # epsilon beyond which no curve is drawn: e^300 trials are more than anyone makes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Upper bounds on the two errors of a guess, which hold together with the stated confidence.
+
+    Args:
+        missed: a canary that took part is said not to (FNR).
+        false_alarm: one that did not is said to (FPR).
+        inside: trials with a canary.
+        outside: trials without.
+        confidence: that both hold.
+    """
+
+    missed: float
+    false_alarm: float
+    inside: int
+    outside: int
+    confidence: float
+
+    @property
+    def swapped(self) -> "Errors":
+        """The same guess the other way round: who says "out" now says "in"."""
+        return Errors(
+            missed=self.false_alarm,
+            false_alarm=self.missed,
+            inside=self.outside,
+            outside=self.inside,
+            confidence=self.confidence,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The privacy curve of a mechanism: it is (epsilons[i], deltas[i])-DP for every i.
+
+    Args:
+        epsilons: [E], zero or more, rising.
+        deltas: [E], falling.
+    """
+
+    epsilons: Scores
+    deltas: Scores
+
+    @classmethod
+    def of_claim(cls, epsilon: float, delta: float) -> "Profile":
+        """A claim of one epsilon and one delta."""
+        return cls(np.array([epsilon]), np.array([delta]))
+
+    def refuted_by(self, errors: Errors) -> bool:
+        """Whether no mechanism with this curve lets an attacker make so few errors."""
+        return any(self._violated(each) for each in (errors, errors.swapped))
+
+    def _violated(self, errors: Errors) -> bool:
+        right = 1 - errors.missed - self.deltas
+        return bool((right > np.exp(self.epsilons) * errors.false_alarm).any())
+
+    def least_wrong(self, right: float) -> float:
+        """The smallest rate of false alarms at which a share `right` of the members can be found: the trade-off curve."""
+        few = (right - self.deltas) * np.exp(-self.epsilons)
+        many = 1 - self.deltas - np.exp(self.epsilons) * (1 - right)
+        return float(max(0.0, few.max(), many.max()))
+
+
+def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE) -> Errors:
+    """Errors of calling a score above the threshold "in", each with its Clopper-Pearson bound at half of what may go wrong.
+
+    Assumes independent trials, and a threshold that was not chosen by these scores.
+
+    Args:
+        inside: [n], scores of canaries that took part.
+        outside: [m], of canaries that did not.
+        threshold: fixed beforehand, or chosen by others.
+        confidence: that both bounds hold.
+    """
+    with_canary, without = scores("inside", inside), scores("outside", outside)
+    tail = (1 - _checked(confidence)) / 2
+    return Errors(
+        missed=at_most(int((with_canary <= threshold).sum()), len(with_canary), tail),
+        false_alarm=at_most(int((without > threshold).sum()), len(without), tail),
+        inside=len(with_canary),
+        outside=len(without),
+        confidence=confidence,
+    )
+
+
+def at_most(found: int, trials: int, tail: float) -> float:
+    """Clopper and Pearson 1934: the true share is above this with probability `tail` at most."""
+    return 1.0 if found == trials else float(stats.beta.ppf(1 - tail, found + 1, trials - found))
+
+
+def split(inside: ArrayLike, outside: ArrayLike) -> tuple[float, Scores, Scores]:
+    """A threshold that the first fifth of either set chooses, and the others, which are to be counted.
+
+    The threshold is that with the largest mu, errors taken at their bounds.
+
+    Returns:
+        The threshold, and the scores that did not choose it: [n'], [m'].
+    """
+    with_canary, without = scores("inside", inside), scores("outside", outside)
+    n, m = (max(1, int(_CHOOSING * len(each))) for each in (with_canary, without))
+    threshold = best_threshold(with_canary[:n], without[:m])
+    return threshold, with_canary[n:], without[m:]
+
+
+def best_threshold(inside: Scores, outside: Scores) -> float:
+    """Of some thresholds in the middle of these scores, the one with the largest mu; what it shows on them is too much."""
+    quantiles = np.quantile(np.concatenate([inside, outside]), np.linspace(0.3, 0.9, _CANDIDATES + 1))
+    middles = (quantiles[1:] + quantiles[:-1]) / 2  # two heaps of scores are told apart between them
+    missed = [((inside <= each).sum() + 1) / (len(inside) + 2) for each in middles]
+    false_alarm = [((outside > each).sum() + 1) / (len(outside) + 2) for each in middles]
+    return float(middles[np.argmax(-ndtri(false_alarm) - ndtri(missed))])
+
+
+# ---------------------------------------------------------------------- 1. counted errors
+
+
+def counted(errors: Errors, *, delta: float) -> float:
+    """Epsilon at the least: ln((1 - FNR - delta) / FPR), or with the roles swapped. Assumes nothing about the mechanism.
+
+    Kairouz, Oh, Viswanath 2015, theorem 2.1: an (epsilon, delta)-DP mechanism has 1 - FNR <= delta + e^epsilon FPR.
+    Without a single error among n trials on either side it is about ln(n / 3.7) at 95 %: 5.6 for 1,000.
+    """
+    found = [
+        math.log((1 - each.missed - delta) / each.false_alarm)
+        for each in (errors, errors.swapped)
+        if 1 - each.missed - delta > 0
+    ]
+    return max([0.0, *found])
+
+
+def counted_at_any(
+    inside: ArrayLike, outside: ArrayLike, thresholds: Sequence[float], *, delta: float, confidence: float = CONFIDENCE
+) -> float:
+    """The best of several thresholds that were fixed beforehand, each at its share of what may go wrong (Bonferroni)."""
+    each = 1 - (1 - _checked(confidence)) / len(thresholds)
+    return max(counted(errors_at(inside, outside, t, confidence=each), delta=delta) for t in thresholds)
+
+
+# ---------------------------------------------------------------------- 2. Gaussian differential privacy
+
+
+def gaussian_mu(errors: Errors) -> float:
+    """Mu at the least: Phi^-1(1 - FPR) - Phi^-1(FNR). Dong, Roth, Su 2022, definition 2.6.
+
+    A mechanism that is mu-GDP has no smaller errors, so a larger bound refutes mu. It is a statement about epsilon only for
+    mechanisms whose curve is a Gaussian's; Poisson-sampled training is compared with its own curve (`most_noise`).
+    """
+    return max(0.0, -float(ndtri(errors.false_alarm)) - float(ndtri(errors.missed)))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Delta of a mu-GDP mechanism at epsilon. Dong, Roth, Su 2022, corollary 2.13; Balle and Wang 2018, theorem 8."""
+    if mu == 0:
+        return 0.0
+    first, second = log_ndtr(-epsilon / mu + mu / 2), log_ndtr(-epsilon / mu - mu / 2)
+    return float(math.exp(first) * -math.expm1(min(0.0, epsilon + second - first)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Epsilon of a mu-GDP mechanism at delta: the inverse of `gaussian_delta`."""
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    highest = mu * mu / 2 + mu * float(-ndtri(delta / 2)) + 1
+    return float(optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, highest, xtol=1e-10))
+
+
+# ---------------------------------------------------------------------- 3. and 4. one run
+
+
+def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float = CONFIDENCE) -> float:
+    """Epsilon at the least from one run. Steinke, Nasr, Jagielski 2023, theorem 5.2.
+
+    Each of the canaries was put in or left out by a fair coin of its own; the attacker guessed some of the coins. With q =
+    e^epsilon / (1 + e^epsilon) and beta = P[Bin(r, q) >= v], a mechanism that is (epsilon, delta)-DP lets v of r guesses be
+    right with probability at most beta + 2 m delta max_i (P[Bin(r, q) >= v - i] - beta) / i.
+
+    Assumes independent fair coins, and nothing about the mechanism. Ceiling: 5.8 for 1,000 guesses, all right.
+
+    Args:
+        canaries: m.
+        guesses: r, at most m.
+        right: v, at most r.
+        delta: of the claim.
+        confidence: that the bound lies below the truth.
+    """
+    _check_guesses(canaries, guesses, right)
+
+    def probability(epsilon: float) -> float:
+        q = 1 / (1 + math.exp(-epsilon))
+        at_least = stats.binom.sf(np.arange(right, -1, -1) - 1, guesses, q)  # of v, v - 1, ..., 0
+        beta, more = at_least[0], at_least[1:]
+        largest = ((more - beta) / np.arange(1, right + 1)).max() if right else 0.0
+        return float(beta + 2 * canaries * delta * max(largest, 0.0))
+
+    return _largest(lambda epsilon: probability(epsilon) < 1 - _checked(confidence), highest=50.0)
+
+
+def one_run_mu(*, canaries: int, guesses: int, right: int, confidence: float = CONFIDENCE) -> float:
+    """Mu at the least from one run, for mechanisms that are mu-GDP: `refuted_in_one_run` with the curve of a Gaussian."""
+
+    def refuted(mu: float) -> bool:
+        return refuted_in_one_run(
+            lambda share: float(ndtr(ndtri(share) - mu)),
+            canaries=canaries, guesses=guesses, right=right, confidence=confidence,
+        )  # fmt: skip
+
+    return _largest(refuted, highest=20.0)
+
+
+def refuted_in_one_run(
+    least_wrong: Callable[[float], float], *, canaries: int, guesses: int, right: int, confidence: float = CONFIDENCE
+) -> bool:
+    """Whether a mechanism with this trade-off curve lets so many guesses be right with less than 1 - confidence.
+
+    Mahloujifar, Melis, Chaudhuri 2024, theorem 3.2 and algorithm 3 for two outcomes. Let p_j be the probability of exactly j
+    right guesses of r, A_i = sum over j >= i of j p_j / m and W_i = sum over j >= i of (r - j) p_j / m. Then A_i is at most
+    1 - f(W_(i-1)). Going down from v, where A and W are what a probability of 1 - confidence makes them, each A demands a W,
+    and each W brings its part of A; where both together come to more than r / m, the probability was too large.
+
+    Args:
+        least_wrong: x such that 1 - f(x) = y, for y in [0, 1]; f the trade-off curve of adding or removing a record.
+        canaries: m, each put in or left out by a fair coin of its own.
+        guesses: r, which the attacker always makes.
+        right: v.
+        confidence: of the refutation.
+    """
+    _check_guesses(canaries, guesses, right)
+    chance = 1 - _checked(confidence)
+    if 2 * right <= guesses:  # guessing does as well
+        return False
+    A, W = chance * right / canaries, chance * (guesses - right) / canaries
+    for j in range(right - 1, -1, -1):
+        demanded = max(W, least_wrong(min(1.0, A)))
+        A += j / (guesses - j) * (demanded - W)
+        W = demanded
+        if guesses / canaries < A + W:
+            return True
+    return False
+
+
+# ---------------------------------------------------------------------- 5. the exact statistic
+
+
+def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multiplier: ArrayLike) -> Scores:
+    """What T releases say about a canary that adds 1 to each with probability q, among noise of deviation sigma. [n]
+
+    L = sum over t of ln(1 - q + q exp((2 x_t - 1) / (2 sigma^2))). By Neyman and Pearson no statistic of the releases makes
+    smaller errors, so that its own lie on the privacy curve of the mechanism.
+
+    Args:
+        seen: x_t, [T, n]: the released sum along the canary's direction, in units of what one record may add.
+        sampling_rate: q, one number, or [T].
+        noise_multiplier: sigma, one number, or [T].
+    """
+    x = np.asarray(seen, dtype=np.float64)
+    rate, sigma = (
+        np.broadcast_to(np.asarray(each, dtype=np.float64), (len(x),)) for each in (sampling_rate, noise_multiplier)
+    )
+    total = np.zeros(x.shape[1])
+    for x_t, q, s in zip(x, rate, sigma, strict=True):
+        of_drawn = (2 * x_t - 1) / (2 * s * s)
+        total += of_drawn if q == 1 else np.logaddexp(math.log1p(-q), math.log(q) + of_drawn)
+    return total
+
+
+@functools.lru_cache(maxsize=256)
+def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) -> Profile:
+    """The privacy curve of T Poisson-sampled Gaussians, add-or-remove-one; rate 1 is T plain ones.
+
+    By dp_accounting's privacy loss distributions, which bound it from above; a Gaussian in closed form.
+    """
+    if sampling_rate == 1:
+        mu = math.sqrt(steps) / noise_multiplier
+        epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
+        return Profile(epsilons, np.array([gaussian_delta(mu, epsilon) for epsilon in epsilons]))
+    found = _losses(sampling_rate, noise_multiplier, steps)
+    with np.errstate(over="ignore", invalid="ignore"):  # far out, where nothing is left
+        largest = min(_LARGEST, max(found.get_epsilon_for_delta(1e-12), 1e-6))
+        epsilons = np.linspace(0, largest, 400)
+        return Profile(epsilons, np.nan_to_num(np.asarray(found.get_delta_for_epsilon(epsilons)), nan=1.0))
+
+
+@functools.lru_cache(maxsize=256)
+def poisson_gaussian_epsilon(sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
+    """Epsilon of the same mechanism at delta."""
+    if sampling_rate == 1:
+        return gaussian_epsilon(math.sqrt(steps) / noise_multiplier, delta)
+    return float(_losses(sampling_rate, noise_multiplier, steps).get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=8)
+def _losses(rate: float, noise: float, steps: int) -> loss.PrivacyLossDistribution:
+    grid = min(1e-3, max(1e-4, rate / (4 * noise)))  # no coarser, where releases are many and each costs little
+    once = loss.from_gaussian_mechanism(noise, value_discretization_interval=grid, sampling_prob=rate)
+    return once.self_compose(steps)
+
+
+def most_noise(errors: Errors, profile_of: Callable[[float], Profile], *, claimed: float) -> float:
+    """The mechanism has at most this much noise, if it is one of a family: with more, its errors could not be so small.
+
+    Args:
+        errors: of the attacker.
+        profile_of: the privacy curve with a noise multiplier; the more noise, the less is lost.
+        claimed: the noise multiplier around which is searched, from an eighth of it to 64 times.
+
+    Returns:
+        Infinity where the errors are those of guessing; about an eighth of the claim where they call for less than that.
+    """
+
+    def refuted(noise: float) -> bool:
+        return profile_of(noise).refuted_by(errors)
+
+    if refuted(claimed):  # curves of less noise cost more to compute: go down by small steps
+        known, low = claimed, claimed / _STEP
+        while low > claimed / _LESS and refuted(low):
+            known, low = low, low / _STEP
+        if low <= claimed / _LESS:
+            return known
+    else:
+        low, known = claimed, claimed * _STEP
+        while not refuted(known):
+            low, known = known, known * _STEP
+            if known > claimed * _MORE:
+                return math.inf
+    for _ in range(_CLOSE):  # the noise `known` is refuted, `low` is not
+        middle = math.sqrt(low * known)
+        low, known = (low, middle) if refuted(middle) else (middle, known)
+    return known
+
+
+def _largest(refuted: Callable[[float], bool], *, highest: float) -> float:
+    """The largest value, from 0 on, that is refuted; 0 where none is."""
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, highest
+    for _ in range(_TURNS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def _check_guesses(canaries: int, guesses: int, right: int) -> None:
+    if not 0 <= right <= guesses <= canaries or guesses < 1:
+        raise RequestError(f"{right} right of {guesses} guesses about {canaries} canaries: that cannot be.")
+
+
+def _checked(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise RequestError(f"confidence: {confidence} is no share between 0 and 1; 0.95 is common.")
+    return confidence

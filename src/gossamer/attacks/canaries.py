@@ -1,0 +1,222 @@
+"""Canaries: records that an attacker who knows where to look sees best, and the queries that make them so.
+
+An audit has to see the product's own sampling, clipping and noise. So a canary is a record among the others; what is made for
+the audit is only what its gradient says: a vector along a direction of its own, so long that it is clipped. The direction is a
+weight that no other record moves, in a table beside the network (`WithCanaries`); the clipped sum runs over network and table
+together. Along it the released sum shows the canary alone, among the noise of one number. As many canaries as there are
+weights in the table share a run, each a trial of its own.
+
+Queries are those of the methods, taken by their fields: nothing here knows a mechanism.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.records import Records
+
+PULL = 1e6
+"""How long the gradient of a canary is before it is clipped: what else it says is lost beside that."""
+_MARKED = 1 << 20  # added to the label of a canary's point
+_BRIGHT = 8.0  # a pixel that no picture has
+
+AnyQuery = TypeVar("AnyQuery")
+
+
+@dataclass(frozen=True)
+class Planted(Records):
+    """Records among which there are canaries. Each record is its own unit.
+
+    Args:
+        marks: int64 [N], the number of each canary, from 1; 0 for ordinary records.
+    """
+
+    marks: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def take(self, chosen: np.ndarray) -> "Planted":
+        """The chosen records."""
+        return self[chosen]
+
+    def __getitem__(self, which: slice | np.ndarray) -> "Planted":
+        """Some of the records, by position."""
+        return Planted(self.images[which], self.labels[which], marks=self.marks[which])
+
+
+def planted(records: Records, canaries: Records) -> Planted:
+    """The records, and before them the canaries, numbered from 1."""
+    return Planted(
+        np.concatenate([canaries.images, records.images]),
+        np.concatenate([canaries.labels, records.labels]),
+        marks=np.concatenate([np.arange(1, len(canaries) + 1), np.zeros(len(records), np.int64)]),
+    )
+
+
+def blank(count: int, shape: tuple[int, ...]) -> Records:
+    """So many black pictures of class 0: canaries of which only the gradient counts."""
+    return Records(np.zeros((count, *shape), np.uint8), np.zeros(count, np.int64))
+
+
+def out_of_distribution(shape: tuple[int, ...], label: int = 0) -> Records:
+    """One record unlike any picture: the upper half black and the lower half white."""
+    _, height, _ = shape
+    halves = np.zeros((1, *shape), np.uint8)
+    halves[:, :, height // 2 :] = 255
+    return Records(halves, np.array([label], dtype=np.int64))
+
+
+class WithCanaries(nn.Module):
+    """A network, and beside it tables of one weight for each canary. It computes what the network does; the tables stay zero.
+
+    Args:
+        net: the network; its parameters come first, then the tables.
+        canaries: how many.
+        groups: tables: one for each group of parameters that is clipped by itself.
+    """
+
+    def __init__(self, net: nn.Module, canaries: int, groups: int = 1) -> None:
+        super().__init__()
+        self.net = net
+        self.tables = nn.ModuleList(nn.Embedding(canaries + 1, 1, padding_idx=0) for _ in range(groups))
+        for table in self.tables.parameters():
+            nn.init.zeros_(table)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the tables add to an answer."""
+        return sum(table.numel() for table in self.tables.parameters())
+
+    def pull(self, marks: Tensor) -> Tensor:
+        """Zero, with a gradient of PULL at the weights of each canary. marks: int64 [n]; gives [n]."""
+        return PULL * torch.stack([table(marks)[:, 0] for table in self.tables]).sum(0)
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The network's numbers for points; a canary's real one, whose number a critic's loss subtracts, pulls. [n]"""
+        canary = labels >= _MARKED
+        found: Tensor = self.net(images, torch.where(canary, 0, labels))
+        real = images.detach().flatten(1)[:, 0] > _BRIGHT / 2
+        return found - self.pull(torch.where(canary & real, labels - _MARKED, 0))
+
+
+def pulling(query: AnyQuery, canaries: int) -> tuple[AnyQuery, WithCanaries]:
+    """A query for per-record gradients of a loss (fields `module`, `loss`, `multiplicity`) in which canaries pull."""
+    asked: Any = query
+    joined = WithCanaries(asked.module, canaries)
+
+    def loss(module: nn.Module, records: Planted) -> Tensor:
+        assert isinstance(module, WithCanaries)
+        losses: Tensor = asked.loss(module.net, records)
+        marks = torch.from_numpy(np.ascontiguousarray(records.marks)).to(losses.device)
+        pulled: Tensor = losses + module.pull(marks.repeat(asked.multiplicity)) / asked.multiplicity
+        return pulled
+
+    return dataclasses.replace(asked, module=joined, loss=loss), joined
+
+
+def pulling_points(query: AnyQuery, canaries: int, groups: int) -> tuple[AnyQuery, WithCanaries]:
+    """A query for a critic's penalised gradients (fields `module`, `points`) in which canaries pull, in every group."""
+    asked: Any = query
+    joined = WithCanaries(asked.module, canaries, groups)
+
+    def points(records: Planted) -> Any:
+        found = asked.points(records)
+        marks = torch.from_numpy(np.ascontiguousarray(records.marks)).to(found.real.device)
+        real = found.real.clone()
+        real[marks > 0, ..., 0, 0] = _BRIGHT
+        return dataclasses.replace(found, real=real, labels=torch.where(marks > 0, marks + _MARKED, found.labels))
+
+    return dataclasses.replace(asked, module=joined, points=points), joined
+
+
+@dataclass
+class Alone:
+    """A query of which one record is the canary: it is answered, and what the attacker knows of the answer is kept.
+
+    The attacker knows every other record, and what the canary would add.
+
+    Args:
+        query: with `clipped_sum`.
+        canary: the record.
+    """
+
+    query: Any
+    canary: Records
+    others: Tensor | None = None
+    added: Tensor | None = None
+
+    @property
+    def dimension(self) -> int:
+        """That of the query."""
+        return int(self.query.dimension)
+
+    def clipped_sum(self, records: Planted, bounds: Any, /) -> Tensor:
+        """[D]"""
+        self.others = self.query.clipped_sum(records[records.marks == 0], bounds)
+        self.added = self.query.clipped_sum(self.canary, bounds)
+        answer: Tensor = self.query.clipped_sum(records, bounds)
+        return answer
+
+    def seen(self, released: Tensor, max_norm: float) -> tuple[float, float]:
+        """The release along what the canary adds, and how long that is, both in units of the bound."""
+        assert self.others is not None and self.added is not None
+        added = self.added.double()
+        length = float(added.norm())
+        along = float((released.double() - self.others.double()) @ added)
+        return along / (length * max_norm), length / max_norm
+
+
+@dataclass(frozen=True)
+class TurnedCritics:
+    """Answers of critics of which one is turned around: that with the canary in its shard says the opposite of the others.
+
+    Args:
+        query: of images and labels, [answers, B, ...].
+        canary: the unit whose shard turns its critic; None where it is not among the records.
+    """
+
+    query: Any
+    canary: int | None
+
+    def rows(self, held: Any, critics: Any, /) -> Tensor:
+        """[answers, B, C, H, W]: every row along one pixel, far beyond the bound."""
+        answers = torch.zeros_like(self.query.images)
+        turned = None if self.canary is None else int(held.shards[self.canary])
+        signs = [1.0 if critic == turned else -1.0 for critic in critics]
+        answers.flatten(2)[..., 0] = PULL * torch.tensor(signs, dtype=answers.dtype)[:, None]
+        return answers
+
+
+@dataclass(frozen=True)
+class TurnedGroup:
+    """Two terms of which the canary moves both: it adds to the first, and turns the gradient of its group around.
+
+    Args:
+        query: with `phi` and `group_gradient`.
+        size: numbers of the canary's table.
+    """
+
+    query: Any
+    group: Callable[[Any], Tensor]
+    size: int
+
+    @property
+    def dimension(self) -> int:
+        """That of both."""
+        return int(self.query.dimension)
+
+    def clipped_sum(self, records: Planted, bounds: Any, /) -> Tensor:
+        """[D]"""
+        answer: Tensor = self.query.clipped_sum(records, bounds)
+        return answer
+
+    def group_gradient(self, records: Planted, /) -> Tensor:
+        """[D]"""
+        own = self.group(records)
+        there = bool((records.marks > 0).any())
+        pulled = own.new_zeros(self.size)
+        pulled[-1] = PULL if there else -PULL
+        return torch.cat([own, pulled])

@@ -1,0 +1,82 @@
+"""What the classes are called. Names, not positions, say which class a record is of, wherever data have names."""
+
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+from gossamer.data.records import Labelled
+from gossamer.errors import DataError, did_you_mean
+
+LONGEST = 100
+"""Letters of a name: it becomes the name of a folder, and a word on the grid of samples."""
+
+
+def wrong_with(names: Sequence[object]) -> str:
+    """Why these cannot be the names of classes; empty where they can. They become names of folders that are read back."""
+    for name in names:
+        if not isinstance(name, str) or not name.isprintable() or not name.strip():
+            return "each must be a line of text in quotes"
+        if name != name.strip() or name.startswith(".") or "/" in name or "\\" in name or len(name) > LONGEST:
+            return (
+                f"each becomes the name of a folder: no slash, no dot or space at its beginning, no space at its end, at most "
+                f"{LONGEST} letters"
+            )
+    if len({_same(str(name)) for name in names}) < len(names):
+        return "no two may be the same"
+    if names and set(names) <= {"train", "test"}:
+        return "folders called train and test are splits and no classes: call one of them something else"
+    return ""
+
+
+def matched(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
+    """Labels that count `found` names, as labels that count `declared` ones: each record keeps the name of its class.
+
+    A declared class without a record keeps its number, and a found name without a record matters to nobody.
+
+    Args:
+        labels: int64 [N], positions in `found`.
+        found: the names of the source.
+        declared: the names of the card.
+        where: the source, for the message.
+
+    Raises:
+        DataError: a record of a class that has no name, or one that is not declared.
+    """
+    beyond = labels >= len(found)
+    if beyond.any():
+        raise DataError(
+            f"{where}: the label of record {int(beyond.argmax())} (counted from 0) is beyond the {len(found)} names of classes "
+            "that the file holds: name every class"
+        )
+    position = {_same(name): number for number, name in enumerate(declared)}
+    number = np.array([position.get(_same(name), -1) for name in found], np.int64)
+    unknown = number[labels] < 0
+    if unknown.any():
+        name = found[labels[unknown.argmax()]]
+        raise DataError(
+            f"{where}: there are records of a class {name!r}, and the declared classes are {listed(declared)}."
+            f"{did_you_mean(name, declared)} Classes are matched by name: rename it, take its records out, or name it on the "
+            "card, where it is public (or leave class_names out of the card, and labels are taken by their numbers)."
+        )
+    renumbered: np.ndarray = number[labels]
+    return renumbered
+
+
+def absent(records: Labelled, where: str) -> list[str]:
+    """What a person should hear of classes that have a name and no record; empty where there are none."""
+    there = set(records.labels.tolist())
+    gone = [name for number, name in enumerate(records.class_names) if number not in there]
+    if not gone:
+        return []
+    return [f"{where} holds no record of {len(gone)} of its classes: {listed(gone)}. Each keeps its number."]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence; of many, the first dozen."""
+    return ", ".join(names[:12]) + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")
+
+
+def _same(name: str) -> str:
+    """How an accent is composed does not count: file systems differ in it."""
+    return unicodedata.normalize("NFC", name)

@@ -1,0 +1,61 @@
+"""What a curator should know before a draft becomes a card. It was learnt by looking at the records: for the terminal only."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gossamer.data.classes import absent
+from gossamer.data.ground import ground
+from gossamer.data.records import Records
+
+USUAL = ((28, 28), (32, 32))
+"""Heights and widths that every method takes, and that a draft keeps."""
+
+
+def drafted_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
+    """The height and width of a draft: that of all pictures where it is a usual one, else 32 and 32."""
+    (common,) = sizes if len(sizes) == 1 else ((32, 32),)
+    return common if common in USUAL else (32, 32)
+
+
+def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
+    """What the drafted card does to the pictures, and what about the classes and the pictures asks for a decision.
+
+    Args:
+        records: of any size.
+        sizes: height and width of the pictures as they are stored.
+    """
+    height, width = drafted_size(sizes)
+    if set(sizes) != {(height, width)}:
+        yield _sizes(sizes, height, width)
+    if records.class_names:
+        yield (
+            "class_names are public, and all data are matched with them by name: keep no class that exists because of one "
+            "person."
+        )
+    elif len(set(records.labels.tolist())) <= int(records.labels.max()):
+        yield (
+            "Some numbers below the largest label have no record: every one of them is drafted as a class, and a model draws "
+            "samples of each. Number the classes from 0 without gaps where those are none."
+        )
+    yield from absent(records, "DATA")
+    if ground(records) == "light":
+        yield (
+            "Nearly all pictures look like ink on white. Drawn glyphs, MNIST and most public digits are white on black, and "
+            "teach nothing about the opposite: with such --public records set invert = true in the card, and all data are read "
+            "inverted."
+        )
+
+
+def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
+    """What becomes of pictures of these sizes."""
+    (high, wide), _ = sizes.most_common(1)[0]
+    found = f"{wide}x{high} pixels (width x height)" + (
+        f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else ""
+    )
+    become = f"The pictures are {found} and become {width}x{height}: declare another shape where the method has one."
+    if all(wide * height == high * width for high, wide in sizes):
+        return become
+    return (
+        f'{become} Their proportions are others: as drafted, resize = "squash", they are squashed; "crop" keeps the middle and '
+        'cuts off the rest, "pad" keeps everything between black bars. Choose in the card.'
+    )

@@ -1,0 +1,181 @@
+"""Mixtures of Gaussians, one for each class, out of the released moments of its cells; and how noise is taken out of moments.
+
+A released covariance is the true one plus noise of one known size on every entry. Cells resemble one another, so each is drawn
+to what they have in common, entry by entry in the principal axes of that, and the more so the fainter the entry (empirical
+Bayes; Efron and Morris 1973): an entry of axes with variances l and l' differs from cell to cell by about sqrt(k l l'), where k
+is read off the leading axes. Cells are drawn to their class, and classes to all.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.methods.class_moments import WEIGHTS, Moments
+from gossamer.methods.votes import pick
+
+_LEADING = 16
+"""Axes that tell how much covariances differ: below, noise does."""
+_FLOOR = 1e-6
+"""Least eigenvalue of a covariance, in units of the squared reach."""
+
+
+class Mixture(nn.Module):
+    """Standard normals [n, 1 + d] and labels [n] to codes [n, d]. All of it is buffers; at first every cell is standard normal.
+
+    The first number of a row chooses the cell, the others go into its Gaussian.
+
+    Args:
+        classes: K.
+        cells: of a class, m.
+        axes: d.
+    """
+
+    groups: Tensor
+    weights: Tensor
+    means: Tensor
+    roots: Tensor
+
+    def __init__(self, classes: int, cells: int, axes: int) -> None:
+        super().__init__()
+        self.classes, self.cells, self.axes = classes, cells, axes
+        n = classes * cells
+        self.register_buffer("groups", torch.arange(classes).repeat_interleave(cells), persistent=False)
+        self.register_buffer("weights", torch.ones(n))
+        self.register_buffer("means", torch.zeros(n, axes))
+        self.register_buffer("roots", torch.eye(axes).repeat(n, 1, 1))
+
+    def forward(self, normals: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        chosen = pick(self.weights, self.groups, labels, torch.special.ndtr(normals[:, 0]))
+        codes = normals.new_empty(len(normals), self.axes)
+        for cell in chosen.unique().tolist():
+            own = chosen == cell
+            codes[own] = self.means[cell] + normals[own, 1:] @ self.roots[cell].t()
+        return codes
+
+    @torch.no_grad()
+    def fit(self, codes: Tensor, labels: Tensor) -> None:
+        """Take the moments of public codes, in place: the cells of a class are all the same. codes: [n, d]; labels: [n]."""
+        wide = codes.double()
+        for label in range(self.classes):
+            own = wide[labels == label]
+            own = wide if len(own) < 2 else own
+            here = self.groups == label
+            self.means[here] = own.mean(0).float()
+            self.roots[here] = _root(torch.cov(own.t(), correction=0).view(self.axes, self.axes)).float()
+        self.weights.fill_(1)
+
+    @torch.no_grad()
+    def take(self, released: Tensor, query: Moments, *, noise_multiplier: float) -> None:
+        """Take the moments that were released, in place. Post-processing: it reads no record.
+
+        Args:
+            released: [K m (1 + d + d (d + 1) / 2)], with noise.
+            query: what was asked, with as many cells.
+            noise_multiplier: standard deviation of the noise on every number.
+        """
+        noisy = Noisy.of(released.double().cpu(), query, noise_multiplier)
+        everyone, by_class = noisy.together(torch.zeros_like(self.groups)), noisy.together(self.groups)
+        offsets = noisy.offsets(everyone.means[0] if query.centres is None else torch.zeros(self.axes).double())
+        within = everyone.seen()
+        covariances = by_class.drawn_to(within)
+        if self.cells > 1:
+            parts = [noisy.only(self.groups == k).drawn_to(covariances[k]) for k in range(self.classes)]
+            covariances = torch.cat(parts)
+        origins = 0.0 if query.centres is None else query.centres.flatten(0, 1).cpu()
+        self.weights.copy_(noisy.counts)
+        self.means.copy_(origins + offsets * query.reach)
+        self.roots.copy_(torch.stack([_root(each) for each in covariances]) * query.reach)
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Moments with noise in them, in units of the reach, float64.
+
+    Args:
+        counts: [c], above zero.
+        means: [c, d]
+        covariances: [c, d, d]
+        noise: standard deviation of the noise on every sum, times the square root of how many were added up. [c]
+    """
+
+    counts: Tensor
+    means: Tensor
+    covariances: Tensor
+    noise: Tensor
+
+    @classmethod
+    def of(cls, released: Tensor, query: Moments, noise: float) -> "Noisy":
+        """Out of the sums of all cells."""
+        d, (a, b, c) = query.latent.axes, WEIGHTS
+        blocks = released.view(query.classes * query.cells, -1)
+        counts = (blocks[:, 0] / a).clamp(min=max(1.0, noise / a))
+        means = blocks[:, 1 : 1 + d] / (b * counts[:, None])
+        i, j = torch.triu_indices(d, d)
+        products = blocks.new_zeros(len(blocks), d, d)
+        products[:, i, j] = blocks[:, 1 + d :] / (c * counts[:, None]) / torch.where(i == j, 1.0, math.sqrt(2.0))
+        products = products + products.triu(1).transpose(1, 2)
+        covariances = products - means[:, :, None] * means[:, None, :]
+        return cls(counts, means, covariances, torch.full_like(counts, noise))
+
+    def only(self, chosen: Tensor) -> "Noisy":
+        """Some of them."""
+        return Noisy(self.counts[chosen], self.means[chosen], self.covariances[chosen], self.noise[chosen])
+
+    def together(self, groups: Tensor) -> "Noisy":
+        """Averages within groups, cells by their counts: the covariance is that *within* cells. groups: [c], from 0."""
+        shares = torch.zeros(int(groups.max()) + 1, len(groups), dtype=torch.float64)
+        shares[groups, torch.arange(len(groups))] = self.counts
+        counts = shares.sum(1)
+        shares = shares / counts[:, None]
+        noise = torch.zeros_like(counts).index_add_(0, groups, self.noise.square()).sqrt()
+        return Noisy(counts, shares @ self.means, torch.einsum("gc,cij->gij", shares, self.covariances), noise)
+
+    def seen(self) -> Tensor:
+        """The first covariance, of which eigenvalues that the noise alone would give are at the floor. [d, d]"""
+        covariance = self.covariances[0]
+        values, vectors = torch.linalg.eigh(covariance)
+        edge = float(self.noise[0] / WEIGHTS[2] / self.counts[0]) * math.sqrt(2 * len(values))
+        cleaned: Tensor = vectors @ torch.diag(torch.where(values > max(edge, _FLOOR), values, _FLOOR)) @ vectors.t()
+        return cleaned
+
+    def offsets(self, origin: Tensor) -> Tensor:
+        """Means, drawn to an origin [d], axis by axis and the more so the less the axis differs beyond noise. [c, d]"""
+        noise = (self.noise / WEIGHTS[1] / self.counts)[:, None].square()
+        apart = self.means - origin
+        signal = (apart.square() - noise).mean(0).clamp(min=0)
+        return origin + apart * _share(signal, noise)
+
+    def drawn_to(self, common: Tensor) -> Tensor:
+        """Covariances, drawn to what they have in common [d, d]. [c, d, d]"""
+        d = len(common)
+        values, axes = torch.linalg.eigh(common)
+        apart = axes.t() @ (self.covariances - common) @ axes
+        noise = (self.noise / WEIGHTS[2] / self.counts).square()[:, None, None] * (1 + torch.eye(d).double()) / 2
+        products = values.outer(values)
+        leading = slice(max(0, d - _LEADING), d)
+        beyond = (apart.square() - noise)[:, leading, leading].sum()
+        k = (beyond / len(apart) / products[leading, leading].sum()).clamp(min=0)
+        drawn = common + axes @ (apart * _share(k * products, noise)) @ axes.t()
+        return torch.stack([_positive(each) for each in drawn])
+
+
+def _share(signal: Tensor, noise: Tensor) -> Tensor:
+    """Of what is seen, how much is signal: signal / (signal + noise); all of it where there is no noise."""
+    return torch.where(noise > 0, signal / (signal + noise).clamp(min=1e-300), torch.ones(()).double())
+
+
+def _positive(covariance: Tensor) -> Tensor:
+    """The same with eigenvalues of at least the floor. [d, d]"""
+    values, vectors = torch.linalg.eigh(covariance)
+    raised: Tensor = vectors @ torch.diag(values.clamp(min=_FLOOR)) @ vectors.t()
+    return raised
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """R with R R^T = covariance; eigenvalues below zero count as zero. [d, d]"""
+    values, vectors = torch.linalg.eigh(covariance)
+    root: Tensor = vectors * values.clamp(min=0).sqrt()
+    return root

@@ -1,0 +1,84 @@
+"""Arguments and settings of a wrong type, refused in one sentence before anything is done with them."""
+
+import functools
+import inspect
+import numbers
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from gossamer.errors import RequestError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAMES = {
+    str: "text",
+    Path: "a path",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    type(None): "None",
+}
+
+
+def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, which refuses arguments that are not what its signature says: `epsilon="10"`.
+
+    Annotations that are more than a class or a union of classes are not looked at.
+
+    Raises:
+        RequestError: naming the argument and the types, never the value.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        hints = _hints(function)
+        for name, value in signature.bind(*args, **named).arguments.items():
+            if name in hints:
+                check_type(name, value, hints[name])
+        return function(*args, **named)
+
+    return call
+
+
+def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
+    """Refuse a value that is none of these kinds. numpy's numbers are numbers, and truth values are none.
+
+    Raises:
+        RequestError: naming it and the types.
+    """
+    if not any(_is(value, kind) for kind in kinds):
+        wanted = " or ".join(_NAMES.get(kind, f"a {kind.__name__}") for kind in kinds)
+        quoted = isinstance(value, str) and not {int, float, bool}.isdisjoint(kinds)
+        raise RequestError(
+            f"{name} must be {wanted}, not of type {type(value).__name__}{': leave out the quotes' if quoted else ''}."
+        )
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it: what numpy has made of a number becomes one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@functools.cache
+def _hints(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
+    """The types of each argument, where all of them are classes."""
+    found = {}
+    for name, hint in typing.get_type_hints(function).items():
+        kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        if name != "return" and all(type(kind) is type or kind is Path for kind in kinds):
+            found[name] = kinds
+    return found
+
+
+def _is(value: object, kind: type) -> bool:
+    if kind in (int, float):
+        number = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    return isinstance(value, kind)

@@ -1,0 +1,131 @@
+"""The README of a release, on a page, from the certificate alone: what it is, how to load it, what is promised and what not."""
+
+import math
+from typing import Any
+
+from gossamer.methods import METHODS
+from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.declared import ATTACKS, CHOICES, QUESTIONS
+from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.words import release_in_words
+
+_LOAD = """import load  # load.py of this folder: needs PyTorch and safetensors
+release = load.load()
+images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
+_WITH_GOSSAMER = """import gossamer  # pip install gossamer
+release = gossamer.Synthesizer.load(".")
+samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
+
+
+def readme(certificate: Certificate, *, samples: int, no_loader: str) -> str:
+    """Markdown.
+
+    Args:
+        certificate: of the release.
+        samples: how many synthetic records lie in samples.npz.
+        no_loader: why there is no load.py; empty where there is one.
+    """
+    declared = certificate.declared
+    sections = [
+        f"# Synthetic records: {class_title(certificate.card)}",
+        certificate.statement,
+        _what(certificate, declared),
+        _load(certificate.card, samples, no_loader),
+        _promised(certificate, declared),
+        _bullets("What is not promised", [*certificate.facts["not_promised"], *certificate.not_covered]),
+        _attacked(declared["attacked"]),
+        _CHECKING,
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def class_title(card: dict[str, Any]) -> str:
+    """What the records are called."""
+    return str(card.get("title") or card.get("data_set") or "without a title")
+
+
+def class_names(card: dict[str, Any]) -> list[str]:
+    """The names of the classes, where the card has them."""
+    return [str(name) for name in card.get("class_names") or ()]
+
+
+def _what(certificate: Certificate, declared: dict[str, Any]) -> str:
+    card = certificate.card
+    size = " x ".join(map(str, card["shape"]))
+    about = [
+        f"A generator (`model.safetensors`) of pictures of {size} (channels, height, width) with labels from 0 to "
+        f"{card['classes'] - 1}, made on {certificate.created} by {METHODS[certificate.method].title}. Its pictures are drawn, "
+        f"not taken from the records; how much of one {card['unit']} may show in them is what the sections below are about.",
+        "",
+        "| who made it says | |",
+        "|---|---|",
+    ]
+    said = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
+    rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in said.items()]
+    return "## What this is\n\n" + "\n".join([*about, *rows])
+
+
+def _load(card: dict[str, Any], samples: int, no_loader: str) -> str:
+    first = f"There is no `load.py` of its own, because {no_loader}; so with Gossamer:" if no_loader else "In Python:"
+    text = f"## How to load it\n\n{first}\n\n```python\n{_WITH_GOSSAMER if no_loader else _LOAD}\n```"
+    if not no_loader:
+        text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it."
+    if samples:
+        text += (
+            f"\n\n`samples.npz` holds {samples:,} synthetic records, as they came: `images` uint8 [{samples}, C, H, W] and "
+            f"`labels` int64 [{samples}]. More can be drawn."
+        )
+    if names := class_names(card):
+        text += "\n\nThe labels: " + ", ".join(f"{number} {name}" for number, name in enumerate(names)) + "."
+    return text
+
+
+def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
+    facts, figures = certificate.facts, certificate.figures
+    lines = [f"Protected: {facts['protects']}.", f"In other words: {facts['adjacency']}."]
+    finite = math.isfinite(float(certificate.guarantee["epsilon"]))
+    if finite:
+        rows = [f"| {_up(each['epsilon'])} | {in_full(each['delta'])} |" for each in figures["at_deltas"]]
+        lines.append("\n".join(["| epsilon, at most | delta |", "|---|---|", *rows]))
+        parts = [
+            f"- {each['purpose']}: {each['count']:,} x {release_in_words(each['event'])}; alone epsilon "
+            f"{_up(each['alone']['epsilon'])} at delta {in_full(each['alone']['delta'])}"
+            for each in figures["components"]
+        ]
+        lines.append("What looked at the records, and what each part would cost alone:\n\n" + "\n".join(parts))
+    inputs = [
+        f"- {each['what']}: where from: {each['origin']}; chosen beside such records: {each['tuned']}"
+        for each in facts["public_inputs"]
+    ]
+    lines.append("Public inputs, which nothing protects:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
+    lines.append(certificate.adds_up)
+    if declared["settings_chosen"] == "uncounted":
+        lines.append(f"**{CHOICES['settings_chosen']['uncounted']}**")
+    return "\n\n".join([f"## What is promised{', and to whom' if finite else ': nothing'}", *lines])
+
+
+def _bullets(title: str, items: list[str]) -> str:
+    return "\n".join([f"## {title}", "", *(f"- {item}" for item in items)])
+
+
+def _attacked(attacked: dict[str, str]) -> str:
+    rows = [
+        f"| {name.replace('_', ' ')} | {question} | {_cell(attacked[name])} |" for name, question in ATTACKS.items()
+    ]
+    return "\n".join(["## What was attacked", "", "| attack | asks | was it tried? |", "|---|---|---|", *rows])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _up(epsilon: float | str) -> str:
+    return rounded_up(float(epsilon))
+
+
+_CHECKING = """## How to check it
+
+`gossamer verify .` recomputes every figure from `ledger.jsonl` and compares every file with `SHA256SUMS`; with `--key` and the
+public key of whoever made it, it also says whether they signed it. `check_release.py` of Gossamer's source recomputes epsilon
+without Gossamer. `certificate.json` has all of this with every digit, and the Renyi curve for adding it to other releases.
+What the table "who made it says" holds was declared, and no check can confirm it."""

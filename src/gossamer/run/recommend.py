@@ -1,0 +1,274 @@
+"""`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
+
+What is expected comes from measured runs (`measured.py`). Each method stands with the measured run that is nearest, and takes
+its settings. The methods are ranked by the figures of these runs: first those whose run was about as clear as the one asked
+for, or less so; then the others, in steps of a factor of two by which it was clearer; then those that were not measured.
+"""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from gossamer.data.card import DataCard
+from gossamer.errors import RequestError
+from gossamer.methods import METHODS
+from gossamer.run import measured, presets
+from gossamer.run.arguments import checked_arguments
+from gossamer.run.measured import USEFUL, Expected, Measured, percent
+from gossamer.run.outlook import by, duration, more, nearest, time_of
+from gossamer.run.plan import checked, checked_delta
+
+ABOUT = 2.0
+"""A run that is up to so many times clearer counts as about as clear, for the ranking."""
+DRAWING = "drawing"
+"""The setting of a method whose samples a program draws: what it draws. Its choices are kinds of pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommended:
+    """A method that can be had for the card.
+
+    Args:
+        method: its name.
+        expected: what to expect, for each data set that was measured; empty: nothing is known.
+        like: the measured run whose settings are taken; None: the method's defaults.
+        changed: settings that were scaled to the card.
+        far: how much clearer that run was, in doublings beyond `ABOUT`; 0: it was no clearer than that.
+        enough: the least clear run of the method that was useful; None: there is none.
+        minutes: how long the fit takes, about; None: unknown.
+        command: to copy.
+        notes: what to know before it is copied.
+    """
+
+    method: str
+    expected: tuple[Expected, ...]
+    like: Measured | None
+    changed: dict[str, Any]
+    far: int
+    enough: Measured | None
+    minutes: float | None
+    command: str
+    notes: tuple[str, ...]
+
+    @property
+    def useful(self) -> bool:
+        """Whether measured runs say that it reaches `USEFUL`, on pictures as easy as theirs."""
+        return any(each.low is not None and each.low >= USEFUL for each in self.expected)
+
+    def lines(self) -> list[str]:
+        """In words."""
+        told = [str(each) for each in self.expected] or ["unknown: this method was not measured on such records"]
+        if self.like is not None:
+            scaled = f", scaled to these records: {' '.join(presets.flags(self.changed))}" if self.changed else ""
+            told.append(f"settings of the run that reached {self.like}{scaled}")
+        else:
+            told.append("settings: the method's defaults")
+        told.append(f"time: {duration(self.minutes, self.like)}")
+        return [*told, *self.notes, self.command]
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "method": self.method,
+            "expected": [each.to_json() for each in self.expected],
+            "like": None if self.like is None else str(self.like),
+            "minutes": self.minutes,
+            "notes": list(self.notes),
+            "command": self.command,
+        }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What `recommend` says.
+
+    Args:
+        outlook: what to expect at all, before an hour is spent; in sentences.
+        ranked: the methods that generate records, the best first.
+        labels: the methods that release a classifier: for labels, not for pictures.
+        left_out: the others, each with its reason.
+    """
+
+    outlook: list[str]
+    ranked: list[Recommended]
+    labels: list[Recommended]
+    left_out: dict[str, str]
+
+    def lines(self) -> list[str]:
+        """In words."""
+        told = list(self.outlook)
+        for number, each in enumerate(self.ranked, start=1):
+            told += ["", f"{number}. {each.method}", *(f"   {line}" for line in each.lines())]
+        for each in self.labels:
+            told += ["", f"If labels are all that is needed: {each.method}", *(f"   {line}" for line in each.lines())]
+        told += ["", *(f"not {name}: {reason}" for name, reason in self.left_out.items())] if self.left_out else []
+        return told
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "outlook": self.outlook,
+            "ranked": [each.to_json() for each in self.ranked],
+            "labels": [each.to_json() for each in self.labels],
+            "left_out": self.left_out,
+        }
+
+
+@checked_arguments
+def recommend(
+    card: DataCard | str | Path,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    minutes: float | None = None,
+    public: str | Path | None = None,
+    pictures: str | None = None,
+    data: str = "DATA",
+) -> Advice:
+    """Rank the methods for a card, with settings, reasons and commands. Reads no record.
+
+    Args:
+        card: the public facts, or the path of a card.toml.
+        epsilon: the budget.
+        delta: of the guarantee; None: 1e-5, or a tenth of 1 / declared size where that is less.
+        minutes: how long a fit may take; longer ones are left out.
+        public: public records for a warm start; they are not read.
+        pictures: what the records show, where that is public: "digits", "letters", "clothes" ...
+        data: where the records are, for the commands; not read.
+
+    Raises:
+        RequestError: if the card, epsilon or delta make no sense.
+    """
+    where = "card.toml" if isinstance(card, DataCard) else str(card)
+    facts = card if isinstance(card, DataCard) else DataCard.load(card)
+    if not epsilon > 0:
+        raise RequestError(f"--epsilon must be above 0, not {epsilon:g}.")
+    if minutes is not None and not minutes > 0:
+        raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
+    delta = checked_delta(min(1e-5, 0.1 / facts.declared_size) if delta is None else delta, epsilon, facts)
+    words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
+    found: list[Recommended] = []
+    left_out: dict[str, str] = {}
+    for name in METHODS:
+        try:
+            each = _for(name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, words=words)
+        except RequestError as error:
+            left_out[name] = str(error)
+            continue
+        if minutes is not None and each.minutes is not None and each.minutes > minutes:
+            left_out[name] = f"it would take {duration(each.minutes, each.like)}."
+        else:
+            found.append(each)
+    found.sort(key=lambda each: (each.like is None, each.far, 0.0 if each.like is None else -each.like.accuracy))
+    labels = [each for each in found if each.like is not None and each.like.of == "release"]
+    ranked = [each for each in found if each not in labels]
+    return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out)
+
+
+def _for(
+    name: str,
+    card: DataCard,
+    *,
+    epsilon: float,
+    delta: float,
+    public: str | Path | None,
+    pictures: str | None,
+    words: str,
+) -> Recommended:
+    """One method for the card.
+
+    Raises:
+        RequestError: if it cannot be had, with the reason.
+    """
+    method = METHODS[name]
+    if method.without_guarantee and not math.isinf(epsilon):
+        raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
+    drawn = _drawn(name)
+    if drawn and pictures not in drawn:
+        raise RequestError(
+            f"a program draws its samples: {', '.join(drawn)}. With --pictures and one of these it is considered."
+        )
+    known = measured.of_method(name, epsilon=epsilon, pictures=pictures)
+    usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
+    here = measured.clearness(card.declared_size, epsilon, delta)
+    like = nearest(usable, card, epsilon=epsilon, delta=delta)
+    chosen = {} if like is None else dict(like.settings)
+    preset = None if like is None else like.preset
+    if drawn and pictures != presets.defaults(name)[DRAWING]:
+        chosen[DRAWING] = pictures
+    full = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {}), **chosen}
+    changed = presets.scaled(
+        full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
+    )
+    budget = {} if method.without_guarantee else {"epsilon": epsilon, "delta": delta}
+    asked = {**chosen, **changed}
+    noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}  # stands for what --epsilon decides
+    job = checked(method.job({**full, **asked, **noise}, card))
+    presets.check_net(job)
+    if job.needs_public and public is None:
+        raise RequestError("its settings need public records: give --public.")
+    return Recommended(
+        method=name,
+        expected=measured.expected(usable, card, epsilon=epsilon, delta=delta),
+        like=like,
+        changed=changed,
+        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * here)))),
+        enough=measured.enough(usable),
+        minutes=None if like is None else time_of(like, card),
+        command=" ".join([
+            f"gossamer fit {name} {words}",
+            *presets.flags({key: f"{value:g}" for key, value in budget.items()}),
+            *([f"--preset {preset}"] if preset else []),
+            *presets.flags(asked),
+            *([f"--public {shlex.quote(str(public))}"] if public is not None and method.takes_public else []),
+            "--out RUN",
+        ]),
+        notes=_notes(like, card, known, drawn),
+    )  # fmt: skip
+
+
+def _drawn(name: str) -> tuple[str, ...]:
+    """What the program of a method draws, whose samples are drawn; empty: the samples of this one are not."""
+    hints = get_type_hints(METHODS[name].config_type)
+    return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
+
+
+def _notes(like: Measured | None, card: DataCard, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
+    told = []
+    if like is None and known:
+        told.append("it was measured with public records only: give --public, if there are any")
+    if like is not None and like.classes != card.classes:
+        told.append(
+            f"measured on {like.classes} classes, and these are {card.classes}: the figures are no more than a hint"
+        )
+    if like is not None and like.shape != card.shape:
+        told.append(f"measured on pictures of {by(like.shape)}: the figures are no more than a hint")
+    if like is not None and like.of == "release":
+        told.append(
+            "the figures are of the released classifier; its samples are drawn shapes with labels, not pictures"
+        )
+    if drawn:
+        told.append("its samples are drawings that the records have chosen, and look like drawings")
+    return tuple(told)
+
+
+def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, delta: float) -> list[str]:
+    """What to expect at all."""
+    told = [f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."]
+    if good := [each.method for each in ranked if each.useful]:
+        return [
+            *told,
+            f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
+            f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
+        ]
+    told.append(
+        f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
+        "or more) can be expected here. Longer training does not make up for that; more records, or a larger epsilon, do."
+    )
+    if enough := [each.enough for each in ranked if each.enough is not None]:
+        least = min(enough, key=lambda run: (run.clearness, -run.accuracy))
+        told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")
+    return told

@@ -1,0 +1,226 @@
+"""Handing out a run: the folder that others get, and the signature of whoever stands for it."""
+
+import dataclasses
+import datetime
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
+from gossamer.files import write_atomically
+from gossamer.lazy import Lazy
+from gossamer.methods import METHODS
+from gossamer.privacy.certificate import Certificate, sha256
+from gossamer.privacy.declared import declare
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run import signing
+from gossamer.run.arguments import checked_arguments
+from gossamer.run.folder import ATTACKS, EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
+from gossamer.run.loader import Unloadable, loader
+from gossamer.run.readme import readme
+from gossamer.run.verify import LOADER, README, SAMPLE_SET, SUMS, Verdict, is_release, read_sums, to_sign, verify
+
+if TYPE_CHECKING:
+    from gossamer.data import writers
+    from gossamer.methods import synthesizer
+    from gossamer.run import report
+else:
+    report, synthesizer = Lazy("gossamer.run.report"), Lazy("gossamer.methods.synthesizer")
+    writers = Lazy("gossamer.data.writers")
+
+MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
+ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"
+
+
+@checked_arguments
+def release(
+    run: str | Path,
+    out: str | Path,
+    *,
+    declared: str | Path | Mapping[str, Any] | None = None,
+    samples: int = 0,
+    force: bool = False,
+) -> Path:
+    """Copy what may be handed out, and nothing else: model, certificate, ledger, settings, samples, a report without
+    internal figures, a README, a loader where one can be written, and SHA256SUMS. A release is copied as it is.
+
+    Modes are 0644 whatever the umask says. The copy is verified before it gets its name.
+
+    Args:
+        run: a finished RUN, or a release.
+        out: a new folder.
+        declared: what the certificate says that nobody can recompute: a TOML file, or the same as a mapping (see
+            `privacy.declared.QUESTIONS`). None: it says that nothing was declared.
+        samples: so many synthetic records go into samples.npz; 0: there is none.
+        force: replace a release in `out`.
+
+    Raises:
+        RequestError: if the run does not verify (it must not be handed out then), or what is declared has another form.
+        RunFolderError: if the run is unfinished or lacks its samples, or `out` is taken, in the run, or cannot be written.
+    """
+    folder, target = Path(run), Path(out).absolute()
+    _check_target(folder, target, force=force)
+    _must_hold(folder, verify(folder))
+    answers = _answers(folder, declared)
+    if is_release(folder) and (declared is not None or samples):
+        raise RequestError(
+            f"{folder} is a release and is copied as it is: declare and draw samples when you release its RUN."
+        )
+    if not (folder / SAMPLES).is_file() or (folder / SAMPLES).is_symlink():
+        raise RunFolderError(f"{folder} has no {SAMPLES} of its own; restore it from a copy of the run.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        old = partial.with_name(f"{partial.name}.old")
+    except OSError as error:
+        raise RunFolderError(f"{target} cannot be written ({error.strerror}). Choose another folder.") from None
+    try:
+        if is_release(folder):
+            _copy(folder, partial)
+        else:
+            _fill(folder, partial, answers, samples)
+        _must_hold(folder, verify(partial))  # what lies there now, should somebody write to the run meanwhile
+        partial.chmod(0o755)
+        if target.is_dir():
+            target.replace(old)
+        partial.replace(target)
+    except FileNotFoundError as error:
+        raise LedgerDamaged(
+            f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
+        ) from None
+    finally:
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(out)
+
+
+def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
+    """Sign a release, or a RUN: write signature.json beside its files. Gives the public key in hexadecimal.
+
+    A RUN's signature is not copied into a release, which has files of its own: sign the release.
+
+    Args:
+        run: a release or a finished RUN; it has to verify.
+        key: PEM file of an Ed25519 private key, outside the folder.
+        new_key: make it first, with `KEY.pub` beside it.
+        force: replace a signature.
+
+    Raises:
+        RequestError: if the folder does not verify, or the key is none, or lies in the folder.
+        RunFolderError: if it is signed already, the key exists already, or something cannot be written.
+    """
+    folder, path = Path(run), Path(key)
+    signature = folder / signing.SIGNATURE
+    taken = signature.exists() or signature.is_symlink()
+    if taken and not force:
+        raise RunFolderError(f"{folder} is signed already. --force replaces the signature.")
+    verdict = verify(folder)
+    problems = [each for each in verdict.problems if not (taken and each.startswith(signing.SIGNATURE))]
+    if problems:
+        raise RequestError(f"{folder} does not verify and is not signed: {' '.join(problems)}")
+    if folder.resolve() in path.resolve().parents:
+        raise RequestError(f"{path} lies in {folder} and would be handed out with it. Keep the key elsewhere.")
+    if new_key:
+        signing.new_key(path)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return signing.sign(folder, to_sign(folder), key=path, date=today)
+
+
+def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the certificate says that nobody can recompute. A RUN knows what was measured; what came of it is internal."""
+    where = str(declared) if isinstance(declared, str | Path) else "what is declared"
+    answers: dict[str, Any] = {}
+    if isinstance(declared, str | Path):
+        try:
+            answers = tomllib.loads(Path(declared).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RequestError(f"{declared} cannot be read ({error.strerror}).") from None
+        except ValueError as error:
+            raise RequestError(f"{declared} is not TOML ({error}).") from None
+    elif declared is not None:
+        answers = dict(declared)
+    if (folder / ATTACKS).is_file() and isinstance(answers.get("attacked", {}), dict):
+        answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
+    if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
+        answers = {"baseline": MEASURED, **answers}
+    return declare(answers, where=where)
+
+
+def _copy(folder: Path, partial: Path) -> None:
+    """Copy a release as it is, with the signature that it may have."""
+    signed = [signing.SIGNATURE] if (folder / signing.SIGNATURE).is_file() else []
+    for name in (*read_sums(folder), SUMS, *signed):
+        write_atomically(partial / name, (folder / name).read_bytes())
+
+
+def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) -> None:
+    """Make the files of a release from those of a RUN."""
+    for name in RELEASED:
+        write_atomically(partial / name, (folder / name).read_bytes())
+    certificate = _certified(partial, answers)
+    if (folder / EVENTS).is_file():
+        shutil.copyfile(folder / EVENTS, partial / EVENTS)
+    try:
+        report.write_report(partial, internal=False)
+    except RunFolderError as error:
+        raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
+    (partial / EVENTS).unlink(missing_ok=True)
+    more = [README]
+    if samples:
+        drawn = synthesizer.Synthesizer.load(partial).stream(samples)
+        writers.write_samples(partial / SAMPLE_SET, drawn, count=samples)
+        (partial / SAMPLE_SET).chmod(0o644)
+        more.append(SAMPLE_SET)
+    try:
+        _refuse_old_settings(certificate)
+        write_atomically(partial / LOADER, loader(certificate.method))
+        more.append(LOADER)
+        cannot = ""
+    except Unloadable as error:
+        cannot = str(error)
+    write_atomically(partial / README, readme(certificate, samples=samples, no_loader=cannot))
+    sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
+    write_atomically(partial / SUMS, sums)
+
+
+def _refuse_old_settings(certificate: Certificate) -> None:
+    """Raise Unloadable where settings were added since: a loader has no defaults."""
+    known = {each.name for each in dataclasses.fields(METHODS[certificate.method].config_type)}
+    if certificate.config.keys() != known:
+        raise Unloadable("its settings are of an earlier version")
+
+
+def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
+    """The certificate of the run, in today's format, with what is declared."""
+    old, folder = Certificate.load(partial), RunFolder(partial)
+    new = Certificate.build(
+        PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],
+        versions=old.versions, created=old.created, declared=answers,
+    )  # fmt: skip
+    new.save(partial)
+    return new
+
+
+def _check_target(folder: Path, target: Path, *, force: bool) -> None:
+    """Refuse a target that is the run, lies in it or around it, or is taken. Changes nothing."""
+    here, there = folder.resolve(), target.resolve()
+    if here == there:
+        raise RunFolderError(f"{target} is the run itself; a release goes into a folder of its own.")
+    if here in there.parents or there in here.parents:
+        raise RunFolderError(f"{target} lies in {folder}, or around it; a release goes into a folder of its own.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise RunFolderError(f"{target} is a file or a link; a release goes into a folder of its own.")
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not force:
+        raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with --force.")
+    if not is_release(target) or (target / PRIVATE).exists():
+        raise RunFolderError(f"{target} holds something other than a release; --force replaces releases only.")
+
+
+def _must_hold(folder: Path, verdict: Verdict) -> None:
+    if not verdict.ok:
+        raise RequestError(f"{folder} does not verify and must not be released: {' '.join(verdict.problems)}")

@@ -1,0 +1,175 @@
+"""`gossamer split`: deal a data set into two before a run, so that members and non-members differ in nothing but the deal.
+
+On which side a unit falls follows from the unit alone, by the keyed hash of a public share with another key: whoever joins or
+leaves the data moves nobody else, so the guarantee of a run on one side holds for the whole.
+"""
+
+import csv
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gossamer.data import folders
+from gossamer.data.card import STORED, check_range
+from gossamer.data.identity import given_up
+from gossamer.data.pictures import Decoder
+from gossamer.data.readers import CLASS_NAMES, class_folders, read, units_of
+from gossamer.data.records import Records
+from gossamer.data.units import FOLDERS, Missing, matched
+from gossamer.errors import RequestError, RunFolderError
+
+UNIT_KEY, UNITS_FILE = "unit", "units.csv"
+"""Where the ids of units go: the key of an .npz, and the file in a folder."""
+_SIDES = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What `split` wrote.
+
+    Args:
+        records: how many are in train, and in test.
+        units: how many units they belong to.
+        spec: what --units says of the units in the new place; empty where there are none.
+        notes: what was converted on the way into an .npz, in words.
+    """
+
+    records: tuple[int, int]
+    units: tuple[int, int]
+    spec: str
+    notes: tuple[str, ...] = ()
+
+
+def split(
+    data: str,
+    *,
+    out: str | Path,
+    share: float = 0.2,
+    seed: int = 0,
+    units: str | None = None,
+    missing_unit: Missing = "refuse",
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    pixel_range: tuple[float, float] | None = None,
+) -> Dealt:
+    """Deal DATA into train and test at random, whole units on either side; pictures are left as they are.
+
+    Args:
+        data: DATA; where it has splits, one of them (default: train) is dealt.
+        out: a new folder for class folders of pictures, else a new .npz. Both are read as one data set with two splits.
+        share: the expected share of test.
+        seed: another one deals otherwise.
+        units: whose each record is, see `data.readers.read`; None: every record is dealt by its own pixels.
+        missing_unit: what a record without an id is.
+        images_key: where the images lie, see `data.readers.read`.
+        labels_key: where the labels lie.
+        pixel_range: the values of black and white where pixels are not of 8 bits.
+
+    Raises:
+        RequestError: a share that is none, a side on which nobody fell, or a name that does not fit.
+        RunFolderError: something is there already, or it cannot be written.
+    """
+    out = Path(out)
+    if not 0 < share < 1:
+        raise RequestError(f"--share must lie between 0 and 1, not {share:g}: 0.2 deals a fifth to test.")
+    if out.exists() or out.is_symlink():
+        raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
+    check_range(pixel_range or STORED)
+    pictures = class_folders(data, split="train", labels_key=labels_key, unit_folders=units == FOLDERS)
+    if (pictures is None) != (out.suffix == ".npz"):
+        kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
+        raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
+    dealer = _Dealer(share, f"gossamer split {seed}")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+            whole = Path(scratch) / f"whole{out.suffix}"
+            if pictures is None:
+                records = read(
+                    data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
+                    labels_key=labels_key, pixel_range=pixel_range,
+                )  # fmt: skip
+                dealt = _arrays(records, dealer, whole)
+            else:
+                dealt = _pictures(pictures, units, missing_unit, dealer, whole, Decoder(pixel_range=pixel_range))
+            whole.rename(out)
+    except OSError as error:
+        raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
+    return dealt
+
+
+@dataclass(frozen=True)
+class _Dealer:
+    share: float
+    salt: str
+
+    def test(self, names: list[str], image: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Who goes to test: bool [N], from the ids of the records' units, or where there is none from the record's pixels.
+
+        Args:
+            names: the id of each record's unit, or "". [N]
+            image: from a record's position to its pixels, uint8 [C, H, W].
+        """
+        sides = {name: self._side(name, np.zeros((1, 1, 1), np.uint8)) for name in set(names) if name}
+        return np.array([sides[name] if name else self._side("", image(at)) for at, name in enumerate(names)], bool)
+
+    def _side(self, name: str, image: np.ndarray) -> bool:
+        one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
+        return bool(given_up(one, share=self.share, salt=self.salt)[0])
+
+
+def _arrays(records: Records, dealer: _Dealer, path: Path) -> Dealt:
+    """One .npz with the keys of two splits."""
+    names = [""] * len(records)
+    if records.units is not None and records.names is not None:
+        names = records.names[records.units].tolist()
+    test = dealer.test(names, lambda at: records.images[at])
+    arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
+    for side, chosen in zip(_SIDES, (~test, test), strict=True):
+        arrays |= {f"{side}_images": records.images[chosen], f"{side}_labels": records.labels[chosen]}
+        if records.units is not None:
+            arrays[f"{side}_{UNIT_KEY}"] = np.array(names)[chosen]
+    dealt = _counted(names, test, "" if records.units is None else f":{UNIT_KEY}")
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the arrays for its flag
+    path.chmod(0o600)
+    return replace(dealt, notes=records.notes)
+
+
+def _pictures(
+    listing: folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path, decoder: Decoder
+) -> Dealt:
+    """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places."""
+    names = [""] * len(listing.paths)
+    if units is not None:
+        found = units_of(listing, units, missing)
+        names = found.names[found.numbers].tolist()
+    test = dealer.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
+    how = matched(units)
+    dealt = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
+    below = len(listing.root.parts)
+    lines = [("name", "unit")]
+    for side in _SIDES:
+        for name in listing.class_names:  # an empty class is one all the same
+            (path / side / name).mkdir(parents=True)
+    for source, side, name in zip(listing.paths, test, names, strict=True):
+        target = Path(_SIDES[int(side)], *source.parts[below:])
+        (path / target).parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, path / target)
+        lines.append((target.as_posix(), name))
+    if how == "name":
+        with (path / UNITS_FILE).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(lines)
+    return dealt
+
+
+def _counted(names: list[str], test: np.ndarray, spec: str) -> Dealt:
+    """How many fell on either side. Raises RequestError where nobody did."""
+    sides = [[name for name, there in zip(names, chosen, strict=True) if there] for chosen in (~test, test)]
+    for side, there in zip(_SIDES, sides, strict=True):
+        if not there:
+            raise RequestError(f"nobody fell to {side}: give another --share or --seed. Few units fall unevenly.")
+    people = [len({name for name in there if name}) + there.count("") for there in sides]
+    return Dealt((len(sides[0]), len(sides[1])), (people[0], people[1]), spec)

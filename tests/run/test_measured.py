@@ -1,0 +1,118 @@
+"""What is expected comes from measured runs: each stands on its page, and what is between or beyond them is said honestly."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+
+from gossamer.data.card import DataCard
+from gossamer.methods import METHODS
+from gossamer.privacy import accounting
+from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
+from gossamer.run import measured, presets
+from gossamer.run.measured import Measured, clearness, mu
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = Measured(
+    method="moments", data="MNIST", pictures="digits", records=10_000, epsilon=1.0, delta=1e-5, shape=(1, 28, 28), classes=10,
+    accuracy=0.7, low=0.68, high=0.72, of="samples", on="test records", page="docs/methods/moments.md",
+)  # fmt: skip
+CLEARER = dataclasses.replace(RUN, records=100_000, accuracy=0.9, low=0.89, high=0.91)
+
+
+def card(size: int, **other: object) -> DataCard:
+    return DataCard(**{"shape": (1, 28, 28), "classes": 10, "declared_size": size, **other})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "run", measured.runs(), ids=lambda run: f"{run.method}-{run.data}-{run.epsilon:g}-{run.accuracy}"
+)
+def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Measured) -> None:
+    page = (ROOT / run.page).read_text(encoding="utf-8")
+    assert f"{100 * run.accuracy:.1f}" in page
+    for end in (run.low, run.high):
+        shown = "" if end is None else f"{100 * end:.1f}"
+        assert shown in page or run.method in (
+            "gs-wgan",
+            "teacher",
+        )  # these state one interval for all: +-1 %, +-0.3, +-0.6
+    method = METHODS[run.method]
+    noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}
+    chosen = presets.settings(run.method, run.preset) if run.preset else {}
+    _ = method.job({**chosen, **run.settings, **noise}, card(run.records)).plan
+
+
+def test_a_run_whose_interval_does_not_hold_its_figure_is_refused() -> None:
+    for wrong in ({"low": 0.71}, {"high": 0.69}, {"accuracy": 91.7}, {"records": 0}, {"epsilon": 0.0}):
+        with pytest.raises(ValueError, match="numbers that cannot be"):
+            dataclasses.replace(RUN, **wrong)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0, 100.0])
+def test_clearness_is_that_of_one_gaussian_release(epsilon: float) -> None:
+    """1 / mu is the noise multiplier that the accountant finds: a second way to the same number, to the search's 0.1 %."""
+    noise = accounting.calibrate_noise(
+        lambda value: [(poisson_gaussian(sampling_rate=1.0, noise_multiplier=value), 1)],
+        epsilon=epsilon, delta=1e-5, relation=ADD_OR_REMOVE_ONE, unit="record",
+    )  # fmt: skip
+    assert 1 / mu(epsilon, 1e-5) == pytest.approx(noise, rel=3e-3)
+    assert clearness(300, epsilon, 1e-5) == pytest.approx(300 / noise, rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("records", "low", "high", "words"),
+    [
+        (1_000, None, 0.72, "unknown, at most the 72.0 % of a clearer run"),
+        (9_000, 0.68, 0.72, "68.0 % to 72.0 %"),
+        (12_000, 0.68, 0.72, "68.0 % to 72.0 %"),
+        (30_000, 0.68, 0.91, "68.0 % to 91.0 %"),
+        (500_000, 0.89, None, "at least the 89.0 % of a less clear run"),
+    ],
+)
+def test_what_is_expected_lies_between_runs_and_is_unknown_beyond_them(
+    records: int, low: float | None, high: float | None, words: str
+) -> None:
+    (found,) = measured.expected([CLEARER, RUN], card(records), epsilon=1.0, delta=1e-5)
+    assert (found.low, found.high, found.words) == (low, high, words)
+
+
+def test_every_data_set_and_every_kind_of_public_records_is_told_apart() -> None:
+    others = [dataclasses.replace(RUN, data="faces"), dataclasses.replace(RUN, public="glyphs")]
+    found = measured.expected([RUN, *others], card(10_000), epsilon=1.0, delta=1e-5)
+    assert [(each.data, each.public) for each in found] == [("MNIST", ""), ("faces", ""), ("MNIST", "glyphs")]
+
+
+def test_no_run_says_nothing() -> None:
+    assert measured.expected([], card(10_000), epsilon=1.0, delta=1e-5) == ()
+    assert measured.enough([]) is None
+    assert measured.enough([RUN]) is None
+
+
+def test_how_many_records_or_how_much_epsilon_it_takes() -> None:
+    assert measured.enough([RUN, CLEARER]) is CLEARER
+    assert measured.records_needed(CLEARER, epsilon=1.0, delta=1e-5) == 100_000
+    needed = measured.records_needed(CLEARER, epsilon=10.0, delta=1e-5)
+    exact = 100_000 * mu(1.0, 1e-5) / mu(10.0, 1e-5)
+    assert exact <= needed <= 1.1 * exact
+    larger = measured.epsilon_needed(CLEARER, records=20_000, delta=1e-5)
+    assert larger is not None and clearness(20_000, larger, 1e-5) >= CLEARER.clearness
+    assert clearness(20_000, 0.7 * larger, 1e-5) < CLEARER.clearness
+    assert measured.epsilon_needed(CLEARER, records=10, delta=1e-5) is None
+
+
+def test_runs_without_privacy_speak_for_such_runs_alone() -> None:
+    assert all(math.isinf(run.epsilon) for run in measured.of_method("privgan", epsilon=math.inf))
+    assert measured.of_method("privgan", epsilon=math.inf)
+    assert measured.of_method("privgan", epsilon=10.0) == ()
+    assert measured.of_method("dpgan", epsilon=math.inf) == ()
+
+
+def test_pictures_that_were_measured_leave_the_others_out() -> None:
+    data = {
+        kind: {run.data for run in measured.of_method("teacher", epsilon=1.0, pictures=kind)}
+        for kind in ("digits", "x")
+    }
+    assert data["digits"] == {"MNIST", "scikit-learn's digits"}
+    assert data["x"] == {"MNIST", "scikit-learn's digits", "Fashion-MNIST"}

@@ -1,0 +1,150 @@
+"""`recommend`, `presets --card`, and what `plan` says beforehand: through the command line, on cards alone."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer.data.card import DataCard
+from gossamer.errors import RequestError
+from gossamer.methods import METHODS
+from gossamer.run import presets, recommend
+from gossamer.run.recommend import Advice
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def few() -> Advice:
+    """5,000 records at epsilon 1, without public records."""
+    return recommend.recommend(DataCard(shape=(1, 28, 28), classes=10, declared_size=5_000), epsilon=1.0)
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Callable[..., Path]:
+    def write(size: int, shape: str = "[1, 28, 28]", classes: int = 10) -> Path:
+        path = tmp_path / "facts.toml"
+        path.write_text(f"shape = {shape}\nclasses = {classes}\ndeclared_size = {size}\n")
+        return path
+
+    return write
+
+
+def test_few_records_under_a_small_epsilon_are_told_before_an_hour_is_spent(few: Advice) -> None:
+    told = " ".join(few.outlook)
+    assert "No measured run says that useful samples" in told
+    assert "Longer training does not make up for that" in told
+    assert "the least clear run that reached 80.0 % is one of moments" in told  # without public records
+    assert told.endswith("takes about 380,000 records at this epsilon, and with these not even epsilon 20 would do.")
+    assert not any(each.useful for each in few.ranked)
+
+
+def test_every_method_is_ranked_or_left_out_with_a_reason(few: Advice) -> None:
+    ranked = [each.method for each in few.ranked]
+    assert ranked[0] == "moments"
+    assert ranked[-1] == "dpgan"  # measured with public records only
+    assert [each.method for each in few.labels] == ["teacher"]
+    assert {*ranked, "teacher", *few.left_out} == set(METHODS)
+    assert "no formal guarantee" in few.left_out["privgan"]
+    assert few.left_out["evolve"].startswith("a program draws its samples: digits, letters, patches.")
+
+
+def test_every_command_is_one_that_plan_takes(few: Advice, gossamer: Run, facts: Callable[..., Path]) -> None:
+    for each in (few.ranked[0], few.ranked[-1], few.labels[0]):
+        words = shlex.split(each.command)
+        assert words[:3] == ["gossamer", "fit", each.method]
+        assert words[-2:] == ["--out", "RUN"]
+        words[words.index("--card") + 1] = str(facts(5_000))
+        asked = [word for word in words[3:-2] if word not in ("--data", "DATA")]
+        assert gossamer("plan", each.method, *asked).status == 0
+
+
+def test_settings_go_with_the_records(few: Advice) -> None:
+    gs_wgan = next(each for each in few.ranked if each.method == "gs-wgan")
+    assert gs_wgan.changed == {"critics": 83, "answers": 15, "visits": 8}
+    assert "--critics 83" in gs_wgan.command
+
+
+def test_many_records_and_what_they_show(gossamer: Run, facts: Callable[..., Path]) -> None:
+    words = ["--card", facts(60_000), "--epsilon", 1, "--public", "glyphs", "--pictures", "digits", "--minutes", 10]
+    answer = gossamer("recommend", *words, "--data", "my scans", "--json")
+    assert answer.status == 0, answer.err
+    ranked = [each["method"] for each in answer.json["ranked"]]
+    assert ranked[:3] == ["evolve", "moments", "privae"]
+    assert "can be expected of evolve, moments" in " ".join(answer.json["outlook"])
+    assert answer.json["left_out"]["gs-wgan"] == "it would take about 35 min on one core of an Intel Xeon."
+    evolve, moments, *_ = answer.json["ranked"]
+    assert [(each["data"], each["low"], each["high"]) for each in evolve["expected"]] == [("MNIST", 0.946, 0.955)]
+    assert evolve["minutes"] == pytest.approx(1.1 * 60_000 / 50_000)
+    assert "--data 'my scans'" in moments["command"] and "--public glyphs" in moments["command"]
+    assert "--public" not in evolve["command"]
+    assert any("look like drawings" in note for note in evolve["notes"])
+
+
+def test_what_no_net_makes_is_left_out_and_other_classes_are_a_hint_only(
+    gossamer: Run, facts: Callable[..., Path]
+) -> None:
+    answer = gossamer("recommend", "--card", facts(900, shape="[3, 40, 56]", classes=2), "--epsilon", 3)
+    assert answer.status == 0, answer.err
+    assert "not dpgan: " in answer.out
+    assert "measured on 10 classes, and these are 2: the figures are no more than a hint" in answer.out
+    assert "measured on pictures of 1x28x28" in answer.out
+
+
+def test_requests_that_make_no_sense() -> None:
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=900)
+    for asked in (
+        {"epsilon": 0.0},
+        {"epsilon": -1.0},
+        {"epsilon": 1.0, "delta": 0.1},
+        {"epsilon": 1.0, "minutes": 0.0},
+    ):
+        with pytest.raises(RequestError):
+            recommend.recommend(card, **asked)
+
+
+def test_plan_says_what_to_expect(gossamer: Run, facts: Callable[..., Path]) -> None:
+    words = ["plan", "moments", "--card", facts(5_000), "--epsilon", 1, "--delta", 1e-5, "--axes", 128]
+    told = gossamer(*words).out
+    assert "as on Fashion-MNIST: unknown, at most the 79.0 % of a clearer run" in told
+    assert "which differs by: 50,000 records instead of 5,000" in told
+    assert "To be as clear as that takes about" in told
+    assert "time: less than a minute" in told
+    assert "memory: 4 MB for the records" in told
+    outlook = gossamer(*words, "--json").json["outlook"]
+    assert outlook["records_mb"] == pytest.approx(3.92)
+    assert [each["low"] for each in outlook["expected"]] == [None, None, None]
+
+
+def test_time_goes_with_steps_and_is_unknown_for_other_networks(gossamer: Run, facts: Callable[..., Path]) -> None:
+    words = ["plan", "privae", "--card", facts(60_000), "--epsilon", 10, "--delta", 1e-5, "--preset", "mnist-labels"]
+    assert gossamer(*words, "--json").json["outlook"]["minutes"] == pytest.approx(6)
+    assert gossamer(*words, "--steps", 500, "--json").json["outlook"]["minutes"] == pytest.approx(1.5)
+    assert gossamer(*words, "--width", 400, "--json").json["outlook"]["minutes"] is None
+
+
+def test_presets_by_method_and_card(gossamer: Run, facts: Callable[..., Path]) -> None:
+    told = gossamer("presets", "evolve", "--card", facts(5_000)).out
+    assert "--preset mnist-eps1 --candidates 50" in told
+    assert "dpgan" not in told
+    small = {
+        each["preset"]: each for each in gossamer("presets", "dpgan", "--card", facts(300), "--json").json["presets"]
+    }
+    assert small["paper-eps1-adaptive"]["changed"] == {"expected_batch_size": 300}
+    assert small["paper-eps10-fixed"]["changed"] == {}
+    assert "made for 60,000 records" in gossamer("presets", "dpgan").out
+    colour = gossamer("presets", "evolve", "--card", facts(5_000, shape="[3, 32, 32]")).out
+    assert colour.count("not for this card: evolve draws square pictures of one channel") == 3
+    assert gossamer("presets", "evolv").status == 2
+
+
+def test_a_scaled_setting_stays_at_one_and_unknown_sizes_leave_it() -> None:
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=10)
+    chosen = {"critics": 100, "expected_batch_size": 64}
+    assert presets.scaled(chosen, card, made_for=60_000, in_proportion=["critics"]) == {
+        "critics": 1,
+        "expected_batch_size": 10,
+    }
+    assert presets.scaled(chosen, card, made_for=None, in_proportion=["critics"]) == {"expected_batch_size": 10}
