@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check bench audit mutants browser clean
+.PHONY: env demo test check bench audit mutants fuzz browser clean
 
 env: $(READY)
 
@@ -39,6 +39,9 @@ audit: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
+
+fuzz: $(READY)
+	$(BIN)/python tests/data/fuzz.py
 
 browser: $(READY)
 	$(BIN)/python -m pytest -m browser

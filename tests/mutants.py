@@ -58,6 +58,7 @@ PARTS = "tests/methods/test_parts.py"
 SOURCES = "tests/run/test_sources.py"
 IDENTITY = "tests/data/test_identity.py"
 UNITS = "tests/data/test_units.py"
+FORMATS = "tests/data/test_formats.py"
 CERTIFICATES = "tests/privacy/test_certificate.py"
 FIGURES = "tests/privacy/test_figures.py"
 SIGNING, HANDING_OUT = "tests/run/test_signing.py", "tests/run/test_handing_out.py"
@@ -338,6 +339,22 @@ MISTAKES = (
     Mistake("a folder's pictures take units from an array", "data/readers.py", "    if matched(spec) == \"position\":", "    if False:", UNITS),
     Mistake("a missing id is a unit of its own unasked", "data/units.py", "        if not name and missing == \"refuse\":", "        if False:", f"{UNITS} {SOURCES}"),
     Mistake("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(found) + np.arange(alone.sum())", "    numbers[alone] = len(found)", UNITS),
+    Mistake("a deep picture is scaled by its own extremes", "data/images.py", "    low, high = pixel_range\n", "    low, high = float(pixels.min()), float(pixels.max()) + 1\n", FORMATS),
+    Mistake("a patient's name is read", "data/dicom.py", "specific_tags=_TAGS)", "specific_tags=None)", FORMATS),
+    Mistake("a DICOM file's rescale is passed over", "data/dicom.py", "        pixels = pixels * np.float32(slope) + np.float32(intercept)\n", "        pixels = pixels * np.float32(slope)\n", FORMATS),
+    Mistake("small values of MONOCHROME1 are black", "data/pictures.py", "        if found.inverted:\n", "        if False:\n", FORMATS),
+    Mistake("one file under two names is two records", "data/pictures.py", "        if first is not path and status.st_ino:\n", "        if False:\n", FORMATS),
+    Mistake("an orientation is passed over", "data/pictures.py", "            ImageOps.exif_transpose(picture, in_place=True)\n", "", FORMATS),
+    Mistake("transparent pixels show what they hide", "data/pictures.py", "        page.paste(picture.convert(wanted), mask=picture.getchannel(\"A\"))\n", "        page.paste(picture.convert(wanted))\n", FORMATS),
+    Mistake("a picture is decoded whatever it declares", "data/pictures.py", "            _check_size(*picture.size)\n", "", FORMATS),
+    Mistake("every decoder of Pillow is tried", "data/pictures.py", "formats=_FORMATS) as picture", "formats=None) as picture", FORMATS),
+    Mistake("what was converted is not said", "data/readers.py", "declared, tuple(sorted(decoder.notes)))", "declared, ())", FORMATS),
+    Mistake("a missing label is the first class", "data/labels.py", "        return np.where(labels < 0, MISSING, labels), ()\n", "        return np.where(labels < 0, 0, labels), ()\n", FORMATS),
+    Mistake("a unit without records still counts", "data/readers.py", "    there, units = np.unique(found.units, return_inverse=True)\n", "    there, units = np.arange(records.population), found.units\n", FORMATS),
+    Mistake("names of the other split do not count", "data/labels.py", "    classes = tuple(sorted({*names, *others} - {\"\"}))\n", "    classes = tuple(sorted({*names} - {\"\"}))\n", FORMATS),
+    Mistake("a list may lead out of its folder", "data/listed.py", "\"..\" in Path(name).parts", "False", FORMATS),
+    Mistake("grey is the first colour", "data/images.py", "    return np.asarray(Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).convert(\"L\"))[None]\n", "    return image[:1]\n", FORMATS),
+    Mistake("data without labels need nobody's word", "data/readers.py", "    if asked.labels_key == NONE:\n        listing", "    if not any(each.is_dir() for each in path.iterdir()) or asked.labels_key == NONE:\n        listing", FORMATS),
     Mistake("a picture that is listed twice takes the last unit", "data/units.py", "        if whole in ids:", "        if False:", UNITS),
     Mistake("rows are not clipped in the secret draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"secret\" else self.max_norm)", ROWS),
     Mistake("rows are not clipped in the round_robin draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"round_robin\" else self.max_norm)", ROWS),
@@ -503,14 +520,14 @@ MISTAKES = (
     Mistake("runs with public records are recommended to those who have none", "run/recommend.py", " if not run.public or (public is not None and method.takes_public)]", "]", "tests/run/test_recommend.py -k every_method_is_ranked"),
     Mistake("critics are not scaled to the records", "run/presets.py", "for name in in_proportion if name in chosen}", "for name in in_proportion if False}", "tests/run/test_recommend.py -k stays_at_one"),
     Mistake("text passes for a number", "run/arguments.py", "        return isinstance(value, number) and not isinstance(value, bool)", "        return True", "tests/run/test_arguments.py -k wrong_type"),
-    Mistake("class folders are numbered by position whatever the card names", "data/readers.py", "        numbers = classes.matched(numbers, names, class_names or names, where=source)\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_by_name"),
+    Mistake("class folders are numbered by position whatever the card names", "data/readers.py", "        return replace(records, labels=classes.matched(records.labels, found, declared, where=source))\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_by_name"),
     Mistake("a class that is not declared passes for the last one", "data/classes.py", "    if unknown.any():", "    if False:", FORM),
     Mistake("how an accent is composed counts", "data/classes.py", "return unicodedata.normalize(\"NFC\", name)", "return name", FORM),
     Mistake("samples carry no names", "methods/synthesizer.py", "return self.card.class_names if self.classes == self.card.classes else ()", "return ()", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
     Mistake("the certificate does not say that names are public", "privacy/promise.py", "    if names:\n        facts.append(", "    if names:\n        str(", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
     Mistake("the ground of the private records is written into the run", "run/fit.py", "            say(said)\n", "            (folder.private / \"ground.txt\").write_text(said)\n            say(said)\n", f"{NASTY}::test_ink_on_white_is_said_and_inverted_everywhere"),
     Mistake("digits and glyphs are inverted too", "data/readers.py", "invert and name not in EMBEDDED", "invert", f"{NASTY}::test_digits_and_glyphs_stay_white_on_black"),
-    Mistake("bars are white where the card inverts", "data/images.py", "        upright = 255 - images if self.invert else images\n        return upright if self.shape is None else resize(upright, self.shape, how=self.resize, where=where)", "        shown = images if self.shape is None else resize(images, self.shape, how=self.resize, where=where)\n        return 255 - shown if self.invert else shown", FORM),
+    Mistake("bars are white where the card inverts", "data/images.py", "        upright = 255 - images if self.invert else images\n        return upright if self.shape is None else resize(upright, self.shape, how=self.resize)", "        shown = images if self.shape is None else resize(images, self.shape, how=self.resize)\n        return 255 - shown if self.invert else shown", FORM),
     Mistake("crop cuts a corner out", "data/images.py", "return (across, down, wide - across, high - down), (0, 0, height, width)", "return (0.0, 0.0, wide - 2 * across, high - 2 * down), (0, 0, height, width)", FORM),
     Mistake("a split shuffles, and whoever leaves moves the others", "run/split.py", "    test = dealer.test(names, lambda at: records.images[at])\n", "    test = np.random.default_rng(0).random(len(names)) < dealer.share\n", f"{NASTY}::test_whoever_leaves_moves_nobody_else"),
     Mistake("a split of arrays deals records, not units", "run/split.py", "        names = records.names[records.units].tolist()\n", "        pass\n", f"{NASTY}::test_a_split_of_arrays_keeps_units_and_names"),

@@ -27,6 +27,8 @@ def records(n: int = 6, shape: tuple[int, ...] = (1, 28, 28), units: np.ndarray 
             unit="client",
             missing_unit="own",
             title='a "quoted" \\ title, é 漢 #',
+            missing_label="drop",
+            pixel_range=(-1024, 3071.5),
         ),
     ],
 )
@@ -34,7 +36,7 @@ def test_round_trip(tmp_path, card):
     card.save(tmp_path / "card.toml")
     assert DataCard.load(tmp_path / "card.toml") == card
     facts = [line for line in card.dumps().splitlines() if "=" in line and not line.startswith("#")]
-    assert len(facts) == 11
+    assert len(facts) == 13
     assert card.dumps().count("# declared public: ") == len(facts), "each fact has its comment"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from gossamer.data.images import MADE_GREY
 from gossamer.data.records import Records
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.synthesizer import Synthesizer
@@ -217,14 +218,17 @@ def test_sets_that_cannot_be_used(gossamer: Run, run: Path, data: Path, stranger
     refused(gossamer(*words(save("few.npz", own[:19], own_labels[:19]), strangers)), "too few", "20 members")
     refused(gossamer(*words(data, save("more.npz", images, labels + 7))), "beyond the 2 declared classes")
     refused(gossamer(*words(data, tmp_path / "nowhere.npz")), "no such file")
-    colour = save("colour.npz", np.stack([images] * 3, axis=-1), labels)
-    refused(gossamer(*words(data, colour)), "colour.npz")
+    flat = save("flat.npz", images.reshape(len(images), -1), labels)
+    refused(gossamer(*words(data, flat)), "flat.npz", "reshape flat vectors")
     refused(gossamer("attack", tmp_path / "gone", "--members", data, "--nonmembers", strangers), "gone")
     assert not (run / "attacks.json").exists()
 
     mixed = save("mixed.npz", np.r_[images, own[:30]], np.r_[labels, own_labels[:30]])
     found = attacked(gossamer, run, data, mixed)
     assert "30 non-members are exact copies of members and were left out" in found["on"]
+    colour = save("colour.npz", np.stack([images] * 3, axis=-1), labels)
+    answer = gossamer(*words(data, colour))
+    assert (answer.status, MADE_GREY in " ".join(answer.err.split())) == (0, True)
 
 
 def test_the_sets_are_apart(gossamer: Run, run: Path, data: Path, strangers: Path) -> None:

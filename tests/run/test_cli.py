@@ -264,8 +264,8 @@ def test_a_truncated_gz(gossamer: Run, fit_words: list[str], tmp_path: Path) -> 
 
 
 def test_a_card_that_contradicts_the_data(gossamer: Run, fit_words: list[str], card: Path, tmp_path: Path) -> None:
-    card.write_text("shape = [3, 28, 28]\nclasses = 2\ndeclared_size = 160\n")
-    refused(gossamer(*fit_words), "patients.npz")
+    card.write_text("shape = [1, 28, 28]\nclasses = 1\ndeclared_size = 160\n")
+    refused(gossamer(*fit_words), "patients.npz", "outside the 1 classes")
     assert not (tmp_path / "run").exists()
 
 

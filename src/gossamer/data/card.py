@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gossamer.data.records import Records
 
 UNIFORM: Literal["uniform"] = "uniform"
+STORED: Literal["stored"] = "stored"
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
 
@@ -38,6 +39,8 @@ _MEANING = {
     "label_prior": '"uniform", or the share of each class, known from elsewhere and not counted in these records',
     "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
     "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
+    "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
+    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 65535]',
 }
 _MANY = 1_000
 """Numbers of labels above which `draft` takes them for something else than classes."""
@@ -61,6 +64,8 @@ class DataCard:
         missing_unit: what a record without a unit is: a mistake, or a unit of its own.
         title: what the data set is called.
         data_set: the name of its account: all runs under one name are counted together. Empty: the place they are read from.
+        missing_label: what a record without a label is: a mistake, or left out.
+        pixel_range: what is black and what is white where pixels are not of 8 bits; "stored": no such pixels.
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.
@@ -77,6 +82,8 @@ class DataCard:
     class_names: tuple[str, ...] = ()
     resize: Resize = "squash"
     invert: bool = False
+    missing_label: Literal["refuse", "drop"] = "refuse"
+    pixel_range: Literal["stored"] | tuple[float, ...] = STORED
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple) or not all(map(_is_count, self.shape)) or len(self.shape) != 3:
@@ -105,6 +112,9 @@ class DataCard:
             raise CardError('missing_unit must be "refuse" or "own": what a record without a unit is')
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
+        if self.missing_label not in ("refuse", "drop"):
+            raise CardError('missing_label must be "refuse" or "drop": what a record without a label is')
+        check_range(self.pixel_range)
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -116,7 +126,14 @@ class DataCard:
     @property
     def reading(self) -> dict[str, Any]:
         """How its records are read: arguments of `readers.read`."""
-        return {"shape": self.shape, "resize": self.resize, "invert": self.invert, "class_names": self.class_names}
+        return {
+            "shape": self.shape,
+            "resize": self.resize,
+            "invert": self.invert,
+            "class_names": self.class_names,
+            "pixel_range": None if self.pixel_range == STORED else self.pixel_range,
+            "missing_label": self.missing_label,
+        }
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> "DataCard":
@@ -166,7 +183,9 @@ class DataCard:
         Path(path).write_text(self.dumps(), encoding="utf-8")
 
 
-def draft(records: "Records", *, title: str = "", unit: str = "record") -> str:
+def draft(
+    records: "Records", *, title: str = "", unit: str = "record", pixel_range: tuple[float, float] | None = None
+) -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the curator declares it.
 
     The size is rounded to two digits and the label prior is uniform, so that the curator states what is known about the
@@ -185,6 +204,7 @@ def draft(records: "Records", *, title: str = "", unit: str = "record") -> str:
         declared_size=_rounded(records.population),
         unit=unit,
         title=title,
+        pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )
     header = (
         "# A draft, measured from the data. Nothing here is public yet: each line that you keep becomes a fact that\n"
@@ -287,6 +307,20 @@ def _check_prior(prior: object, classes: int) -> None:
         raise CardError(f"label_prior must have one probability per class: it has {len(prior)} for {classes} classes")
     if not math.isclose(sum(prior), 1, abs_tol=1e-6, rel_tol=0):
         raise CardError(f"label_prior must have sum 1, and has {sum(prior):.6g}: divide each entry by that sum")
+
+
+def check_range(values: object) -> None:
+    """Refuse anything but "stored" or two finite numbers, the first the smaller. Raises CardError."""
+    if values == STORED:
+        return
+    if (
+        not isinstance(values, tuple) or len(values) != 2
+        or not all(isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53 for end in values)
+        or not values[0] < values[1]
+    ):  # fmt: skip
+        raise CardError(
+            'pixel_range must be "stored", or the values of black and white, the smaller first: for example [0, 65535]'
+        )
 
 
 def _is_count(value: object) -> bool:

@@ -1,18 +1,14 @@
-"""A folder of class folders of PNG or JPEG files, with a folder per unit below each class where that is asked for."""
+"""A folder of class folders of pictures, with a folder per unit below each class where that is asked for."""
 
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from gossamer.data.images import Form
+from gossamer.data.pictures import SUFFIXES
 from gossamer.errors import DataError
 
-_SUFFIXES = (".png", ".jpg", ".jpeg")
 _SPLITS = ("train", "test")
 
 
@@ -27,7 +23,8 @@ class Listing:
         labels: int64 [N].
         units: the name of the folder between class and picture, "" where there is none. [N]
         others: the pictures of the other split.
-        class_names: the names of the class folders, label 0 first; an empty folder is a class too.
+        class_names: what the labels are called, label 0 first: the names of the class folders, of which an empty one is a class
+            too, or of a list; empty where labels are numbers.
     """
 
     folder: Path
@@ -36,7 +33,7 @@ class Listing:
     labels: np.ndarray
     units: list[str]
     others: list[Path]
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...] = ()
 
     def names(self, paths: Sequence[Path]) -> list[str]:
         """Paths below the folder, with slashes."""
@@ -68,11 +65,11 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if chosen is None or not names:
         raise DataError(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class "
-            "into a folder of their own, optionally below train and test"
+            "into a folder of their own, optionally below train and test; or say --labels-key none where there are no classes"
         )
     files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name, unit_folders)]
     if not files:
-        raise DataError(f"{chosen}: the class folders hold no {', '.join(_SUFFIXES)} files")
+        raise DataError(f"{chosen}: the class folders hold no {', '.join(SUFFIXES)} files")
     rest = [root for root in roots if root != chosen]
     return Listing(
         folder,
@@ -109,62 +106,11 @@ def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
     for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
         if path.is_dir() and unit_folders:
             found += _pictures(path, False)
-        elif path.suffix.lower() in _SUFFIXES and path.is_file():
+        elif path.suffix.lower() in SUFFIXES and path.is_file():
             found.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
             raise DataError(
-                f"{path}: a class folder holds {', '.join(_SUFFIXES)} files and nothing else{units}: move it away"
+                f"{path}: a class folder holds {', '.join(SUFFIXES)} files and nothing else{units}: move it away"
             )
     return found
-
-
-def sizes(paths: Sequence[Path]) -> Counter[tuple[int, int]]:
-    """How many pictures there are of each height and width, by their heads. What has none is left to `load` to refuse."""
-    found: Counter[tuple[int, int]] = Counter()
-    for path in paths:
-        with suppress(Exception), Image.open(path) as picture:  # what Pillow raises on damaged heads is open-ended
-            found[picture.height, picture.width] += 1
-    return found
-
-
-def load(paths: Sequence[Path], form: Form) -> np.ndarray:
-    """Read the pictures: uint8 [N, C, H, W].
-
-    Args:
-        paths: at least one.
-        form: what each picture is brought to as it is read. Without a shape, all must have one size.
-
-    Raises:
-        DataError: a file that is no picture, or pictures that differ in size or colour.
-    """
-    first = _pixels(paths[0], form)
-    images = np.empty((len(paths), *first.shape), np.uint8)
-    for path, image in zip(paths, images, strict=True):
-        pixels = _pixels(path, form)
-        if pixels.shape != first.shape:
-            raise DataError(
-                f"{path}: the picture differs from {paths[0]} in size or colour: convert all to one mode, and give a "
-                "card, to whose shape they are resized"
-            )
-        image[:] = pixels
-    return images
-
-
-def _pixels(path: Path, form: Form) -> np.ndarray:
-    """One picture as uint8 [C, H, W]."""
-    try:
-        with Image.open(path) as picture:
-            grey = picture.mode in ("1", "L")
-            if not grey and picture.mode not in ("RGB", "P"):
-                raise DataError(
-                    f"{path}: pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB"
-                )
-            array = np.asarray(picture.convert("L" if grey else "RGB"))
-    except DataError:
-        raise
-    except Exception as error:  # what Pillow's decoders raise on damaged files is open-ended
-        raise DataError(f"{path}: the picture cannot be read ({type(error).__name__}): mend or remove it") from None
-    image = array[None] if grey else array.transpose(2, 0, 1)
-    whole: np.ndarray = form.of(image[None], where=str(path))[0]
-    return whole

@@ -17,6 +17,9 @@ NAMES = {
 }
 """Standard names of the image and label files of each split, plain or with .gz."""
 
+LARGEST = 3 << 28
+"""Bytes of values in a compressed file: zeros pack a thousandfold, and a small file could fill the memory."""
+
 _UNSIGNED_BYTE = 8
 _BLOCK = 1 << 24
 
@@ -94,6 +97,10 @@ def _exactly(file: gzip.GzipFile, length: int, path: Path) -> bytearray:
     values = bytearray()
     while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
         values += block
+        if len(values) > LARGEST:
+            raise DataError(
+                f"{path}: the file has more than {LARGEST >> 20} MiB when unpacked: do so with gunzip, and it is mapped instead"
+            )
     _check_length(len(values), length, path)
     return values
 

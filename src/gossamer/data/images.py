@@ -1,4 +1,4 @@
-"""From arrays as people store them to uint8 [N, C, H, W] and int64 [N]: layout, pixel range, labels, size.
+"""From arrays as people store them to uint8 [N, C, H, W]: layout, pixel range, size.
 
 Every record is treated by itself. A rule that looked at all pixels at once (the maximum, the mean) would let one record
 change the others, and no clipping bounds that.
@@ -18,6 +18,10 @@ Resize = Literal["squash", "crop", "pad"]
 _CHUNK = 4096
 """Images converted at a time, so that a memory-mapped array is never copied whole."""
 
+MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the card's shape begins with 1."
+MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
+SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outside it became black or white."
+
 
 @dataclass(frozen=True)
 class Form:
@@ -33,19 +37,20 @@ class Form:
     resize: Resize = "squash"
     invert: bool = False
 
-    def of(self, images: np.ndarray, *, where: str) -> np.ndarray:
-        """uint8 [N, C, H, W] in this form. Raises DataError, as `resize`."""
+    def of(self, images: np.ndarray) -> np.ndarray:
+        """uint8 [N, C, H, W], C 1 or 3, in this form."""
         upright = 255 - images if self.invert else images
-        return upright if self.shape is None else resize(upright, self.shape, how=self.resize, where=where)
+        return upright if self.shape is None else resize(upright, self.shape, how=self.resize)
 
 
-def as_images(array: np.ndarray, *, where: str) -> np.ndarray:
+def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
     """Pixels as uint8 [N, C, H, W], a view where nothing needs converting.
 
     Accepts [N, H, W], [N, C, H, W] and [N, H, W, C] with one or three channels (where both readings fit, the channels
     come first). uint8 is taken as it is. Other whole numbers must lie in 0..255. Floats lie in [0, 1] and are
     multiplied by 255, or in 0..255, and are rounded to the nearest whole number; an image that is not black shows by
-    its largest value which of the two it is, and a file that mixes them is refused.
+    its largest value which of the two it is, and a file that mixes them is refused. Where the card declares a pixel_range,
+    whole numbers and floats are scaled by it instead.
 
     Raises:
         DataError: another layout or type, an empty array, or a pixel that is not finite or out of range (by index).
@@ -56,75 +61,61 @@ def as_images(array: np.ndarray, *, where: str) -> np.ndarray:
     if array.dtype == np.uint8:
         return array
     starts = range(0, len(array), _CHUNK)
+    images = np.empty(array.shape, np.uint8)
     for start in starts:
         chunk = array[start : start + _CHUNK]
         _refuse(~np.isfinite(chunk), start, where, "holds a pixel that is NaN or infinite: mend or remove it")
-        _refuse((chunk < 0) | (chunk > 255), start, where, "holds a pixel outside 0 to 255: shift and scale the file")
+        if pixel_range is not None:
+            images[start : start + _CHUNK] = scaled(chunk, pixel_range)
+            continue
+        outside = "holds a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
+        _refuse((chunk < 0) | (chunk > 255), start, where, outside)
+    if pixel_range is not None:
+        return images
     scale = _scale_of_floats(array, where) if array.dtype.kind == "f" else 1
-    images = np.empty(array.shape, np.uint8)
     for start in starts:
         images[start : start + _CHUNK] = np.rint(array[start : start + _CHUNK] * scale)
     return images
 
 
-def as_labels(array: np.ndarray, *, count: int, where: str) -> np.ndarray:
-    """Labels as int64 [N].
-
-    Raises:
-        DataError: not one whole number of at least 0 per image; names the index.
-    """
-    if array.dtype.kind not in "ui":
-        raise DataError(
-            f"{where}: labels must be whole numbers, not {array.dtype}: number the classes from 0, and store int64"
-        )
-    if array.shape != (count,):
-        raise DataError(
-            f"{where}: {count} images need labels of shape [{count}], not [{_by(array.shape)}]: "
-            "check that both come from the same split and that neither is cut"
-        )
-    labels = array.astype(np.int64)
-    negative = labels < 0
-    if negative.any():
-        raise DataError(
-            f"{where}: the label of record {int(negative.argmax())} (counted from 0) is negative, which often marks an "
-            "unknown one: remove such records, or give them a class of their own"
-        )
-    return labels
+def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
+    """Finite pixels of any type as uint8: the range's ends become 0 and 255, and whatever lies outside it the nearer end."""
+    low, high = pixel_range
+    return np.rint((pixels.astype(np.float64).clip(low, high) - low) * (255 / (high - low))).astype(np.uint8)
 
 
-def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash", where: str) -> np.ndarray:
-    """Stretch or shrink to the card's height and width with Pillow's antialiased bilinear filter.
+def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash") -> np.ndarray:
+    """Colour made grey (or grey repeated) as the card's shape says, then stretched or shrunk to its height and width.
+
+    Grey is the luma of ITU-R 601; the filter is Pillow's antialiased bilinear one.
 
     Args:
-        images: uint8 [N, C, H, W].
+        images: uint8 [N, C, H, W], C 1 or 3.
         shape: channels, height and width.
         how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
-        where: the source, for the message.
 
     Returns:
-        uint8 [N, C, height, width]; the argument itself where the size is right already.
-
-    Raises:
-        DataError: another number of channels, which no filter can mend.
+        uint8 [N, channels, height, width]; the argument itself where nothing has to be done.
     """
-    if images.shape[1] != shape[0]:
-        wanted, found = (_colours(channels) for channels in (shape[0], images.shape[1]))
-        remedy = (
-            "declare shape = [3, height, width] in the card, or convert the files to grey first"
-            if shape[0] == 1
-            else "declare shape = [1, height, width] in the card"
-        )
-        raise DataError(f"{where}: the card declares {wanted} images and these are {found}: {remedy}")
     if images.shape[1:] == tuple(shape):
         return images
     box, (top, left, height, width) = _cut(images.shape[2:], shape[1:], how)
     resized = np.zeros((len(images), *shape), np.uint8)
     for image, target in zip(images, resized, strict=True):
-        for channel, plane in zip(image, target, strict=True):
+        for channel, plane in zip(_with_channels(image, shape[0]), target, strict=True):
             picture = Image.fromarray(np.ascontiguousarray(channel))
             small = picture.resize((width, height), Image.Resampling.BILINEAR, box=box)
             plane[top : top + height, left : left + width] = np.asarray(small)
     return resized
+
+
+def _with_channels(image: np.ndarray, channels: int) -> np.ndarray:
+    """One image [C, H, W] in grey or colour."""
+    if len(image) == channels:
+        return image
+    if channels == 3:
+        return np.repeat(image, 3, axis=0)
+    return np.asarray(Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).convert("L"))[None]
 
 
 def _cut(
@@ -185,10 +176,6 @@ def _refuse(bad: np.ndarray, start: int, where: str, what: str) -> None:
     if images.any():
         index = start + int(images.argmax())
         raise DataError(f"{where}: image {index} (counted from 0) {what}")
-
-
-def _colours(channels: int) -> str:
-    return {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
 
 
 def _by(shape: tuple[int, ...]) -> str:

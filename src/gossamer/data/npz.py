@@ -14,7 +14,11 @@ from gossamer.errors import DataError
 MAP_FROM = 64 << 20
 """Bytes from which an uncompressed member is mapped; smaller ones are read, and their checksum is tested."""
 
+LARGEST = 3 << 28
+"""Bytes of a compressed member: zeros pack a thousandfold, and a small file could fill the memory."""
+
 _LOCAL_HEADER = 30
+_BLOCK = 1 << 24
 
 
 def keys(path: Path) -> list[str]:
@@ -90,7 +94,14 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, map_from
         order: Literal["C", "F"] = "F" if fortran else "C"
         if info.compress_type == zipfile.ZIP_STORED and info.file_size >= map_from:
             return np.memmap(path, dtype, "r", _offset(path, info) + start, shape, order)
-        values = bytearray(file.read())
+        if info.file_size > LARGEST:
+            raise DataError(
+                f"{path}: {info.filename} has more than {LARGEST >> 20} MiB when unpacked: write it with np.savez, without "
+                "compression, and it is mapped instead"
+            )
+        values = bytearray()
+        while block := file.read(_BLOCK):
+            values += block
     return np.frombuffer(values, dtype).reshape(shape, order=order)
 
 

@@ -1,16 +1,18 @@
 """DATA, as the command line takes it, to records."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from gossamer.data import classes, folders, idx, npz
+from gossamer.data import classes, folders, idx, listed, npz, shards, tables, tars
 from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
-from gossamer.data.images import Form, Resize, as_images, as_labels
+from gossamer.data.images import SCALED, Form, Resize, as_images
+from gossamer.data.labels import MISSING, NONE, as_labels, refuse_missing
+from gossamer.data.pictures import SUFFIXES, Decoder, read_files
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
@@ -23,95 +25,163 @@ DIGITS = tuple("0123456789")
 CLASS_NAMES = "class_names"
 """The key of an .npz under which the names of its labels stand, label 0 first: text [classes]."""
 
-_FORMS = "an .npz file, a folder with MNIST's idx files, a folder of class folders of pictures, `digits` or `glyphs`"
+MissingLabel = Literal["refuse", "drop"]
+"""What a record without a label is: a mistake, or left out (the card says so)."""
+
+_FORMS = (
+    "an .npz file, a folder with MNIST's idx files, a folder of class folders of pictures, pictures in .parquet, .arrow "
+    "or .tar files, samples of Gossamer's as .csv, `digits` or `glyphs`"
+)
+_IN_PIECES = (".parquet", ".arrow", ".tar")
 _FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
-_FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz that is read"
+_FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz or .parquet that is read"
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """Images and labels as they are stored, what the labels are called, and, for a folder of pictures, where each lies."""
+    """What a source holds.
+
+    Args:
+        images: as they are stored.
+        labels: whole numbers or text, as they are stored.
+        listing: for a folder of pictures, where each lies.
+        others: the other split's labels, where they may be names.
+        class_names: what the numbers are called, label 0 first; empty: nobody said.
+        formed: whether the images are in the card's form already; those that are decoded one by one are.
+    """
 
     images: np.ndarray
     labels: np.ndarray
     listing: folders.Listing | None = None
+    others: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
+    formed: bool = False
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a source, whatever form it has."""
+
+    split: Split
+    must_split: bool
+    images_key: str | None
+    labels_key: str | None
+    unit_folders: bool
+    decoder: Decoder
 
 
 def read(
     source: str,
     *,
     split: Split,
+    images_key: str | None = None,
     labels_key: str | None = None,
     units: str | None = None,
     missing_unit: Missing = "refuse",
     unit_folders: bool = False,
+    missing_label: MissingLabel = "refuse",
     shape: tuple[int, ...] | None = None,
     resize: Resize = "squash",
     invert: bool = False,
     class_names: Sequence[str] = (),
+    pixel_range: tuple[float, float] | None = None,
 ) -> Records:
-    """Read records. The card's `reading` gives the last four arguments.
+    """Read records. The card's `reading` gives the last six arguments.
 
     Args:
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
         split: the split to read where the source has several. A source without splits is read whole, unless its name
             ends in a split.
-        labels_key: for an .npz file, the key of the labels in place of `labels` or `train_labels`.
+        images_key: where the images lie, in place of `images` or `train_images` in an .npz file: its key, a column of a
+            .parquet file, an ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv. "none": there are no labels, and all records are of one
+            class.
         units: whose each record is; ids are text or whole numbers, and equal ids are one unit. For class folders
             `FILE.csv` with the columns name and unit, or `folder`: source/class/unit/picture. For everything else
             `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position. None: every record is its own unit.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
-        shape: the card's channels, height and width, to which images are resized. None: as they are.
+        missing_label: what a record without a label is (a negative number, empty text), an error or left out.
+        shape: the card's channels, height and width: colour is made grey or grey repeated, and images are resized. None: as
+            they are.
         resize: what becomes of pictures of other proportions, see `data.images.resize`.
         invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
-        class_names: the declared names of the classes. Where the source names its own (class folders, `class_names` in an
-            .npz, `digits`, `glyphs`), records are matched by name; elsewhere labels are numbers. Empty: the names, in the
-            order, of the source.
+        class_names: the declared names of the classes. Where the source names its own (class folders, labels that are names,
+            `class_names` in an .npz, a hub's metadata, `digits`, `glyphs`), records are matched by name; elsewhere labels are
+            numbers. Empty: the names, in the order, of the source.
+        pixel_range: the card's values of black and white in images that are not of 8 bits.
+
+    Returns:
+        The records; `notes` says in words what was converted, and `class_names` what the labels are called.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value.
     """
     name, chosen = split_of(source)
-    must_split = chosen is not None
-    deeper = unit_folders or units == FOLDERS
-    form = Form(shape, resize, invert and name not in EMBEDDED)
+    decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
+    asked = _Asked(
+        split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
+        unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
+    )  # fmt: skip
     try:
-        stored = _arrays(
-            name, chosen or split, must_split=must_split, labels_key=labels_key, unit_folders=deeper, form=form
-        )
+        stored = _stored(name, asked)
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
-    pixels = as_images(stored.images, where=source)
-    numbers = as_labels(stored.labels, count=len(pixels), where=source)
-    if stored.listing is None:  # pictures in folders were brought to it one by one
-        pixels = form.of(pixels, where=source)
-    names = stored.class_names
-    if names:
-        numbers = classes.matched(numbers, names, class_names or names, where=source)
-    names = tuple(class_names) or names
-    if units is None:
-        return Records(pixels, numbers, class_names=names)
-    found = _units(units, name, chosen or split, stored, len(pixels), missing_unit)
-    return Records(pixels, numbers, found.numbers, found.names, names)
+    pixels = as_images(stored.images, where=source, pixel_range=pixel_range)
+    if pixel_range is not None and stored.images.dtype != np.uint8:
+        decoder.notes.add(SCALED)
+    labels, called = as_labels(stored.labels, count=len(pixels), where=source, others=stored.others)
+    if missing_label == "refuse":
+        refuse_missing(labels, where=source)
+    if not stored.formed:
+        pixels = decoder.formed(pixels)
+    whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
+    numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
+    declared = tuple(class_names) or stored.class_names or called
+    records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
+    if (labels == MISSING).any():
+        records = _labelled(records, source)
+    if found := called or stored.class_names:  # a missing label would be the last name's
+        return replace(records, labels=classes.matched(records.labels, found, declared, where=source))
+    return records
 
 
-def listed(source: str, *, split: Split, unit_folders: bool = True) -> folders.Listing | None:
-    """The pictures of class folders, none of them opened; None where the source is something else.
+def _labelled(records: Records, source: str) -> Records:
+    """The records that have a label. A unit that loses all of its records is none any more."""
+    kept = records.labels != MISSING
+    if not kept.any():
+        raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
+    found = records[kept]
+    notes = (*records.notes, "Records without a label were left out, as the card says.")
+    if found.units is None:
+        return replace(found, notes=notes)
+    there, units = np.unique(found.units, return_inverse=True)
+    names = None if found.names is None else found.names[there]
+    return replace(found, units=units.astype(np.int64), names=names, notes=notes)
+
+
+def class_folders(
+    source: str, *, split: Split, labels_key: str | None = None, unit_folders: bool = True
+) -> folders.Listing | None:
+    """The pictures of class folders, none of them opened; None where `read` would take the source for something else.
 
     Raises:
         DataError: as `read`.
     """
     name, chosen = split_of(source)
+    path = Path(name)
     try:
-        if name in EMBEDDED or not Path(name).is_dir() or idx.is_idx_folder(Path(name)):
+        if name in EMBEDDED or not path.is_dir() or not _has_classes(path, labels_key):
             return None
-        return folders.list_folder(
-            Path(name), chosen or split, must_split=chosen is not None, unit_folders=unit_folders
-        )
+        return folders.list_folder(path, chosen or split, must_split=chosen is not None, unit_folders=unit_folders)
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+
+
+def _has_classes(folder: Path, labels_key: str | None) -> bool:
+    """Whether a folder has none of the other forms, so that its subfolders are its classes."""
+    in_pieces = bool(shards.endings(folder, _IN_PIECES))
+    return not (idx.is_idx_folder(folder) or in_pieces or labels_key == NONE or listed.has_list(folder))
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -124,51 +194,105 @@ def split_of(source: str) -> tuple[str, Split | None]:
     return source, None
 
 
-def _arrays(
-    name: str,
-    split: Split,
-    *,
-    must_split: bool,
-    labels_key: str | None,
-    unit_folders: bool,
-    form: Form,
-) -> _Stored:
-    """Images and labels as they are stored."""
-    path = Path(name)
-    if labels_key is not None and path.suffix != ".npz":
-        raise DataError(f"{name}: --labels-key names an array in an .npz file, and this is none: leave it out")
+def _stored(name: str, asked: _Asked) -> _Stored:
+    """Images and labels as they are stored. Each form has one branch."""
+    path, key = Path(name), asked.labels_key
     if name in EMBEDDED:
-        embedded = digits(split) if name == "digits" else glyphs(split)
+        _refuse_keys(name, asked)
+        embedded = digits(asked.split) if name == "digits" else glyphs(asked.split)
         return _Stored(embedded.images, embedded.labels, class_names=DIGITS)
     if path.is_dir():
-        if idx.is_idx_folder(path):
-            return _Stored(*idx.read_folder(path, split))
-        listing = folders.list_folder(path, split, must_split=must_split, unit_folders=unit_folders)
-        return _Stored(folders.load(listing.paths, form), listing.labels, listing, listing.class_names)
+        return _of_folder(path, asked)
     if not path.exists():
         raise DataError(f"{name}: there is no such file or folder; DATA is {_FORMS}")
-    if path.suffix == ".npz":
-        return _npz_arrays(path, split, must_split=must_split, labels_key=labels_key)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return _npz_arrays(path, asked)
+    if suffix in _IN_PIECES:
+        return _of_shards(suffix, shards.Shards([path], []), asked)
+    if suffix == ".csv":
+        if key != NONE:
+            _refuse_keys(name, asked)
+        rows = tables.read_csv(path, asked.decoder.form.shape, forms=_FORMS)
+        if key == NONE:
+            return _Stored(rows.images, np.zeros_like(rows.labels))
+        return _Stored(rows.images, rows.labels, class_names=rows.class_names)
+    if suffix in tables.TABULAR:
+        raise tables.no_tables(path, _FORMS)
+    if suffix in SUFFIXES:
+        raise DataError(f"{name}: this is a single picture: give the folder that holds the class folders")
     if "-idx" in path.name:
         raise DataError(f"{name}: this is a single idx file: give the folder that holds it, for the images and labels")
     raise DataError(f"{name}: this kind of file is not read; DATA is {_FORMS}")
 
 
-def _npz_arrays(path: Path, split: Split, *, must_split: bool, labels_key: str | None) -> _Stored:
-    """The split's arrays, else the whole file's."""
-    there = npz.keys(path)
-    if f"{split}_images" in there:
+def _of_folder(path: Path, asked: _Asked) -> _Stored:
+    """A folder in any of its forms."""
+    split, must_split = asked.split, asked.must_split
+    if idx.is_idx_folder(path):
+        _refuse_keys(str(path), asked)
+        return _Stored(*idx.read_folder(path, split))
+    pieces = shards.endings(path, _IN_PIECES)
+    if len(pieces) > 1:
+        raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
+    if pieces and (beside := shards.other_folders(path)):
+        raise DataError(
+            f"{path}: the folder holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one of them away"
+        )
+    if pieces:
+        return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), asked)
+    if asked.labels_key == NONE:
+        listing = listed.unlabelled(path, split, must_split=must_split)
+    elif listed.has_list(path):
+        listing = listed.read_list(path, split, must_split=must_split, labels_key=asked.labels_key)
+    else:
+        _refuse_keys(str(path), asked)
+        listing = folders.list_folder(path, split, must_split=must_split, unit_folders=asked.unit_folders)
+    images = read_files(listing.paths, asked.decoder)
+    return _Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
+
+
+def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
+    """.parquet, .arrow or .tar files of one split."""
+    keys = {"images_key": asked.images_key, "labels_key": asked.labels_key}
+    if suffix == ".tar":
+        images, labels, others = tars.read(found.paths, found.others, asked.decoder, **keys)
+        return _Stored(images, labels, others=others, formed=True)
+    rows = tables.read_arrow(found.paths, found.others, asked.decoder, **keys, forms=_FORMS)
+    return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names, formed=True)
+
+
+def _refuse_keys(name: str, asked: _Asked) -> None:
+    """Refuse keys where nothing has one."""
+    for flag, key in (("--images-key", asked.images_key), ("--labels-key", asked.labels_key)):
+        if key is not None:
+            raise DataError(
+                f"{name}: {flag} names an array of an .npz file, a column of a .parquet file or of metadata.csv, or an ending "
+                "in a .tar, and here is none of these: leave it out"
+            )
+
+
+def _npz_arrays(path: Path, asked: _Asked) -> _Stored:
+    """The split's arrays, else the whole file's. A key that was asked for is sought with the split before it, then alone."""
+    there, split, images_key = npz.keys(path), asked.split, asked.images_key or "images"
+    if f"{split}_{images_key}" in there:
         prefix = f"{split}_"
-    elif must_split or "images" not in there:
-        raise npz.missing(path, f"{split}_images", *([] if must_split else ["images"]))
+    elif asked.must_split or images_key not in there:
+        raise npz.missing(path, f"{split}_{images_key}", *([] if asked.must_split else [images_key]))
     else:
         prefix = ""
-    wanted = [prefix + (labels_key or "labels")] + ([labels_key] if labels_key else [])
-    found = [key for key in wanted if key in there]
+    images = npz.member(path, f"{prefix}{images_key}")
+    key = asked.labels_key
+    if key == NONE:
+        return _Stored(images, np.zeros(len(images) if images.ndim else 0, np.int64))
+    wanted = [prefix + (key or "labels")] + ([key] if key else [])
+    found = [each for each in wanted if each in there]
     if not found:
         raise npz.missing(path, *dict.fromkeys(wanted))
-    names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and labels_key is None else ()
-    return _Stored(npz.member(path, f"{prefix}images"), npz.member(path, found[0]), class_names=names)
+    names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and key is None else ()
+    other = f"{'test' if split == 'train' else 'train'}_{key or 'labels'}"
+    beyond = npz.member(path, other) if prefix and other in there else None
+    return _Stored(images, npz.member(path, found[0]), others=beyond, class_names=names)
 
 
 def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, missing: Missing) -> Units:
@@ -178,6 +302,9 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         raise DataError(
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
+    if listing is None and spec.startswith(":") and (columns := _tables_of(name, split)):
+        ids = tables.column_of(columns, spec[1:])
+        return from_array(ids, count, missing, where=f"{name}{spec}")
     if listing is None:
         file, key = _array_of(spec, name)
         if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
@@ -207,3 +334,12 @@ def _array_of(spec: str, name: str) -> tuple[str, str]:
     if not Path(file).exists():
         raise DataError(f"{file}: there is no such file; --units takes {_FOR_ARRAYS}")
     return file, key
+
+
+def _tables_of(name: str, split: Split) -> list[Path]:
+    """The .parquet or .arrow files that are read; none where DATA has another form."""
+    path = Path(name)
+    if path.suffix.lower() in (".parquet", ".arrow"):
+        return [path]
+    pieces = shards.endings(path, (".parquet", ".arrow")) if path.is_dir() else []
+    return shards.of_split(path, pieces[0], split, must_split=False).paths if pieces else []

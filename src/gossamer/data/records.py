@@ -70,6 +70,7 @@ class Records:
         names: text [population], the id of each unit, "" for a record without one that is a unit of its own. None: no
             unit has one.
         class_names: what the labels are called, label 0 first, where the source says it; empty: it does not.
+        notes: what the readers converted, in words: for whoever watches, and for no file.
     """
 
     images: np.ndarray
@@ -77,6 +78,7 @@ class Records:
     units: np.ndarray | None = None
     names: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)
@@ -97,17 +99,18 @@ class Records:
     def take(self, chosen: np.ndarray) -> "Records":
         """The records of the chosen units. chosen: int64, unit numbers in rising order; units are renumbered from 0."""
         if self.units is None:
-            return Records(self.images[chosen], self.labels[chosen], class_names=self.class_names)
+            return Records(self.images[chosen], self.labels[chosen], class_names=self.class_names, notes=self.notes)
         rank = np.full(self.population, -1, dtype=np.int64)
         rank[chosen] = np.arange(len(chosen))
         drawn = np.flatnonzero(rank[self.units] >= 0)
         names = None if self.names is None else self.names[chosen]
-        return Records(self.images[drawn], self.labels[drawn], rank[self.units[drawn]], names, self.class_names)
+        units = rank[self.units[drawn]]
+        return Records(self.images[drawn], self.labels[drawn], units, names, self.class_names, self.notes)
 
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
         """Some of the records, by position."""
         units = None if self.units is None else self.units[which]
-        return Records(self.images[which], self.labels[which], units, self.names, self.class_names)
+        return Records(self.images[which], self.labels[which], units, self.names, self.class_names, self.notes)
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""

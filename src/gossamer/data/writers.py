@@ -21,8 +21,8 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
     The ending of the path picks the form: .npz (keys images and labels, uncompressed, so that it can be memory-mapped),
     .csv (label, then C x H x W pixels), .parquet (columns label and pixels; the shape stands in the metadata), or no
     ending: a folder with one folder of .png per label. Where the classes have names, an .npz has the key class_names (label 0
-    first), .csv and .parquet the column class after label, and the folders are called by them. `readers.read` takes the first
-    and the last back. The file appears under its name only when it is whole.
+    first), .csv and .parquet the column class after label, and the folders are called by them. `readers.read` takes all
+    of them back. The file appears under its name only when it is whole.
 
     Args:
         path: the file or folder to write.

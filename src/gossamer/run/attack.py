@@ -95,6 +95,7 @@ def attack(
     count: int = 20_000,
     limit: int = 2_000,
     out: str | Path | None = None,
+    images_key: str | None = None,
     labels_key: str | None = None,
     units: str | None = None,
     seed: int = 0,
@@ -113,7 +114,8 @@ def attack(
         count: synthetic records.
         limit: members, and non-members, at most.
         out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
-        labels_key: key of the labels in an .npz.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
         units: whose each record is, in both sets, see `data.readers.read`; None: every record is its own unit.
         seed: fixes samples and draws.
         sink: is told what is going on.
@@ -124,7 +126,9 @@ def attack(
     """
     folder = RunFolder(Path(run))
     synthesizer = Synthesizer.load(run)
-    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), labels_key, units)
+    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
+    for said in dict.fromkeys((*inside.notes, *outside.notes)):
+        sink(note(said))
     training, reason = _private_state(folder, synthesizer)
     target = _target(synthesizer, inside, outside, training, count, limit, seed)
     on += (
@@ -240,12 +244,14 @@ def _sets(
     synthesizer: Synthesizer,
     members: str,
     nonmembers: str,
+    images_key: str | None,
     labels_key: str | None,
     units: str | None,
 ) -> tuple[Records, Records, str]:
     """Members and non-members, checked; and in words what was found about them."""
     card, classes = synthesizer.card, synthesizer.card.classes
     asked: dict[str, Any] = {
+        "images_key": images_key,
         "labels_key": labels_key,
         "units": units,
         "missing_unit": card.missing_unit,

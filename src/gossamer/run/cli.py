@@ -86,8 +86,8 @@ def cli(ctx: click.Context) -> None:
     gossamer sample RUN -n 60000 -o synth.npz
     gossamer verify RUN; gossamer release RUN -o DIR
 
-    DATA is a path (MNIST idx folder, .npz, folder of class folders with pictures), 'digits' or 'glyphs'; ':train' and
-    ':test' pick a split. A traceback for any error: --debug.
+    DATA is a path (class folders of pictures, MNIST idx folder, .npz, pictures in .parquet or .tar), 'digits' or 'glyphs';
+    ':train' and ':test' pick a split. A traceback for any error: --debug.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -13,7 +13,7 @@ from typing import Any
 
 from gossamer.data import ground
 from gossamer.data.card import DataCard
-from gossamer.data.classes import absent
+from gossamer.data.classes import absent, matched
 from gossamer.data.readers import read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
@@ -59,6 +59,7 @@ def evaluate(
     out: str | Path | None = None,
     protocol: str = "paper",
     seed: int = 0,
+    images_key: str | None = None,
     labels_key: str | None = None,
     cache: str | Path | None = None,
     inception: tuple[Path, str] | None = None,
@@ -78,7 +79,8 @@ def evaluate(
         out: where the figures are written; needed for a file only if they are to be kept.
         protocol: a key of `measures.PROTOCOLS`, for `accuracy`.
         seed: fixes samples and training.
-        labels_key: key of the labels in an .npz.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
         cache: a private folder for what depends on the real records alone; default: inside the RUN's private folder.
         inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
         labelled: labelled records of the semi-supervised analyst.
@@ -99,12 +101,15 @@ def evaluate(
     synthesizer = Synthesizer.load(synth) if is_run else None
     if synthesizer is not None and card is not None:
         raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
-    samples = _read_samples(synth) if synthesizer is None else synthesizer.sample(count, seed=seed)
-    reading = _reading(samples, synthesizer, card)
-    real = read(train, split="train", labels_key=labels_key, unit_folders=True, **reading)
-    reading["class_names"] = reading["class_names"] or real.class_names
-    tests = read(test, split="test", labels_key=labels_key, unit_folders=True, **reading)
-    for remark in (ground.contrast("the samples", samples, train, real), *absent(tests, test)):
+    facts = None if card is None else DataCard.load(card)
+    samples = _read_samples(synth, facts) if synthesizer is None else synthesizer.sample(count, seed=seed)
+    reading = _reading(samples, synthesizer, facts)
+    asked: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
+    real = read(train, split="train", **asked)
+    asked["class_names"] = asked["class_names"] or real.class_names
+    tests = read(test, split="test", **asked)
+    remarks = (ground.contrast("the samples", samples, train, real), *absent(tests, test))
+    for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:
             sink(note(remark))
     if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
@@ -156,22 +161,28 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
         return None
 
 
-def _read_samples(path: Path) -> Samples:
+def _read_samples(path: Path, card: DataCard | None) -> Samples:
     """Samples that somebody drew earlier. The readers know files and give records, whatever is in them.
 
-    Folders called 0, 1, 2 ... are how labels are written that have no names.
+    Folders called 0, 1, 2 ... are how labels are written that have no names. Other names are matched with those of the card,
+    as those of the real records are: folders are read in the order of their names, which the card's need not be.
     """
-    found = read(str(path), split="train")
-    names = found.class_names
-    return Samples(found.images, found.labels, () if names == tuple(map(str, range(len(names)))) else names)
+    shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
+    found = read(str(path), split="train", shape=shape)
+    labels, names = found.labels, found.class_names
+    if names == tuple(map(str, range(len(names)))):
+        return Samples(found.images, labels)
+    if names and card is not None and card.class_names:
+        labels, names = matched(labels, names, card.class_names, where=str(path)), card.class_names
+    return Samples(found.images, labels, names)
 
 
-def _reading(samples: Samples, synthesizer: Synthesizer | None, card: str | Path | None) -> dict[str, Any]:
+def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard | None) -> dict[str, Any]:
     """How the real records are read: as the card says, or in the shape and under the names of the samples."""
     if synthesizer is not None:
         return synthesizer.card.reading
     if card is not None:
-        return DataCard.load(card).reading
+        return card.reading
     return {"shape": samples.shape, "class_names": samples.class_names}
 
 

@@ -40,6 +40,7 @@ def fit(
     delta: float | None = None,
     public: str | Path | None = None,
     public_share: float | None = None,
+    images_key: str | None = None,
     labels_key: str | None = None,
     units: str | None = None,
     preset: str | None = None,
@@ -63,7 +64,8 @@ def fit(
         delta: the delta of the guarantee.
         public: public records for a warm start; they are not protected.
         public_share: give up this share of `data` as public instead; the certificate says that it is not protected.
-        labels_key: key of the labels in an .npz.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
         units: whose (writer, patient) each record is: FILE.csv, "folder", FILE.npz:KEY or :KEY, see `data.readers.read`.
         preset: a named set of settings, see `gossamer presets`.
         seed: fixes initialisation and the public draws; never noise or sampling.
@@ -106,13 +108,17 @@ def fit(
     book = book_at(accounts, beside=folder)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=job.relation, unit=card.unit)
     ledger.reserve(request.plan)
-    sources = Sources.of(data, public=public, labels_key=labels_key, units=units, share=public_share)
+    sources = Sources.of(
+        data, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share
+    )
     rng = rng or Rng(seed)
     run = new_word()
     with folder.held(), closing(ledger):
         folder.check_free(force=force)
         found = sources.read(card)
         say = _saying(asked, sink)
+        for words in found.notes:
+            say(words)
         if found.unit_facts["matched"] == "position":
             say("Records and their units are matched by position: the first record has the first unit, and so on.")
         if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):

@@ -27,13 +27,28 @@ accounts = click.option(
 )
 
 
-labels_key = click.option("--labels-key", metavar="KEY", help="Key of the labels in an .npz file.")
+images_key = click.option(
+    "--images-key",
+    metavar="KEY",
+    help="Key of the images in an .npz file, their column in a .parquet, their ending in a .tar.",
+)
+labels_key = click.option(
+    "--labels-key",
+    metavar="KEY",
+    help="The same for labels, and a column of metadata.csv; 'none': there are no labels.",
+)
 units = click.option(
     "--units",
     metavar="WHOSE",
     help="Whose (writer, patient) each record is; a unit's records are drawn and clipped together. Class folders: FILE.csv "
     "(columns name,unit; name is the path below DATA), or 'folder' (DATA/CLASS/UNIT/picture). Arrays: FILE.npz:KEY, matched by "
     "position, or :KEY in DATA itself. Ids are text or whole numbers.",
+)
+pixel_range = click.option(
+    "--pixel-range",
+    type=(float, float),
+    metavar="BLACK WHITE",
+    help="What is black and what is white where pixels are not of 8 bits, such as 0 65535.",
 )
 epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains without privacy.")
 delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")

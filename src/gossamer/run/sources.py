@@ -28,6 +28,7 @@ class Sources:
         labels_key: the key of the labels in an .npz, or None.
         units: whose each record is, as --units says it, or None.
         share: the share of `data` that is given up as public, in place of `public`; None: none of it.
+        images_key: the key of the images, or None.
     """
 
     data: str
@@ -35,6 +36,7 @@ class Sources:
     labels_key: str | None = None
     units: str | None = None
     share: float | None = None
+    images_key: str | None = None
 
     def read(self, card: DataCard) -> "Found":
         """The private and the public records, checked against the card, and the fingerprint of all that `data` holds.
@@ -51,16 +53,18 @@ class Sources:
         if self.public is not None:
             _fits_the_classes(self.public, card)
         records = read(
-            self.data, split="train", labels_key=self.labels_key, units=self.units, missing_unit=card.missing_unit,
-            **card.reading,
+            self.data, split="train", images_key=self.images_key, labels_key=self.labels_key, units=self.units,
+            missing_unit=card.missing_unit, **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
         mark, facts = fingerprint(records), {"matched": matched(self.units)}
         if self.share is not None:
             public, private = _split(records, self.share, SALT)
-            return Found(private, public, {"kind": "share", "share": self.share, "salt": SALT}, facts, mark)
+            return Found(
+                private, public, {"kind": "share", "share": self.share, "salt": SALT}, facts, mark, records.notes
+            )
         if self.public is None:
-            return Found(records, None, NO_PUBLIC, facts, mark)
+            return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
         public = read(self.public, split="train", unit_folders=self.units == FOLDERS, **card.reading)
         check(public, card, where=self.public)
         if share_a_picture(records, public):
@@ -71,7 +75,9 @@ class Sources:
             )
         name, count = Path(self.public).name, len(public)
         stated = {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
-        return Found(records, public, stated, facts, mark)
+        return Found(
+            records, public, stated, facts, mark, (*records.notes, *(f"--public: {each}" for each in public.notes))
+        )
 
     @classmethod
     def of(
@@ -82,6 +88,7 @@ class Sources:
         labels_key: str | None,
         units: str | Path | None,
         share: float | None = None,
+        images_key: str | None = None,
     ) -> "Sources":
         """Sources that still name the same files from another working folder."""
         in_place = units is None or str(units) == FOLDERS or str(units).startswith(":")
@@ -89,6 +96,7 @@ class Sources:
             data=_absolute(data),
             public=None if public is None else _absolute(public),
             labels_key=labels_key,
+            images_key=images_key,
             units=None if units is None else str(units) if in_place else str(Path(units).absolute()),
             share=share,
         )
@@ -118,6 +126,7 @@ class Found:
         public_facts: what the settings say of them; the words of the certificate follow from it.
         unit_facts: what the settings say of units.
         fingerprint: SHA-256 of all records of `data`.
+        notes: what the readers converted, in words: for whoever watches, and for no file.
     """
 
     private: Records
@@ -125,6 +134,7 @@ class Found:
     public_facts: dict[str, Any]
     unit_facts: dict[str, Any]
     fingerprint: str
+    notes: tuple[str, ...] = ()
 
 
 def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:

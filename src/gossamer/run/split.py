@@ -8,15 +8,16 @@ import csv
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from gossamer.data import folders
+from gossamer.data.card import STORED, check_range
 from gossamer.data.identity import given_up
-from gossamer.data.images import Form
-from gossamer.data.readers import CLASS_NAMES, listed, read, units_of
+from gossamer.data.pictures import Decoder
+from gossamer.data.readers import CLASS_NAMES, class_folders, read, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import RequestError, RunFolderError
@@ -34,11 +35,13 @@ class Dealt:
         records: how many are in train, and in test.
         units: how many units they belong to.
         spec: what --units says of the units in the new place; empty where there are none.
+        notes: what was converted on the way into an .npz, in words.
     """
 
     records: tuple[int, int]
     units: tuple[int, int]
     spec: str
+    notes: tuple[str, ...] = ()
 
 
 def split(
@@ -49,7 +52,9 @@ def split(
     seed: int = 0,
     units: str | None = None,
     missing_unit: Missing = "refuse",
+    images_key: str | None = None,
     labels_key: str | None = None,
+    pixel_range: tuple[float, float] | None = None,
 ) -> Dealt:
     """Deal DATA into train and test at random, whole units on either side; pictures are left as they are.
 
@@ -60,7 +65,9 @@ def split(
         seed: another one deals otherwise.
         units: whose each record is, see `data.readers.read`; None: every record is dealt by its own pixels.
         missing_unit: what a record without an id is.
-        labels_key: key of the labels in an .npz.
+        images_key: where the images lie, see `data.readers.read`.
+        labels_key: where the labels lie.
+        pixel_range: the values of black and white where pixels are not of 8 bits.
 
     Raises:
         RequestError: a share that is none, a side on which nobody fell, or a name that does not fit.
@@ -71,7 +78,8 @@ def split(
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: 0.2 deals a fifth to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
-    pictures = listed(data, split="train", unit_folders=units == FOLDERS)
+    check_range(pixel_range or STORED)
+    pictures = class_folders(data, split="train", labels_key=labels_key, unit_folders=units == FOLDERS)
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
         raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
@@ -80,10 +88,13 @@ def split(
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{out.suffix}"
             if pictures is None:
-                records = read(data, split="train", units=units, missing_unit=missing_unit, labels_key=labels_key)
+                records = read(
+                    data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
+                    labels_key=labels_key, pixel_range=pixel_range,
+                )  # fmt: skip
                 dealt = _arrays(records, dealer, whole)
             else:
-                dealt = _pictures(pictures, units, missing_unit, dealer, whole)
+                dealt = _pictures(pictures, units, missing_unit, dealer, whole, Decoder(pixel_range=pixel_range))
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -124,16 +135,18 @@ def _arrays(records: Records, dealer: _Dealer, path: Path) -> Dealt:
     dealt = _counted(names, test, "" if records.units is None else f":{UNIT_KEY}")
     np.savez(path, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the arrays for its flag
     path.chmod(0o600)
-    return dealt
+    return replace(dealt, notes=records.notes)
 
 
-def _pictures(listing: folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path) -> Dealt:
+def _pictures(
+    listing: folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path, decoder: Decoder
+) -> Dealt:
     """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places."""
     names = [""] * len(listing.paths)
     if units is not None:
         found = units_of(listing, units, missing)
         names = found.names[found.numbers].tolist()
-    test = dealer.test(names, lambda at: folders.load([listing.paths[at]], Form())[0])
+    test = dealer.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
     how = matched(units)
     dealt = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import as_json, labels_key, units
+from gossamer.run.options import as_json, images_key, labels_key, units
 
 if TYPE_CHECKING:
     from gossamer.run import attack as attacking
@@ -31,6 +31,7 @@ else:
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Where the figures go; default: RUN/attacks.json.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and draws.")
+@images_key
 @labels_key
 @units
 @as_json

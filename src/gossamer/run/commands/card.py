@@ -5,34 +5,48 @@ from pathlib import Path
 
 import click
 
-from gossamer.data import folders
-from gossamer.data.card import draft
-from gossamer.data.images import Form
-from gossamer.data.readers import listed, read
+from gossamer.data.card import STORED, check_range, draft
+from gossamer.data.pictures import Decoder, sizes_of
+from gossamer.data.readers import class_folders, read
 from gossamer.data.remarks import drafted_size, remarks
-from gossamer.run.options import force, labels_key, refuse_taken, units
+from gossamer.run.options import force, images_key, labels_key, pixel_range, refuse_taken, units
 
 
 @click.command()
 @click.argument("data")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the draft here; default: print it.")
+@images_key
 @labels_key
 @units
+@pixel_range
 @force
-def card(data: str, out: Path | None, labels_key: str | None, units: str | None, force: bool) -> None:
+def card(
+    data: str,
+    out: Path | None,
+    images_key: str | None,
+    labels_key: str | None,
+    units: str | None,
+    pixel_range: tuple[float, float] | None,
+    force: bool,
+) -> None:
     """Draft the public facts of DATA, for the curator to declare.
 
     Every line of a card becomes public knowledge: edit the draft, and keep only what may be known. What DATA show that asks
     for a decision is said on the terminal, and is written nowhere.
     """
+    check_range(pixel_range or STORED)
     shape, sizes = None, None
-    if (pictures := listed(data, split="train")) is not None:  # they may differ in size, and fill the memory
-        sizes = folders.sizes(pictures.paths)
-        shape = (folders.load(pictures.paths[:1], Form()).shape[1], *drafted_size(sizes))
-    records = read(data, split="train", labels_key=labels_key, units=units, missing_unit="own", shape=shape)
-    text = draft(records, unit="person" if units else "record")
-    for remark in remarks(records, sizes or Counter([records.shape[1:]])):
-        click.echo(f"Note: {remark}", err=True)
+    if (pictures := class_folders(data, split="train", labels_key=labels_key)) is not None:  # their sizes may differ
+        sizes = sizes_of(pictures.paths)
+        first = Decoder(pixel_range=pixel_range).read(pictures.paths[0], where=str(pictures.paths[0]))
+        shape = (len(first), *drafted_size(sizes))
+    records = read(
+        data, split="train", images_key=images_key, labels_key=labels_key, units=units, missing_unit="own",
+        missing_label="drop", pixel_range=pixel_range, shape=shape,
+    )  # fmt: skip
+    text = draft(records, unit="person" if units else "record", pixel_range=pixel_range)
+    for words in (*records.notes, *remarks(records, sizes or Counter([records.shape[1:]]))):
+        click.echo(f"Note: {words}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return

@@ -8,7 +8,7 @@ import click
 
 from gossamer.lazy import Lazy
 from gossamer.run.metrics import IN_ALL, METRICS, PROTOCOLS
-from gossamer.run.options import as_json, labels_key
+from gossamer.run.options import as_json, images_key, labels_key
 
 if TYPE_CHECKING:
     from gossamer.run import evaluate as evaluation
@@ -73,6 +73,7 @@ else:
     help="For a file of samples: the card that says how real records are read.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and training.")
+@images_key
 @labels_key
 @as_json
 def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None:

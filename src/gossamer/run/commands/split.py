@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import labels_key, units
+from gossamer.run.options import images_key, labels_key, pixel_range, units
 
 if TYPE_CHECKING:
     from gossamer.run import split as splitting
@@ -29,7 +29,9 @@ else:
     show_default=True,
     help="A record without a unit: a mistake, or a unit of its own.",
 )
+@images_key
 @labels_key
+@pixel_range
 def split(data: str, out: Path, **named: Any) -> None:
     """Deal DATA into train and test before a run, whole units on either side.
 
@@ -37,6 +39,8 @@ def split(data: str, out: Path, **named: Any) -> None:
     unit deals, so whoever joins or leaves moves nobody else. Declare the size of train: (1 - share) of what you would declare.
     """
     dealt = splitting.split(data, out=out, **named)
+    for words in dealt.notes:
+        click.echo(f"Note: {words}", err=True)
     for side, records, people in zip(("train", "test"), dealt.records, dealt.units, strict=True):
         click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if dealt.spec else ""))
     whose = ""

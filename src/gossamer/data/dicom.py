@@ -1,0 +1,114 @@
+"""DICOM files, by pydicom (the extra `dicom`): the pixels and what describes them. No other element is read into memory.
+
+A patient's name, birth date or number stands in elements that are skipped. What is burnt into the pixels is pixels.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.errors import DataError, RequestError
+
+LARGEST = 1 << 28
+"""Bytes of a file: one picture needs no more."""
+
+BURNED_IN = (
+    "Some DICOM files say that text is burnt into the picture: look whether it names anybody, and crop it first."
+)
+
+_DEFLATED, _HEAD = b"1.2.840.10008.1.2.1.99", 1 << 16
+"""The name of the transfer syntax that is squeezed as a whole, and how far into a file it can stand."""
+
+_TAGS = [
+    "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
+    "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "RescaleSlope", "RescaleIntercept",
+    "BurnedInAnnotation", "PixelData", "ExtendedOffsetTable", "ExtendedOffsetTableLengths",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What a DICOM file shows.
+
+    Args:
+        pixels: [H, W] in the file's own unit (Hounsfield for CT), or uint8 [H, W, 3].
+        is_byte: whether they are 8-bit pixels as they are stored; else a range must be declared.
+        inverted: whether small values are white.
+        notes: what should be said of it.
+    """
+
+    pixels: np.ndarray
+    is_byte: bool
+    inverted: bool
+    notes: list[str] = field(default_factory=list)
+
+
+def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
+    """The first frame of a file.
+
+    The rescale slope and intercept are applied. Windows are not: they differ from file to file, and so would the pictures.
+
+    Args:
+        path: the file.
+        check_size: refuses a width and a height before anything is decoded.
+
+    Raises:
+        RequestError: pydicom is not installed.
+        DataError: a file that is too large, squeezed as a whole, of a kind that is not read, or cannot be decoded.
+    """
+    found = _opened(path)
+    from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
+
+    check_size(found.Columns, found.Rows)
+    kind = found.PhotometricInterpretation
+    colour = kind == "RGB" or kind.startswith("YBR_")
+    if not colour and kind not in ("MONOCHROME1", "MONOCHROME2"):
+        raise DataError(f"{path}: only grey and RGB pictures are read of DICOM files: export it as PNG")
+    if found.SamplesPerPixel != (3 if colour else 1) or found.BitsAllocated not in (8, 16, 32):
+        raise DataError(f"{path}: its pixels are not of 1 or 3 samples of 8, 16 or 32 bits: export it as PNG")
+    try:
+        pixels = pixel_array(found, index=0)
+    except (RuntimeError, NotImplementedError):
+        raise DataError(
+            f"{path}: the pixels cannot be decoded: the file is damaged, or its compression needs a decoder that is not "
+            "installed; write it uncompressed"
+        ) from None
+    if pixels.ndim != (3 if colour else 2) or (colour and (pixels.shape[2] != 3 or pixels.dtype != np.uint8)):
+        raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
+    notes = [BURNED_IN] if str(found.get("BurnedInAnnotation", "")).upper() == "YES" else []
+    if int(found.get("NumberOfFrames") or 1) > 1:
+        notes.append("Of files with several frames the first was read.")
+    is_byte = pixels.dtype == np.uint8 and found.BitsStored == 8 and not _rescales(found)
+    if not is_byte:
+        slope, intercept = float(found.get("RescaleSlope") or 1), float(found.get("RescaleIntercept") or 0)
+        pixels = pixels * np.float32(slope) + np.float32(intercept)
+    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", notes)
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Height and width. Raises as `read`, and whatever pydicom raises on damaged files."""
+    found = _opened(path)
+    return int(found.Rows), int(found.Columns)
+
+
+def _opened(path: Path) -> Any:
+    """What is read of a file, not decoded yet."""
+    try:
+        import pydicom  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise RequestError(f"{path}: DICOM files need pydicom: pip install 'gossamer[dicom]'") from None
+    if path.stat().st_size > LARGEST:
+        raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
+    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
+    if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
+        raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
+    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
+
+
+def _rescales(found: Any) -> bool:
+    """Whether the stored values mean others."""
+    return float(found.get("RescaleSlope") or 1) != 1 or float(found.get("RescaleIntercept") or 0) != 0

@@ -1,0 +1,93 @@
+"""Labels, as numbers or as names, to int64 [N]. A missing label is -1 until it is refused or its record is left out."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from gossamer.errors import DataError
+
+NONE = "none"
+"""What --labels-key says of data without labels: all records are of one class."""
+
+MISSING = -1
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+
+
+def as_labels(
+    array: np.ndarray, *, count: int, where: str, others: np.ndarray | None = None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels as int64 [N], with -1 where one is missing (a negative number or an empty name), and what they are called.
+
+    Args:
+        array: whole numbers, or text. [N]
+        count: number of images.
+        where: the source, for the message.
+        others: labels of the other split: where labels are names, the names of both splits are numbered together.
+
+    Returns:
+        The labels, and the names of the classes, label 0 first; no names where labels are numbers.
+
+    Raises:
+        DataError: not one whole number or name per image.
+    """
+    if array.dtype.kind not in "uiU":
+        raise DataError(
+            f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0, and store int64"
+        )
+    if array.shape != (count,):
+        raise DataError(
+            f"{where}: {count} images need labels of shape [{count}], not [{', '.join(map(str, array.shape))}]: "
+            "check that both come from the same split and that neither is cut"
+        )
+    if array.dtype.kind != "U":
+        labels = array.astype(np.int64)
+        return np.where(labels < 0, MISSING, labels), ()
+    try:
+        names = array.tolist()
+        beyond = others.tolist() if others is not None and others.dtype.kind == "U" else []
+    except (ValueError, SystemError):  # Python raises either for a number that is no character
+        raise DataError(f"{where}: the labels hold what is no text: the file is damaged, write it again") from None
+    return numbered(names, beyond, where=where)
+
+
+def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels from text: whole numbers as they stand; names in their order, from 0. Empty text is a missing label.
+
+    Args:
+        names: [N]; space around a name does not count.
+        others: names of the other split, which count too.
+        where: the source, for the message.
+
+    Returns:
+        The labels, int64 [N], and the names of the classes, label 0 first; no names where labels are numbers.
+
+    Raises:
+        DataError: names and numbers mixed; names the index. One record would otherwise decide how all others are read.
+    """
+    names, others = [name.strip() for name in names], [name.strip() for name in others]
+    kinds = [bool(_NUMBER.fullmatch(name)) for name in (*names, *others) if name]
+    if all(kinds):
+        return np.array([max(int(name), MISSING) if name else MISSING for name in names], np.int64), ()
+    if any(kinds):
+        odd = next((at for at, name in enumerate(names) if name and bool(_NUMBER.fullmatch(name)) != kinds[0]), None)
+        which = "" if odd is None else f" (record {odd}, counted from 0, is the first of another kind)"
+        raise DataError(
+            f"{where}: some labels are names and some are numbers{which}: use one kind, and leave the label of a record "
+            "without one empty"
+        )
+    classes = tuple(sorted({*names, *others} - {""}))
+    number = {name: at for at, name in enumerate(classes)}
+    return np.array([number.get(name, MISSING) for name in names], np.int64), classes
+
+
+def refuse_missing(labels: np.ndarray, *, where: str) -> None:
+    """Refuse a missing label, by index. Raises DataError."""
+    missing = labels == MISSING
+    if missing.any():
+        raise DataError(
+            f"{where}: the label of record {int(missing.argmax())} (counted from 0) is missing: it is negative, which often "
+            'marks an unknown one, or empty. Say missing_label = "drop" in the card to leave such records out (declared_size '
+            "then counts the others), or give them a class of their own"
+        )

@@ -1,0 +1,138 @@
+"""Pictures that a list labels (metadata.csv or .jsonl, as Hugging Face's imagefolder has it), or that nothing labels."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.folders import Listing
+from gossamer.data.labels import numbered
+from gossamer.data.pictures import SUFFIXES
+from gossamer.errors import DataError
+
+LISTS = ("metadata.csv", "metadata.jsonl")
+
+_FILE = "file_name"
+_SPLITS = ("train", "test")
+
+
+def has_list(folder: Path) -> bool:
+    """Whether a folder, or a split folder in it, holds a list of its pictures."""
+    return any(_list_in(place) is not None for place in (folder, *(folder / split for split in _SPLITS)))
+
+
+def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | None) -> Listing:
+    """The pictures of one split and their labels from the list, in the order of the list, none of them opened.
+
+    The list lies in the folder, or in its subfolders train and test. A picture that it does not name is passed over.
+
+    Args:
+        folder: the folder.
+        split: which split to read, where there are splits.
+        must_split: whether to refuse a folder without splits.
+        labels_key: the column of labels, whole numbers or names. None: `label`.
+
+    Raises:
+        DataError: a damaged list, a line without picture, or one picture twice.
+    """
+    roots = {name: folder / name for name in _SPLITS if _list_in(folder / name) is not None}
+    if must_split and split not in roots:
+        raise DataError(f"{folder}: there is no list of pictures in a subfolder {split}: leave the split out")
+    if roots and split not in roots:
+        raise DataError(
+            f"{folder}: the subfolder {split} holds no {' or '.join(LISTS)}: add it, or name the other split"
+        )
+    root = roots.get(split, folder)
+    rows = list(_rows(root, labels_key or "label"))
+    beyond = [row for name, other in roots.items() if name != split for row in _rows(other, labels_key or "label")]
+    if not rows:
+        raise DataError(f"{root}: the list names no pictures")
+    labels, names = numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder))
+    paths, others = [path for path, _ in rows], [path for path, _ in beyond]
+    return Listing(folder, root, paths, labels, [""] * len(rows), others, names)
+
+
+def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
+    """All pictures below a folder, sorted by their paths, in one class. Raises DataError: there are none, or no such split."""
+    splits = {name: folder / name for name in _SPLITS if (folder / name).is_dir()}
+    if (must_split or splits) and split not in splits:
+        raise DataError(f"{folder}: there is no subfolder {split}: leave the split out, or make the subfolder")
+    roots = splits or {split: folder}
+    found = {name: _all_pictures(root) for name, root in roots.items()}
+    paths = found.pop(split)
+    if not paths:
+        raise DataError(f"{folder}: the folder holds no {', '.join(SUFFIXES)} files")
+    others = [path for each in found.values() for path in each]
+    return Listing(folder, roots[split], paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
+
+
+def _all_pictures(root: Path) -> list[Path]:
+    """Sorted. Hidden files and folders are the file system's own."""
+    found = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
+
+
+def _list_in(folder: Path) -> Path | None:
+    """A list of another kind, such as one of units, does not name the column."""
+    for path in (folder / name for name in LISTS):
+        if path.is_file():
+            with path.open("rb") as file:
+                if _FILE.encode() in file.read(1 << 12):
+                    return path
+    return None
+
+
+def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
+    """The picture and the label of each line of a folder's list."""
+    where = _list_in(folder)
+    assert where is not None
+    named: dict[Path, int] = {}
+    try:
+        with where.open(encoding="utf-8-sig", newline="") as file:
+            for line, row in _lines(file, where):
+                name, label = row.get(_FILE), row.get(key)
+                if key not in row or _FILE not in row:
+                    raise DataError(
+                        f"{where}, line {line}: the columns {_FILE} and {key} are needed; --labels-key names another"
+                    )
+                if not isinstance(name, str) or not name or not isinstance(label, str | int | None):
+                    raise DataError(
+                        f"{where}, line {line}: a line names a picture and its label, a whole number or a name"
+                    )
+                path = folder / name
+                if Path(name).is_absolute() or ".." in Path(name).parts or path.suffix.lower() not in SUFFIXES:
+                    raise DataError(f"{where}, line {line}: {_FILE} is the path of a picture below the list's folder")
+                if path in named:
+                    raise DataError(
+                        f"{where}, line {line}: line {named[path]} names this picture too: keep one of them"
+                    )
+                if not path.is_file():
+                    raise DataError(f"{where}, line {line}: there is no such picture: correct the line, or take it out")
+                named[path] = line
+                yield path, "" if label is None else str(label)
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: the list is not text in UTF-8: save it anew") from None
+    except (csv.Error, ValueError, RecursionError):
+        raise DataError(
+            f"{where}: the list is not sound: write it anew, as CSV with commas or one JSON object a line"
+        ) from None
+
+
+def _lines(file: Any, where: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number and the fields of each line."""
+    if where.suffix == ".csv":
+        rows = csv.DictReader(file, skipinitialspace=True, strict=True)
+        for row in rows:
+            if None in row or None in row.values():
+                raise DataError(f"{where}, line {rows.line_num}: the line does not fit the first one")
+            yield rows.line_num, row
+        return
+    for line, text in enumerate(file, 1):
+        if text.strip():
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise DataError(f"{where}, line {line}: a line is a JSON object in braces")
+            yield line, found

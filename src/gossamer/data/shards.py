@@ -1,0 +1,72 @@
+"""Which files of a folder make up a split, where a data set is stored in pieces: as the hubs and WebDataset name them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gossamer.errors import DataError
+
+_SPLIT = re.compile(r"(train|test|validation|valid|val|dev)(?![a-z])")
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The files of one split, sorted by name, and those of the other.
+
+    Args:
+        paths: at least one.
+        others: those of the other split, for its names of classes.
+    """
+
+    paths: list[Path]
+    others: list[Path]
+
+
+def endings(folder: Path, suffixes: Sequence[str]) -> list[str]:
+    """Which of these endings the files of a folder have."""
+    return [suffix for suffix in suffixes if _files(folder, suffix)]
+
+
+def other_folders(folder: Path) -> list[str]:
+    """Subfolders that are no place for the pieces of a data set: perhaps class folders."""
+    return sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and path.name not in ("data", "train", "test")
+    )
+
+
+def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> Shards:
+    """The files of a split: those in a folder of its name, or whose own names begin with it.
+
+    They lie in the folder, in its subfolder `data`, or in subfolders `train` and `test`. Where no name says train or test, all
+    belong to either split. A validation split is passed over.
+
+    Raises:
+        DataError: there is no such split.
+    """
+    found = _files(folder, suffix)
+    splits = {path: _split_of(path) for path in found}
+    if not {"train", "test"} & set(splits.values()):
+        if must_split:
+            raise DataError(f"{folder}: no {suffix} file is named after the split {split}: leave the split out")
+        return Shards(found, [])
+    chosen = [path for path in found if splits[path] == split]
+    if not chosen:
+        raise DataError(f"{folder}: no {suffix} file is named after the split {split}, and others are after theirs")
+    other = "test" if split == "train" else "train"
+    return Shards(chosen, [path for path in found if splits[path] == other])
+
+
+def _files(folder: Path, suffix: str) -> list[Path]:
+    """The files with an ending, but for hidden ones and what `datasets` keeps for itself."""
+    places = (folder, folder / "data", folder / "train", folder / "test")
+    found = [path for place in places for path in sorted(place.glob(f"*{suffix}"))]
+    return [path for path in found if path.is_file() and not path.name.startswith((".", "cache-"))]
+
+
+def _split_of(path: Path) -> str:
+    """train, test, validation ..., or nothing."""
+    named = _SPLIT.match(path.name) or _SPLIT.fullmatch(path.parent.name)
+    return named.group(1) if named else ""

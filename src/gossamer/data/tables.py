@@ -1,0 +1,382 @@
+"""Pictures in tables: .parquet and .arrow files as the hubs write them, and samples that Gossamer wrote as .csv or .parquet.
+
+Other tables are refused: Gossamer does not learn from them yet. The extra `parquet` is needed for all but .csv.
+"""
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.labels import NONE
+from gossamer.data.pictures import Decoder, stacked
+from gossamer.errors import DataError, RequestError
+
+TABULAR = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls")
+"""Endings of tables. Of these, .csv, .parquet and .arrow may hold pictures."""
+
+_BATCH = 256
+_LABELS = ("label", "labels")
+_PIXELS, _CLASS = "pixels", "class"
+_MOST_NAMED = 10_000
+"""Classes of samples with names: a damaged label could ask for any number of them."""
+_NAMED = re.compile(r'(-?[0-9]+),(?:"((?:[^"]|"")*)"|([^",]*)),(.*)')
+"""A line of samples whose classes have names: the label, the name, the pixels."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The pictures of a table.
+
+    Args:
+        images: uint8 [N, C, H, W].
+        labels: int64, or text, [N]: -1 or "" where there is none.
+        others: labels of the other split, where they are text.
+        class_names: what the hub's metadata or the column `class` of samples call the labels, label 0 first; empty where
+            nothing does.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    others: np.ndarray | None = None
+    class_names: tuple[str, ...] = ()
+
+
+def no_tables(where: object, forms: str) -> DataError:
+    """The sentence for a table that holds no pictures."""
+    return DataError(
+        f"{where}: tables are not supported yet: Gossamer learns from labelled pictures, and DATA is {forms}"
+    )
+
+
+def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
+    """Samples that Gossamer wrote: a column label, a column class where classes have names, then pixel0, pixel1 ...
+
+    Pixels stand row by row, channel by channel.
+
+    Args:
+        path: the file. It does not say the pictures' shape.
+        shape: the card's, where it has as many pixels. Else pictures are square, in colour if that is the only way.
+        forms: what DATA may be, for the message.
+
+    Raises:
+        DataError: another table, or a line that is cut or holds anything but whole numbers, pixels 0 to 255.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            head = file.readline(1 << 24).strip().split(",")
+            named = head[1:2] == [_CLASS]
+            count = len(head) - 1 - named
+            if head[0] != "label" or count < 1 or head[1 + named :] != [f"pixel{at}" for at in range(count)]:
+                raise no_tables(path, forms)
+            pieces, line = [], 2
+            called: set[tuple[int, str]] = set()
+            while lines := list(itertools.islice(file, 4096)):
+                names = [_without_name(each) for each in lines] if named else []
+                pieces.append(_numbers([rest for rest, _ in names] or lines, 1 + count, f"{path}, line {{}}", line))
+                called.update(zip(pieces[-1][0].tolist(), (name for _, name in names), strict=False))
+                line += len(lines)
+    except UnicodeDecodeError:
+        raise no_tables(path, forms) from None
+    if not pieces:
+        raise DataError(f"{path}: the file holds no samples below its first line: copy or write it again")
+    labels = np.concatenate([labels for labels, _ in pieces])
+    images = np.concatenate([pixels for _, pixels in pieces])
+    return Rows(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
+
+
+def _without_name(line: str) -> tuple[str, str]:
+    """A line without the name of its class, and the name. A line that is none becomes empty, which no sample is."""
+    found = _NAMED.fullmatch(line.rstrip("\n"))
+    if found is None:
+        return "", ""
+    label, quoted, plain, pixels = found.groups()
+    return f"{label},{pixels}", plain if quoted is None else quoted.replace('""', '"')
+
+
+def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
+    """The names of classes, label 0 first, from the labels and names of samples; a class without samples is called so."""
+    known = [(label, name) for label, name in pairs if label >= 0]
+    names = dict(known)
+    if not len(names) == len(set(names.values())) == len(known):
+        raise DataError(f"{path}: the columns label and class contradict each other: write the file again")
+    if max(names, default=0) >= _MOST_NAMED:
+        raise DataError(f"{path}: a label is {_MOST_NAMED:,} or more: the file is damaged, write it again")
+    return tuple(names.get(label, f"class {label} (no sample)") for label in range(max(names, default=-1) + 1))
+
+
+def _numbers(lines: list[str], columns: int, where: str, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: with a place for the number of the line."""
+
+    def parsed(some: list[str]) -> np.ndarray | None:
+        if not all(line.isascii() for line in some):
+            return None
+        try:
+            values = np.loadtxt(some, np.int32, delimiter=",", comments=None, ndmin=2)
+        except (ValueError, OverflowError):
+            return None
+        sound = values.shape == (len(some), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
+        return values if sound else None
+
+    values = parsed(lines) if all(line.strip() for line in lines) else None
+    if values is None:
+        bad = next((at for at, line in enumerate(lines) if not line.strip() or parsed([line]) is None), 0)
+        raise DataError(
+            f"{where.format(first + bad)}: a sample is a label and {columns - 1} pixels, whole numbers from 0 to 255, with "
+            "commas between: the file is cut or damaged, write it again"
+        )
+    return values[:, 0].astype(np.int64), values[:, 1:].astype(np.uint8)
+
+
+def read_arrow(
+    paths: Sequence[Path],
+    others: Sequence[Path],
+    decoder: Decoder,
+    *,
+    images_key: str | None,
+    labels_key: str | None,
+    forms: str,
+) -> Rows:
+    """Pictures of .parquet or .arrow files, in order.
+
+    A column of pictures holds the bytes of picture files, alone or as the hubs write them: a struct with a field `bytes`.
+    Samples that Gossamer wrote have a column of pixels instead.
+
+    Args:
+        paths: the files of a split; all have the same columns.
+        others: those of the other split.
+        decoder: what reads a picture.
+        images_key: the column of pictures. None: the only one.
+        labels_key: the column of labels, whole numbers or text. None: `label` or `labels`. "none": there are no labels.
+        forms: what DATA may be, for the message.
+
+    Raises:
+        RequestError: pyarrow is not installed.
+        DataError: a table without pictures, no such column, or a damaged file.
+    """
+    with _opened(paths[0]) as (schema, _):
+        column = _picture_column(schema, images_key, paths[0], forms)
+        target = _label_column(schema, labels_key, paths[0])
+    labels: list[Any] = []
+    wanted = [column] if target is None else [column, target]
+
+    def batches() -> Iterator[tuple[Path, int, Any, Any]]:
+        for path in paths:
+            with _opened(path, wanted) as (schema, found):
+                row = 0
+                for batch in found(wanted):
+                    labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
+                    yield path, row, schema, batch
+                    row += len(batch)
+
+    text = target is not None and not _pa().types.is_integer(schema.field(target).type)
+    called: set[tuple[int, str]] = set()
+    is_samples = _is_pixels(schema.field(column).type)
+    if is_samples:
+        if target == "label" and not text and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
+            wanted.append(_CLASS)
+        images = decoder.formed(_pixels(batches(), column, decoder, called))
+    else:
+        pictures = (
+            (where, decoder.read(_bytes(value, where), where=where))
+            for path, row, _, batch in batches()
+            for where, value in _placed(batch.column(column), path, row)
+        )
+        images = stacked(pictures, where=str(paths[0]))
+    if not text:
+        numbers = np.array([-1 if label is None else label for label in labels])
+        if target is None or is_samples:
+            return Rows(images, numbers, class_names=_called(called, paths[0]))
+        return Rows(images, numbers, class_names=_class_names(schema, target, paths[0]))
+    beyond = [label or "" for path in others for label in column_of([path], str(target)).tolist()]
+    return Rows(images, np.array([label or "" for label in labels], np.str_), np.array(beyond, np.str_))
+
+
+def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
+    """What Hugging Face's metadata call the labels of a column; they stand in the schema, as JSON."""
+    try:
+        stated = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        names = stated.get("info", {}).get("features", {}).get(column, {}).get("names", [])
+        if all(isinstance(name, str) for name in names):
+            return tuple(names)
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        pass
+    raise DataError(f"{path}: what the file says about its labels is damaged: copy or write it again")
+
+
+def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
+    """A column of whole numbers or text of .parquet or .arrow files; a missing one is -1 or "". [N] Raises DataError."""
+    values: list[Any] = []
+    text = False
+    for path in paths:
+        with _opened(path, [key]) as (schema, batches):
+            text = _is_text(schema.field(key).type)
+            if not text and not _pa().types.is_integer(schema.field(key).type):
+                raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
+            for batch in batches([key]):
+                values += batch.column(key).to_pylist()
+    if text:
+        return np.array([value or "" for value in values], np.str_)
+    return np.array([-1 if value is None else value for value in values])
+
+
+def _pa() -> Any:
+    try:
+        import pyarrow  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise RequestError(".parquet and .arrow files need pyarrow: pip install 'gossamer[parquet]'") from None
+    return pyarrow
+
+
+@contextmanager
+def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+    """The schema of a file, and what gives some columns of it batch by batch; every error of pyarrow becomes a DataError."""
+    pa = _pa()
+    from pyarrow import parquet  # noqa: PLC0415 - an optional extra
+
+    try:
+        with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
+            if path.suffix == ".arrow":
+                stream = pa.ipc.open_stream(file)
+                schema = stream.schema
+
+                def batches(names: list[str]) -> Iterator[Any]:
+                    for batch in stream:
+                        chosen = batch.select(names)
+                        chosen.validate(full=True)
+                        yield chosen
+            else:
+                stored = parquet.ParquetFile(file)
+                schema = stored.schema_arrow
+
+                def batches(names: list[str]) -> Iterator[Any]:
+                    for batch in stored.iter_batches(_BATCH, columns=names, use_threads=False):
+                        batch.validate(full=True)
+                        yield batch
+
+            for name in columns:
+                _check_there(schema, name, path)
+            yield schema, batches
+    except RequestError:
+        raise
+    except OSError as error:
+        raise DataError(f"{path}: the file cannot be read: it is damaged, or the disk is; copy it again") from error
+    except Exception as error:  # what pyarrow raises on damaged files is open-ended
+        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+
+
+def _check_there(schema: Any, name: str, path: Path) -> None:
+    if schema.names.count(name) != 1:
+        raise DataError(f"{path}: there is no column {name}; the columns are: {', '.join(schema.names) or 'none'}")
+
+
+def _picture_column(schema: Any, key: str | None, path: Path, forms: str) -> str:
+    """The column that --images-key names, or the only one that holds pictures."""
+    fitting: list[str] = [field.name for field in schema if _is_picture(field.type)]
+    fitting += [field.name for field in schema if field.name == _PIXELS and _is_pixels(field.type)]
+    if key is not None:
+        _check_there(schema, key, path)
+        if key not in fitting:
+            raise DataError(f"{path}: the column {key} holds no pictures (files of pictures as bytes)")
+        return key
+    if not fitting:
+        raise no_tables(path, forms)
+    if len(fitting) > 1:
+        raise DataError(f"{path}: several columns hold pictures ({', '.join(fitting)}): choose one with --images-key")
+    return fitting[0]
+
+
+def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
+    """The column of labels, None where there are none."""
+    if key == NONE:
+        return None
+    name = key or next((name for name in _LABELS if name in schema.names), None)
+    if name is None:
+        raise DataError(
+            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with --labels-key, or say "
+            f"--labels-key {NONE} where there are no labels"
+        )
+    _check_there(schema, name, path)
+    if not _is_text(schema.field(name).type) and not _pa().types.is_integer(schema.field(name).type):
+        raise DataError(f"{path}: the column {name} holds no labels: they are whole numbers or names")
+    return name
+
+
+def _is_picture(kind: Any) -> bool:
+    """Bytes, or a struct with bytes in it."""
+    types = _pa().types
+    if types.is_struct(kind):
+        inner = kind.get_field_index("bytes")
+        return inner >= 0 and _is_picture(kind.field(inner).type)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _is_pixels(kind: Any) -> bool:
+    """A list of bytes as numbers."""
+    types = _pa().types
+    return bool(types.is_fixed_size_list(kind) and types.is_uint8(kind.value_type))
+
+
+def _is_text(kind: Any) -> bool:
+    types = _pa().types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _placed(column: Any, path: Path, row: int) -> Iterator[tuple[str, Any]]:
+    """Each value of a column, and its place."""
+    for at in range(len(column)):
+        yield f"{path}, row {row + at} (counted from 0)", column[at].as_py()
+
+
+def _bytes(value: Any, where: str) -> bytes:
+    """The picture file of a row."""
+    raw = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(raw, bytes) or not raw:
+        raise DataError(
+            f"{where}: there is no picture in this row: store the bytes of the picture files, not their paths"
+        )
+    return raw
+
+
+def _pixels(
+    batches: Iterator[tuple[Path, int, Any, Any]], column: str, decoder: Decoder, called: set[tuple[int, str]]
+) -> np.ndarray:
+    """Pixels of samples that Gossamer wrote; their shape stands in the file's metadata. uint8 [N, C, H, W]
+
+    Adds to `called` the label and the name of each class, where the batches have names.
+    """
+    values, shape, path = bytearray(), decoder.form.shape, None
+    for path, _, schema, batch in batches:
+        pixels = batch.column(column)
+        flat = pixels.flatten()
+        if pixels.null_count or flat.null_count:
+            raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
+        if _CLASS in batch.schema.names:
+            labels = (-1 if label is None else label for label in batch.column("label").to_pylist())
+            called.update(zip(labels, (name or "" for name in batch.column(_CLASS).to_pylist()), strict=True))
+        stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
+        stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
+        shape = _shape_of(pixels.type.list_size, stored, path)
+        values += flat.to_numpy().tobytes()
+    if not values or shape is None:
+        raise DataError(f"{path}: the file holds no samples: copy or write it again")
+    return np.frombuffer(values, np.uint8).reshape(-1, *shape)
+
+
+def _shape_of(pixels: int, shape: tuple[int, ...] | None, path: Path) -> tuple[int, ...]:
+    """The shape of a picture of so many pixels."""
+    if shape is not None and min(shape) > 0 and math.prod(shape) == pixels:
+        return shape
+    for channels in (1, 3):
+        side = math.isqrt(pixels // channels)
+        if side > 0 and channels * side * side == pixels:
+            return channels, side, side
+    raise DataError(f"{path}: {pixels} pixels make no square picture: give a card with the shape of the samples")

@@ -1,0 +1,117 @@
+"""Data that the readers convert, through the whole command line: it is said at the terminal, and no file keeps it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from forms import encoded
+from PIL import Image
+from pyarrow import parquet
+
+from gossamer.data import images, pictures
+from gossamer.data.card import DataCard
+from gossamer.data.readers import read
+from gossamer.data.records import Samples
+from gossamer.data.writers import write_samples
+
+Run = Callable[..., Any]
+
+
+def deep_scans(folder: Path, count: int = 160) -> Path:
+    """16-bit grey TIFF in class folders; some lie in colour, on a transparent ground."""
+    draw = np.random.default_rng(0)
+    for number in range(count):
+        path = folder / str(number % 2) / f"{number}.tif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if number % 16 == 0:
+            Image.fromarray(draw.integers(0, 256, (28, 28, 4), np.uint8)).save(path)
+        else:
+            Image.fromarray(draw.integers(0, 4096, (28, 28), np.uint16)).save(path)
+    return folder
+
+
+def test_scans_of_16_bits(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
+    scans, run = deep_scans(tmp_path / "scans"), tmp_path / "run"
+    words = [*fit_words]
+    words[words.index("--data") + 1] = str(scans)
+    refused = gossamer(*words)
+    assert refused.status == 2 and "pixel_range = [0, 65535]" in refused.err and not run.exists()
+    card = Path(words[words.index("--card") + 1])
+    DataCard(shape=(1, 28, 28), classes=2, declared_size=160, pixel_range=(0, 4095)).save(card)
+    fitted = gossamer(*words)
+    assert fitted.status == 0, fitted.err
+    said = (images.SCALED, images.MADE_GREY, pictures.ON_WHITE)
+    for note in said:
+        assert note in " ".join(fitted.err.split())
+    for file in run.rglob("*"):
+        if file.is_file():
+            held = file.read_bytes()
+            assert not any(note.encode() in held for note in said), file
+    assert '"pixel_range"' in (run / "certificate.json").read_text()
+    assert gossamer("verify", run).status == 0
+    other = deep_scans(tmp_path / "others", 200)
+    evaluated = gossamer("evaluate", run, "--train", scans, "--test", other, "-n", 200, "--metrics", "mmd")
+    assert evaluated.status == 0, evaluated.err
+    assert images.SCALED in " ".join(evaluated.err.split())
+    assert gossamer("resume", run).status == 0
+
+
+def test_keys_and_missing_labels(gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path) -> None:
+    with np.load(data) as stored:
+        pixels, labels = stored["images"], stored["labels"]
+    gender = np.where(np.arange(160) % 10 == 0, -1, labels)
+    np.savez(data, faces=pixels, gender=gender)
+    keys = ["--images-key", "faces", "--labels-key", "gender"]
+    drafted = gossamer("card", data, *keys)
+    assert drafted.status == 0 and DataCard.loads(drafted.out).classes == 2
+    refused = gossamer(*fit_words, *keys)
+    assert refused.status == 2 and 'missing_label = "drop"' in refused.err
+    card = Path(fit_words[fit_words.index("--card") + 1])
+    DataCard(shape=(1, 28, 28), classes=2, declared_size=144, missing_label="drop").save(card)
+    fitted = gossamer(*fit_words, *keys)
+    assert fitted.status == 0, fitted.err
+    assert "Records without a label were left out, as the card says." in " ".join(fitted.err.split())
+    np.savez(data, faces=pixels[gender >= 0], gender=gender[gender >= 0])
+    resumed = gossamer("resume", tmp_path / "run")
+    assert resumed.status == 0
+
+
+def test_deep_scans_and_pictures_in_a_table_are_dealt(gossamer: Run, tmp_path: Path) -> None:
+    scans = deep_scans(tmp_path / "scans")
+    words = ["split", scans, "--share", 0.5, "-o", tmp_path / "dealt"]
+    refused = gossamer(*words)
+    assert refused.status == 2 and "--pixel-range" in refused.err and not (tmp_path / "dealt").exists()
+    dealt = gossamer(*words, "--pixel-range", 0, 4095)
+    assert dealt.status == 0, dealt.err
+    for path in (tmp_path / "dealt").rglob("*.tif"):
+        assert path.read_bytes() == (scans / path.parent.name / path.name).read_bytes(), "pictures are left as they are"
+    files = [encoded(each, "PNG") for each in np.random.default_rng(0).integers(0, 256, (40, 4, 9, 9), np.uint8)]
+    parquet.write_table(pa.table({"scan": files, "eye": ["left", "right"] * 20}), tmp_path / "a.parquet")
+    words = ["split", tmp_path / "a.parquet", "--share", 0.5, "-o", tmp_path / "dealt.npz", "--labels-key", "eye"]
+    dealt = gossamer(*words, "--images-key", "scan")
+    assert dealt.status == 0, dealt.err
+    assert pictures.ON_WHITE in " ".join(dealt.err.split())
+    sides = [read(f"{tmp_path / 'dealt.npz'}:{side}", split="train") for side in ("train", "test")]
+    assert sum(map(len, sides)) == 40
+    assert all(side.class_names == ("left", "right") and side.shape == (3, 9, 9) for side in sides)
+
+
+@pytest.mark.parametrize("name", ["s", "s.csv", "s.npz"])
+def test_samples_are_measured_in_the_order_of_the_card(gossamer: Run, tmp_path: Path, name: str) -> None:
+    """Folders are read in the order of their names, which this card's is not: else "b" would be held against "a"."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(120) % 2
+    images = draw.integers(0, 60, (120, 1, 12, 10), np.uint8)
+    images[labels == 1, :, :6] += 180
+    np.savez(tmp_path / "real.npz", images=images, labels=labels, class_names=["b", "a"])
+    write_samples(tmp_path / name, [Samples(images[::-1], labels[::-1], ("b", "a"))], count=120)
+    DataCard(shape=(1, 12, 10), classes=2, class_names=("b", "a"), declared_size=120).save(tmp_path / "card.toml")
+    real = tmp_path / "real.npz"
+    asked = ["evaluate", tmp_path / name, "--train", real, "--test", real, "--card", tmp_path / "card.toml"]
+    found = gossamer(*asked, "--metrics", "classical", "--json")
+    assert found.status == 0, found.err
+    trained = [entry["value"] for entry in found.json["metrics"] if "accuracy" in entry["metric"]]
+    assert trained and min(trained) > 0.9
