@@ -412,7 +412,8 @@ class Job(Generic[C_co, S_co]):
         return self._method.explain(self._config)
 
     def generator(self) -> "nn.Module":
-        """See `Loop.generator`."""
+        """See `Loop.generator`; settings that contradict each other are refused first."""
+        self._method.check(self._config, self.card)
         return self._method.loop.generator(self._config, self.card)
 
     def sample(
