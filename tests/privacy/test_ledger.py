@@ -299,7 +299,7 @@ def test_what_a_full_disk_does_not_take_leaves_no_trace(
         def write(self, text: bytes) -> int:
             return int(file.write(text[:written]))
 
-    ledger._file = Filling()  # type: ignore[assignment]
+    ledger._file = Filling()  # type: ignore[assignment]  # it stands for a file on a disk that fills up
     with pytest.raises(OSError, match="No space left"):
         ledger.charge(EVENT)
     assert (tmp_path / "ledger.jsonl").read_bytes() == before

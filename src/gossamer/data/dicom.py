@@ -72,7 +72,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         raise DataError(f"{path}: its pixels are not of 1 or 3 samples of 8, 16 or 32 bits: export it as PNG")
     try:
         pixels = pixel_array(found, index=0)
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
         raise DataError(
             f"{path}: the pixels cannot be decoded: the file is damaged, or its compression needs a decoder that is not "
             "installed; write it uncompressed"

@@ -2,6 +2,8 @@
 
 The figure that a certificate prints, and that `--epsilon` must meet, is the smallest bound of all accountants that know
 the plan (`accountants.py`).
+
+It is over 400 lines because both directions, the cost of a noise and the noise for a cost, must agree to the last digit.
 """
 
 import functools

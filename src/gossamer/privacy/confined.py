@@ -97,7 +97,7 @@ class Confined(Generic[T]):
                     torch.save(self.__held.state_dict(), file)
                     file.flush()
                     os.fsync(file.fileno())
-            except Exception as error:
+            except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
                 path.unlink(missing_ok=True)
                 if is_full(error):
                     raise DiskFull(f"the disk of {path.parent} is full.") from None

@@ -13,6 +13,8 @@ A session is a random word that the account book knows too: by it a copied folde
 (`accounts.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
 first of a block is used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins
 the settings of the run, so that nothing in them can be changed without breaking the chain.
+
+It is over 400 lines because who writes a line and who reads it back must agree in every detail, and stand together.
 """
 
 import bisect

@@ -82,7 +82,7 @@ def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None 
     """
     try:
         return _train(run, saved)
-    except Exception as error:
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if isinstance(error, DiskFull) or not is_full(error):
             raise
         raise _full(run.folder, "everything that was trained is kept") from None
@@ -140,7 +140,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
                             f"`gossamer resume {run.folder.path}`."
                         )
             save()
-    except Exception as error:
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
         raise _full(run.folder, _kept(run, save)) from None
@@ -151,7 +151,7 @@ def _kept(run: Underway, save: Callable[[], float]) -> str:
     checkpoint.give_room(run.folder.private)
     try:
         save()
-    except Exception as error:
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
         return "the last checkpoint is kept, and what was trained after it is lost"
