@@ -74,6 +74,9 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     assert gossamer("report", run).status == 0
     assert gossamer("resume", run).status == 0
     refused(gossamer(*fit_words), "holds a finished run", "--force")
+    held = sorted(path.name for path in out.iterdir())
+    refused(gossamer(*fit_words, "--out", out, "--force"), "is a release, which others may be reading")
+    assert sorted(path.name for path in out.iterdir()) == held
 
 
 def test_plan_reads_no_record(gossamer: Run, card: Path) -> None:

@@ -18,9 +18,10 @@ from gossamer.estimate import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import sealed, sha256
+from gossamer.run.folder import SUMS
 from gossamer.run.release import release
 from gossamer.run.report import write_report
-from gossamer.run.verify import INTERNAL, SUMS, verify
+from gossamer.run.verify import INTERNAL, verify
 
 Run = Callable[..., Any]
 RELEASED = [

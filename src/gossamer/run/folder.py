@@ -29,6 +29,8 @@ ACCOUNTS = "accounts"
 """In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
 WARM = "warm.safetensors"
 """In the private folder: the generator after the public warm start, before any record was read."""
+SUMS = "SHA256SUMS"
+"""Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
 """What `gossamer release` copies as it is; the report is written anew, without internal figures."""
 _ANEW = "write it again with `gossamer evaluate`, or remove it."
@@ -85,6 +87,11 @@ class RunFolder:
         if not self.begun:
             raise RunFolderError(
                 f"{self.path} is not empty and holds no run. Choose another --out; --force replaces runs only."
+            )
+        if self.file(SUMS).exists():
+            raise RunFolderError(
+                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out; --force "
+                "replaces runs only."
             )
         if not self.finished:
             raise RunFolderError(

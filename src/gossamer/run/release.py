@@ -18,10 +18,10 @@ from gossamer.privacy.declared import declare
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
-from gossamer.run.folder import ATTACKS, EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
+from gossamer.run.folder import ATTACKS, EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
 from gossamer.run.loader import Unloadable, loader
 from gossamer.run.readme import readme
-from gossamer.run.verify import LOADER, README, SAMPLE_SET, SUMS, Verdict, is_release, read_sums, to_sign, verify
+from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
 
 if TYPE_CHECKING:
     from gossamer.data import writers

@@ -19,10 +19,8 @@ from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.privacy.promise import MODEL
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
-from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, RunFolder
+from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
 
-SUMS = "SHA256SUMS"
-"""Names every other file of a release with its SHA-256; what has it is a release."""
 README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
 MAY_HAVE = (README, LOADER, SAMPLE_SET)
 """What a release may hold besides; SHA256SUMS names those that it holds."""

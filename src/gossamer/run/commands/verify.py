@@ -9,6 +9,7 @@ import click
 
 from gossamer.errors import GossamerError, RunFolderError
 from gossamer.lazy import Lazy
+from gossamer.run.folder import SUMS
 from gossamer.run.options import as_json
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ def report(run: Path) -> None:
     """Write RUN/report.html anew, one self-contained page."""
     if checking.is_release(run):
         raise RunFolderError(
-            f"{run} is a release: its report was written with it, and {checking.SUMS} names it. `gossamer report` is for a "
-            "RUN."
+            f"{run} is a release: its report was written with it, and {SUMS} names it. `gossamer report` is for a RUN."
         )
     click.echo(str(reporting.write_report(run, internal=True)))
