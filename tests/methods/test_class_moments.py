@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.methods.class_moments import WEIGHTS, ClassGaussians, Moments, _above
+from gossamer.methods.class_moments import WEIGHTS, Moments
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -122,78 +122,6 @@ def test_a_unit_moves_it_by_one_whatever_it_holds() -> None:
     )
     moved = float((asked.clipped_sum(joined, ONE) - asked.clipped_sum(others, ONE)).norm())
     assert 0.99 < moved <= 1
-
-
-def covariance(gaussians: ClassGaussians, label: int) -> Tensor:
-    """[d, d]"""
-    vectors = gaussians.vectors[label]
-    return vectors @ torch.diag(gaussians.spreads[label].square()) @ vectors.t()
-
-
-def test_gaussians_of_exact_moments() -> None:
-    """Without noise: the mean and covariance of each class's codes, and of what is drawn."""
-    asked, held = query(axes=3, radius=3.0), records(6_000)
-    gaussians = ClassGaussians(3, 3)
-    gaussians.take(asked.clipped_sum(held, ONE), asked, noise_multiplier=0.0)
-    codes = asked.latent.code(held.tensors()[0])
-    for label in range(3):
-        own = codes[torch.from_numpy(held.labels == label)]
-        torch.testing.assert_close(gaussians.means[label], own.mean(0), atol=2e-3, rtol=0)
-        torch.testing.assert_close(covariance(gaussians, label), torch.cov(own.t(), correction=0), atol=4e-3, rtol=0)
-    normals = torch.randn(50_000, 3, generator=torch.Generator().manual_seed(0))
-    drawn = gaussians(normals, torch.ones(50_000, dtype=torch.int64))
-    torch.testing.assert_close(drawn.mean(0), gaussians.means[1], atol=0.02, rtol=0)  # 4 standard errors
-    torch.testing.assert_close(gaussians.deviations, codes.std(0, correction=0), atol=2e-3, rtol=0)
-
-
-def test_a_class_that_is_not_there_has_the_moments_of_all() -> None:
-    held = records(2_000)
-    held.labels[held.labels == 1] = 0
-    asked, gaussians = query(radius=3.0), ClassGaussians(3, 4)
-    gaussians.take(asked.clipped_sum(held, ONE), asked, noise_multiplier=1.0)
-    codes = asked.latent.code(held.tensors()[0])
-    torch.testing.assert_close(gaussians.means[1], codes.mean(0), atol=2e-3, rtol=0)
-
-
-def test_noise_alone_makes_no_shape() -> None:
-    """Eigenvalues up to the noise's edge, and below zero, are set to the floor."""
-    covariance = torch.diag(torch.tensor([0.5, 0.04, -0.2], dtype=torch.float64))
-    floor = 1e-3 / 3
-    cleaned = _above(covariance, 0.05)
-    torch.testing.assert_close(cleaned, torch.diag(torch.tensor([0.5, floor, floor], dtype=torch.float64)))
-
-
-def two_gaussians() -> ClassGaussians:
-    drawn = torch.Generator().manual_seed(4)
-    gaussians = ClassGaussians(2, 3)
-    gaussians.fit(
-        torch.randn(90, 3, generator=drawn) @ torch.randn(3, 3, generator=drawn) + 1, torch.arange(2).repeat(45)
-    )
-    return gaussians
-
-
-def test_public_codes_are_moved_to_the_released_moments() -> None:
-    """Class by class: mean and covariance of the moved codes are those of the target, to rounding."""
-    drawn = torch.Generator().manual_seed(3)
-    codes, labels = torch.randn(4_000, 3, generator=drawn) ** 3, torch.arange(2).repeat(2_000)
-    target, source = two_gaussians(), ClassGaussians(2, 3)
-    source.fit(codes, labels)
-    moved = target.matched(codes, labels, source)
-    for label in range(2):
-        own = moved[labels == label]
-        torch.testing.assert_close(own.mean(0), target.means[label], atol=1e-3, rtol=0)
-        torch.testing.assert_close(torch.cov(own.t(), correction=0), covariance(target, label), rtol=1e-2, atol=1e-3)
-
-
-@pytest.mark.parametrize("label", [0, 1, 2])
-def test_what_a_gaussian_expects_behind_noise(label: int) -> None:
-    """By the textbook: m + S (S + sigma^2 I)^-1 (z - m); the label K is all classes together."""
-    gaussians = two_gaussians()
-    z, sigma = torch.tensor([[1.0, -2.0, 0.5]]), 0.7
-    m, S = gaussians.means[label], covariance(gaussians, label)
-    expected = m + S @ torch.linalg.solve(S + sigma**2 * torch.eye(3), z[0] - m)
-    found = gaussians.denoised(z, torch.tensor([sigma]), torch.tensor([label]))
-    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_non_finite_codes_add_a_count_and_no_more() -> None:

@@ -97,8 +97,9 @@ def gs_wgan(how: str) -> Callable[[np.random.Generator, DataCard], dict[str, Any
 
 
 def dp_diffusion(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
-    """With class moments half of the time: two events in one plan."""
-    return {**poisson_settings(draw, card), "moments_noise": float(draw.integers(2) * draw.uniform(1, 6))}
+    """With votes half of the time, and half of the time after class moments: up to three events in one plan."""
+    start = {"start": "moments", "start_noise": float(draw.uniform(1, 6))} if draw.integers(2) else {}
+    return {**poisson_settings(draw, card), **start, "votes_noise": float(draw.integers(2) * draw.uniform(1, 6))}
 
 
 def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:

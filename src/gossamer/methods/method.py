@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.methods import adversarial
+    from gossamer.methods.start import Begun
     from gossamer.privacy import guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
@@ -121,10 +122,12 @@ class State(Saved, ABC):
     Args:
         phase: name of the present phase; empty at the start.
         step: steps of that phase that are done.
+        begun: what the run starts on, where another method makes that; see `start.Startable`.
     """
 
     phase: str = ""
     step: int = 0
+    begun: "Begun | None" = None
 
     @property
     @abstractmethod
@@ -254,6 +257,8 @@ class AnyMethod(ABC):
     """Why it can promise nothing, whatever its settings; empty where it can."""
     takes_public: ClassVar[bool] = True
     """Whether public records are of any use to it."""
+    makes_starts: ClassVar[bool] = False
+    """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
 
@@ -286,6 +291,14 @@ class Method(AnyMethod, Generic[C, S]):
     def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
         """The phases of a run, in order. Pure."""
 
+    def stages(self, config: C, card: "DataCard") -> Phases[C, S]:
+        """All phases of a run; more than its own, where it starts on what another method makes. Pure."""
+        return self.phases(config, card)
+
+    def begin(self, run: Run[C]) -> S:
+        """The State of a run at its start."""
+        return self.loop.start(run)
+
     def training(self, steps: int, plan: "Plan") -> OnPrivate[C, S]:
         """The phase of `loop.train`, the last one of most methods."""
         return OnPrivate(
@@ -309,6 +322,14 @@ class Method(AnyMethod, Generic[C, S]):
     def needs_public(self, config: C) -> bool:  # noqa: ARG002 (for methods that need it)
         """Whether these settings are impossible without public records."""
         return False
+
+    def takes_public_with(self, config: C, card: "DataCard") -> bool:  # noqa: ARG002 (for methods that need it)
+        """Whether public records are of any use with these settings."""
+        return self.takes_public
+
+    def needs_public_with(self, config: C) -> bool:
+        """Whether a run with these settings is impossible without public records."""
+        return self.needs_public(config)
 
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
@@ -346,7 +367,7 @@ class Method(AnyMethod, Generic[C, S]):
             RequestError: if the settings contradict each other.
         """
         self.check(config, card)
-        return [release for phase in self.phases(config, card) for release in phase.plan]
+        return [release for phase in self.stages(config, card) for release in phase.plan]
 
     def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[C, S]":
         """See `AnyMethod.job`."""
@@ -394,7 +415,12 @@ class Job(Generic[C_co, S_co]):
     @property
     def phases(self) -> Sequence[Phase]:
         """The phases of a run that has public records."""
-        return self._method.phases(self._config, self.card)
+        return self.stages
+
+    @property
+    def stages(self) -> Sequence[AnyPhase[C_co, S_co]]:
+        """The same, with their bodies."""
+        return self._method.stages(self._config, self.card)
 
     @property
     def relation(self) -> "NeighboringRelation":
@@ -403,17 +429,26 @@ class Job(Generic[C_co, S_co]):
 
     @property
     def needs_public(self) -> bool:
-        """See `Method.needs_public`."""
-        return self._method.needs_public(self._config)
+        """See `Method.needs_public_with`."""
+        return self._method.needs_public_with(self._config)
+
+    @property
+    def takes_public(self) -> bool:
+        """See `Method.takes_public_with`."""
+        return self._method.takes_public_with(self._config, self.card)
 
     @property
     def explanation(self) -> str:
         """See `Method.explain`."""
         return self._method.explain(self._config)
 
+    def check(self) -> None:
+        """See `Method.check`."""
+        self._method.check(self._config, self.card)
+
     def generator(self) -> "nn.Module":
         """See `Loop.generator`; settings that contradict each other are refused first."""
-        self._method.check(self._config, self.card)
+        self.check()
         return self._method.loop.generator(self._config, self.card)
 
     def sample(
@@ -442,7 +477,7 @@ class Training(Generic[C_co, S_co]):
 
     def __init__(self, job: Job[C_co, S_co], run: Run[C_co]) -> None:
         self._job, self._method, self._run = job, job._method, run
-        self._state = self._method.loop.start(run)
+        self._state = self._method.begin(run)
 
     @property
     def method(self) -> AnyMethod:
@@ -466,10 +501,9 @@ class Training(Generic[C_co, S_co]):
     def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[Reached]:
         """Go through the phases, from where the state is: one `Reached` for each step, and one as each phase ends."""
         state = self._state
-        phases = self._method.phases(self._run.config, self._run.card)
-        going = [each for each in phases if public is not None or not isinstance(each, OnPublic)]
+        going = [each for each in self._job.stages if public is not None or not isinstance(each, OnPublic)]
         names = [each.name for each in going]
-        if public is None and self._method.needs_public(self._run.config):
+        if public is None and self._job.needs_public:
             raise RequestError(f"these settings of {self._method.name} need public records")
         state.phase = state.phase or names[0]
         if state.phase not in names:

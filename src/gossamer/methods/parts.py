@@ -4,9 +4,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gossamer.data.records import Records
 from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.method import BaseConfig, Run
@@ -143,3 +145,8 @@ class InTraining(Generic[N]):
         self.net.load_state_dict(saved["net"])
         self.average.load_state_dict(saved["average"])
         self.optimiser.load_state_dict(saved["optimiser"])
+
+
+def some(records: Records, n: int) -> Records:
+    """At most n of public records, evenly from the whole of them: they may lie in the order of their classes."""
+    return records if len(records) <= n else records[np.linspace(0, len(records) - 1, n).astype(np.int64)]

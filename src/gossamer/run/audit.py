@@ -90,7 +90,7 @@ SMALL: dict[str, Small] = {
     ),
     "dp-diffusion": Small(
         canary="gradients", trials=60_000, about=_GRADIENT, shape=(1, 8, 8),
-        settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2, "moments_noise": 0.0},
+        settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     ),
     "moments": Small(canary="record", trials=4_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
     "evolve": Small(

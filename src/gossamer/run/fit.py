@@ -93,8 +93,10 @@ def fit(
         card = protected_part(card, public_share)
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
     job, asked = request.job, request.job.method
-    if not asked.takes_public and (public is not None or public_share is not None):
-        raise RequestError(f"{method} has no use for public records: leave --public and --public-share out.")
+    if not job.takes_public and (public is not None or public_share is not None):
+        raise RequestError(
+            f"{method} has no use for public records with these settings: leave --public and --public-share out."
+        )
     if job.needs_public and public is None and public_share is None:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)

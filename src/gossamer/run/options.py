@@ -172,12 +172,14 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
 
 
 def documentation(config: type) -> dict[str, str]:
-    """The lines under "Args:" of a dataclass's docstring, by field."""
-    text = inspect.getdoc(config) or ""
-    _, _, arguments = text.partition("Args:")
-    entries = re.split(r"\n    (?=\w+: )", arguments)
-    found = (entry.partition(": ") for entry in entries if ": " in entry)
-    return {name.strip(): " ".join(about.split()) for name, _, about in found}
+    """The lines under "Args:" in the docstrings of a dataclass and of those that it is made from, by field."""
+    known: dict[str, str] = {}
+    for each in reversed(config.__mro__):
+        _, _, arguments = inspect.cleandoc(each.__doc__ or "").partition("Args:")
+        entries = re.split(r"\n    (?=\w+: )", arguments)
+        found = (entry.partition(": ") for entry in entries if ": " in entry)
+        known |= {name.strip(): " ".join(about.split()) for name, _, about in found}
+    return known
 
 
 def _plain(value: object) -> str:

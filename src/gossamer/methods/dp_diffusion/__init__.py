@@ -5,27 +5,23 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.dp_diffusion import loop, sampler
-    from gossamer.methods.method import Run, Shown
     from gossamer.privacy import costs
-    from gossamer.privacy.confined import Confined
 else:
     loop, costs = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.costs")
     sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(StartConfig):
     """Settings of one run.
 
     Args:
@@ -42,10 +38,8 @@ class Config(BaseConfig):
         average_decay: decay of the running average of the weights that is released; 0 releases the last weights.
         votes_noise: noise of one vote of every record on the public pictures, in units of noise_multiplier; the start is on
             those that got votes. 0: no votes, the start is on all.
-        moments_noise: noise of the one-shot class moments, in units of noise_multiplier; 0: none are released.
-        moments_radius: a code is shortened to moments_radius x sqrt(axes) before its moments are taken.
-        warm_steps: steps on public pictures, and on samples of the moments, before the first private one.
-        warm_batch_size: pictures or samples in a warm step.
+        warm_steps: steps on public pictures, or on those of a start, before the first private one.
+        warm_batch_size: pictures in a warm step.
         warm_learning_rate: Adam's step size in the warm start.
         label_dropout: share of draws that are not told the label, for guidance.
         sampler_steps: steps of the sampler, each two calls of the net.
@@ -67,8 +61,6 @@ class Config(BaseConfig):
     learning_rate: float = 2e-3
     average_decay: float = 0.98
     votes_noise: float = 0.0
-    moments_noise: float = 5.0
-    moments_radius: float = 1.15
     warm_steps: MaybeZero = 3_000
     warm_batch_size: int = 512
     warm_learning_rate: float = 1e-3
@@ -80,17 +72,18 @@ class Config(BaseConfig):
     physical_batch_size: int = 512
 
 
-class DpDiffusion(Method[Config, "loop.State"]):
+class DpDiffusion(Startable[Config, "loop.State"]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. At most two Gaussians over all records (votes on public
-    pictures, and class moments, each of sensitivity 1), and one Poisson-sampled Gaussian per training step: the losses of a
-    record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`. Axes, mean
-    and scale of the latent come from public pictures, from formulas or from the released moments, never from records.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Poisson-sampled Gaussian per training step: the losses
+    of a record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`; with
+    `votes_noise`, before it one Gaussian over all records, votes on public pictures, of sensitivity 1; with `start`, the
+    releases of that method. Axes, mean and scale of the latent come from public pictures, from those of the start or from
+    formulas, never from records.
 
     Departures from DPDM:
         - The net is a perceptron on codes of a linear latent, small enough for two cores; pixels and a U-Net are a setting.
-        - It starts on public pictures where there are any, and on samples of the released class moments.
+        - It starts on pictures: public ones, or those that another method makes of a private release (`start`).
         - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
     """
 
@@ -100,42 +93,34 @@ class DpDiffusion(Method[Config, "loop.State"]):
     loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """Votes, public start, class moments, a start on them, then one Poisson-sampled Gaussian per step."""
-        votes = self._once(
-            "votes", config.votes_noise * config.noise_multiplier, lambda *all_: loop.votes_on_public(*all_)
-        )
-        moments = self._once(
-            "class moments", config.moments_noise * config.noise_multiplier, lambda *all_: loop.class_moments(*all_)
+        """Votes, a start on pictures, then one Poisson-sampled Gaussian per step."""
+        voting = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
+        votes: OnPrivate[Config, loop.State] = OnPrivate(
+            name="votes",
+            steps=1,
+            plan=[(voting, 1)],
+            body=lambda run, state, private: loop.votes_on_public(run, state, private),
         )
         on_public: OnPublic[Config, loop.State] = OnPublic(
-            name="public start", steps=config.warm_steps, body=lambda *all_: loop.public_start(*all_)
+            name="warm start", steps=config.warm_steps, body=lambda *all_: loop.warm_start(*all_)
         )
-        on_moments: OnPublic[Config, loop.State] = OnPublic(
-            name="moments start", steps=config.warm_steps, body=lambda *all_: loop.moments_start(*all_)
-        )
-        with_moments: Phases[Config, loop.State] = (moments, on_moments)
         rate = batch_of(config.expected_batch_size, card) / card.declared_size
         release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
             *([votes] if config.votes_noise > 0 else ()),
             on_public,
-            *(with_moments if has_moments(config) else ()),
             self.training(config.steps, [(release, config.steps)]),
         ]
-
-    def _once(
-        self,
-        name: str,
-        noise: float,
-        body: "Callable[[Run[Config], loop.State, Confined[Records]], Iterator[Shown]]",
-    ) -> "OnPrivate[Config, loop.State]":
-        """A phase of one Gaussian over all records."""
-        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
-        return OnPrivate(name=name, steps=1, plan=[(release, 1)], body=body)
 
     def needs_public(self, config: Config) -> bool:
         """Votes are on public pictures."""
         return config.votes_noise > 0
+
+    def explain(self, config: Config) -> str:
+        """What a net has that begins on nothing."""
+        if config.start or config.network == "unet":
+            return ""
+        return "Without public records the net begins on nothing: --start moments or --start evolve cost little and teach much."
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings that contradict each other."""
@@ -160,6 +145,6 @@ class DpDiffusion(Method[Config, "loop.State"]):
         return sampler.draw(net, config, card, n, labels, stream)
 
 
-def has_moments(config: Config) -> bool:
-    """Whether class moments are released: they are taken in a latent."""
-    return config.moments_noise > 0 and config.network == "perceptron"
+def votes_noise(config: Config) -> float:
+    """Standard deviation of the noise on votes."""
+    return config.votes_noise * config.noise_multiplier

@@ -1,6 +1,5 @@
-"""DP diffusion's training: DPDM's loss in a public latent, and the starts on public pictures and on released moments."""
+"""DP diffusion's training: DPDM's loss in a public latent, and the start on pictures that are public."""
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,11 +9,10 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial, method, votes
-from gossamer.methods.class_moments import Moments
-from gossamer.methods.dp_diffusion import Config
+from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 from gossamer.methods.method import Run, Shown, batch_of
-from gossamer.methods.parts import Average, Learner, adam
+from gossamer.methods.parts import Average, Learner, adam, some
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.engine.gradients import PerRecordGradient
@@ -55,8 +53,6 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class Loss:
     """The loss of a denoiser at K noise levels. EDM, equation 8 with the weights of table 1; DPDM, equation 6.
 
-    On codes the error is that of F axis by axis, weighted by how much the axis varies: what is not seen counts little.
-
     Args:
         net: denoiser and latent.
         config: the settings.
@@ -86,16 +82,16 @@ class Loss:
             silent = torch.rand(len(z), generator=coins) < self.config.label_dropout
             told = torch.where(silent.to(z.device), self.net.classes, told)
         s = sigma.view(-1, *(1,) * (z.dim() - 1))
-        noisy, c_out = z + s * noise, denoiser.c_out(s)
-        target = (z - denoiser.skip(noisy, sigma, told)) / c_out
-        errors = (denoiser.predicted(noisy, s, sigma, told) - target).square() * denoiser.importance
+        noisy = z + s * noise
+        target = (z - denoiser.c_skip(s) * noisy) / denoiser.c_out(s)
+        errors = (denoiser.predicted(noisy, sigma, told) - target).square()
         losses: Tensor = errors.flatten(1).mean(1) / K
         return losses
 
 
 def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """Every record votes for the public picture of its class that is most like it; those with votes are what a start is on."""
-    public, noise = run.public, run.config.votes_noise * run.config.noise_multiplier
+    public, noise = run.public, votes_noise(run.config)
     assert public is not None, "`needs_public` asks for them"
     release = votes.ballot(noise_multiplier=noise, rng=run.rng)
     if private.remaining(release.event):
@@ -110,65 +106,23 @@ def preferred(state: "State", public: Records) -> Records:
     return public if state.chosen is None else public[state.chosen.numpy()]
 
 
-def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
-    """Principal axes of public pictures, then steps on their codes. Costs nothing."""
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+    """Principal axes of public pictures, and steps on their codes. Costs nothing.
+
+    Then Adam begins anew: its moments belong to other gradients.
+    """
+    config, latent = run.config, state.G.latent
     public = preferred(state, public)
-    latent, gaussians = state.G.latent, state.G.denoiser.gaussians
-    if state.step == 0 and latent is not None and gaussians is not None:
-        images, labels = public[:PUBLIC].tensors(run.device)
-        latent.fit(images)
-        gaussians.fit(latent.code(images), labels)
-
-    def pictures(n: int) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(public), (n,), generator=run.rng.public("public start")).numpy()
-        images, labels = public[chosen].tensors(run.device)
-        return state.G.code(images), labels
-
-    yield from start_on(run, state, pictures)
-
-
-def class_moments(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
-    """Count, mean and covariance of each class, once: what the denoiser knows before it learns."""
-    config, latent, gaussians = run.config, state.G.latent, state.G.denoiser.gaussians
-    assert latent is not None and gaussians is not None
-    query = Moments(latent, run.card.classes, config.moments_radius)
-    noise = config.moments_noise * config.noise_multiplier
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
-    if private.remaining(release.event):
-        released = private.release(release, query)
-        gaussians.take(released, query, noise_multiplier=noise)
-        state.average.restart()
-        yield {"released_norm": released.norm()}
-
-
-def moments_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
-    """Steps on public pictures that are moved, class by class, to the released means and covariances. Costs nothing."""
-    gaussians = state.G.denoiser.gaussians
-    assert gaussians is not None
-    images, labels = preferred(state, public)[:PUBLIC].tensors(run.device)
-    codes = state.G.code(images)
-    source = copy.deepcopy(gaussians)
-    source.fit(codes, labels)
-    moved = gaussians.matched(codes, labels, source)
-
-    def pictures(n: int) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(moved), (n,), generator=run.rng.public("moments start"))
-        return moved[chosen], labels[chosen]
-
-    yield from start_on(run, state, pictures)
-
-
-def start_on(run: Run[Config], state: "State", codes: Callable[[int], tuple[Tensor, Tensor]]) -> Iterator[Shown]:
-    """Ordinary steps on codes that are public; then fresh moments for Adam, because the old ones belong to other gradients."""
-    config = run.config
-    loss = Loss(state.G, config, 1, lambda: run.rng.public("start noise"))
     if state.step == 0:
+        if latent is not None:
+            latent.fit(some(public, PUBLIC).tensors(run.device)[0])
         state.D.renew(adam(config.warm_learning_rate, (0.9, 0.999)))
+    loss = Loss(state.G, config, 1, lambda: run.rng.public("warm noise"))
     for step in range(state.step, config.warm_steps):
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
-        z, labels = codes(config.warm_batch_size)
-        mean = loss(state.D.net, z, labels).sum() / len(z)
+        chosen = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
+        mean = loss.of_records(state.D.net, public[chosen]).sum() / len(chosen)
         state.D.step(gradient(mean, state.D.net))
         yield {"loss": mean.detach()}
     state.D.renew(adam(config.learning_rate, (0.9, 0.999)))

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
-from gossamer.methods.class_moments import ClassGaussians
 from gossamer.nets.latent import Latent
 
 _WAVES = 16
@@ -26,58 +25,47 @@ class Inner(Protocol):
 
 
 class Denoiser(nn.Module):
-    """D(z; sigma, y) = skip(z, sigma, y) + c_out F(c_in z, sigma, y).
-
-    On pixels the skip is c_skip z, as in EDM. On codes it is what a Gaussian for each class says, and c_in and c_out go axis by
-    axis: a silent F then draws from these Gaussians, and what F learns is how codes differ from them.
+    """D(z; sigma, y) = c_skip z + c_out F(c_in z, sigma, y). Table 1, "Ours".
 
     Args:
         inner: F.
         classes: number of labels, K; the label K means: not told.
-        gaussians: of the classes, for codes; None for pixels.
     """
 
     waves: Tensor
 
-    def __init__(self, inner: nn.Module, classes: int, gaussians: ClassGaussians | None) -> None:
+    def __init__(self, inner: nn.Module, classes: int) -> None:
         super().__init__()
-        self.inner, self.classes, self.gaussians = inner, classes, gaussians
+        self.inner, self.classes = inner, classes
         self.register_buffer("waves", 6 * torch.randn(_WAVES))
 
     def forward(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
         """noisy: [n, ...]; sigma: [n]; labels: [n], 0 to K. Gives the clean codes [n, ...]."""
-        s = sigma.view(-1, *(1,) * (noisy.dim() - 1))
-        return self.skip(noisy, sigma, labels) + self.c_out(s) * self.predicted(noisy, s, sigma, labels)
+        s = _beside(sigma, noisy)
+        return self.c_skip(s) * noisy + self.c_out(s) * self.predicted(noisy, sigma, labels)
 
-    def predicted(self, noisy: Tensor, s: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
-        """F. s: sigma in a shape that goes with the codes."""
+    def predicted(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
+        """F. Arguments as above; gives [n, ...]."""
         angles = (sigma.log() / 4)[:, None] * self.waves
         told = F.one_hot(labels, self.classes + 1)[:, :-1].to(noisy.dtype)
-        centre = 0.0 if self.gaussians is None else self.gaussians.means[-1]
-        scaled = (noisy - centre) / (self._variance + s.square()).sqrt()
-        predicted: Tensor = self.inner(scaled, torch.cat([angles.cos(), angles.sin(), told], 1))
+        c_in = (1 + _beside(sigma, noisy).square()).rsqrt()
+        predicted: Tensor = self.inner(c_in * noisy, torch.cat([angles.cos(), angles.sin(), told], 1))
         return predicted
 
-    @torch.no_grad()
-    def skip(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
-        """What is known without F. [n, ...]"""
-        if self.gaussians is not None:
-            return self.gaussians.denoised(noisy, sigma, labels)
-        return noisy / (1 + sigma.square()).view(-1, *(1,) * (noisy.dim() - 1))
+    @staticmethod
+    def c_skip(s: Tensor) -> Tensor:
+        """1 / (1 + sigma^2)"""
+        return 1 / (1 + s.square())
 
-    def c_out(self, s: Tensor) -> Tensor:
-        """How large F's part is: sigma / sqrt(1 + sigma^2) on pixels, and likewise axis by axis on codes."""
-        return s * (self._variance / (self._variance + s.square())).sqrt()
+    @staticmethod
+    def c_out(s: Tensor) -> Tensor:
+        """sigma / sqrt(1 + sigma^2)"""
+        return s * (1 + s.square()).rsqrt()
 
-    @property
-    def importance(self) -> Tensor:
-        """What an error of F counts: 1 on pixels; on codes each axis by its variance, 1 on average. [d]"""
-        return self._variance / self._variance.mean()
 
-    @property
-    def _variance(self) -> Tensor:
-        """Of the codes: 1 for pixels, [d] for codes."""
-        return torch.ones(()) if self.gaussians is None else self.gaussians.deviations.square()
+def _beside(sigma: Tensor, codes: Tensor) -> Tensor:
+    """[n, 1, ...], to go with codes [n, ...]."""
+    return sigma.view(-1, *(1,) * (codes.dim() - 1))
 
 
 class Perceptron(nn.Module):
@@ -218,8 +206,7 @@ class Generator(nn.Module):
             if network == "perceptron"
             else UNet(shape[0], conditions, width, depth)
         )
-        gaussians = ClassGaussians(classes, axes) if network == "perceptron" else None
-        self.denoiser = Denoiser(inner, classes, gaussians)
+        self.denoiser = Denoiser(inner, classes)
         self.latent = Latent(shape, axes) if network == "perceptron" else None
 
     @property

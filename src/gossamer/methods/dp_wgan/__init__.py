@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPublic, Phases
+from gossamer.methods.method import MaybeZero, OnPublic, Phases
+from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +20,7 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(StartConfig):
     """Settings of one run.
 
     Args:
@@ -76,7 +77,7 @@ class Config(BaseConfig):
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
-class DpWgan(Method[Config, "loop.State"]):
+class DpWgan(Startable[Config, "loop.State"]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian: the k

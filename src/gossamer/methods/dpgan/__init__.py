@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPublic, Phases
+from gossamer.methods.method import MaybeZero, OnPublic, Phases
+from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +20,7 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(StartConfig):
     """Settings of one run.
 
     Args:
@@ -63,7 +64,7 @@ class Config(BaseConfig):
     physical_batch_size: int = 512
 
 
-class Dpgan(Method[Config, "loop.State"]):
+class Dpgan(Startable[Config, "loop.State"]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian

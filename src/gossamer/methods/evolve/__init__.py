@@ -72,6 +72,7 @@ class Evolve(Method[Config, "loop.State"]):
     title = "Private Evolution (Lin et al. 2024)"
     config_type = Config
     loop = loop
+    makes_starts = True
     takes_public = False
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, OnPublic, Phases
+from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, Phases
+from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -20,7 +21,7 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(StartConfig):
     """Settings of one run.
 
     Args:
@@ -78,7 +79,7 @@ class Config(BaseConfig):
         return -(-self.critics // self.warm_stack) * self.warm_steps
 
 
-class GsWgan(Method[Config, "loop.State"]):
+class GsWgan(Startable[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are dealt to K critics that train without noise and never leave

@@ -51,6 +51,7 @@ class ClassMoments(Method[Config, "loop.State"]):
     title = "Class moments (one Gaussian release)"
     config_type = Config
     loop = loop
+    makes_starts = True
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""

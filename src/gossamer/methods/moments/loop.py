@@ -14,6 +14,7 @@ from gossamer.methods.class_moments import Moments
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.mixture import Mixture
 from gossamer.methods.moments import Config
+from gossamer.methods.parts import some
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms import PoissonGaussianSum
@@ -69,7 +70,7 @@ def cut(run: Run[Config], state: "State") -> Iterator[Shown]:
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
     """Principal axes of public pictures in the place of cosine waves, and their Gaussians until others come. Costs nothing."""
     if state.step == 0:
-        images, labels = public[:PUBLIC].tensors(run.device)
+        images, labels = some(public, PUBLIC).tensors(run.device)
         state.net.latent.fit(images)
         state.net.mixture.fit(state.net.latent.code(images), labels)
         yield {}

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPublic, Phases
+from gossamer.methods.method import MaybeZero, OnPublic, Phases
+from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -16,7 +17,7 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(StartConfig):
     """Settings of one run.
 
     Args:
@@ -78,7 +79,7 @@ class Config(BaseConfig):
     physical_batch_size: int = 512
 
 
-class Privae(Method[Config, "loop.State"]):
+class Privae(Startable[Config, "loop.State"]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise

@@ -1,0 +1,234 @@
+"""A run that starts on what another method releases, within the same budget, in the place of public records.
+
+Its first phases are those of that method, charged to the same ledger; then pictures are drawn of the generator that they made,
+once. From there on these are what public records would be: whatever is done with a release that is paid for costs no more.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from gossamer.errors import RequestError, did_you_mean
+from gossamer.lazy import Lazy
+from gossamer.methods.method import (
+    AnyMethod,
+    AnyPhase,
+    BaseConfig,
+    Job,
+    Method,
+    OnPublic,
+    OnReleased,
+    Phases,
+    Run,
+    Saved,
+    Shown,
+    State,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    import gossamer.methods as registry
+    from gossamer.data import records
+    from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
+else:
+    torch, records = Lazy("torch"), Lazy("gossamer.data.records")
+    registry = Lazy("gossamer.methods")
+
+_AT_ONCE = 1_000
+"""Records that are drawn in a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartConfig(BaseConfig):
+    """What a run starts on.
+
+    Args:
+        start: method whose release the run starts on, in the place of public records: evolve or moments; empty: none.
+        start_settings: settings of that method where they are not its defaults, as in "drawing=letters,candidates=500".
+        start_noise: its noise multiplier, in units of noise_multiplier.
+        start_records: records that are drawn of its release.
+    """
+
+    start: str = ""
+    start_settings: str = ""
+    start_noise: float = 1.0
+    start_records: int = 20_000
+
+
+C = TypeVar("C", bound=StartConfig)
+S = TypeVar("S", bound=State)
+
+
+@dataclass
+class Begun(Saved):
+    """What a start has made: released values, and pictures drawn of them.
+
+    Args:
+        state: of the method that makes it.
+        images: uint8 [n, C, H, W]
+        labels: int64 [n]
+    """
+
+    state: State
+    images: "Tensor"
+    labels: "Tensor"
+
+    @property
+    def drawn(self) -> "Records":
+        """What stands in the place of public records."""
+        return records.Records(self.images.numpy(), self.labels.numpy())
+
+    def add(self, images: "Tensor", labels: "Tensor") -> None:
+        """Keep what was drawn. images: [n, C, H, W] in [0, 1]; labels: [n]."""
+        grey = (images.clamp(0, 1) * 255).round().to(torch.uint8)
+        self.images, self.labels = torch.cat([self.images, grey]), torch.cat([self.labels, labels.cpu()])
+
+
+class Startable(Method[C, S], Generic[C, S]):
+    """A method that trains on public records before the first private step, or on what another method makes in their place."""
+
+    def stages(self, config: C, card: "DataCard") -> Phases[C, S]:
+        """Those of the start, the drawing of its records, then its own, for which these are public."""
+        own = self.phases(config, card)
+        first = self.first(config, card)
+        if first is None:
+            return own
+        return [
+            *(_before(phase, first) for phase in first.stages),
+            OnReleased(
+                name="drawing",
+                steps=-(-config.start_records // _AT_ONCE),
+                body=lambda run, state: _draw(run, state, first),
+            ),
+            *(_after(phase) for phase in own),
+        ]
+
+    def begin(self, run: Run[C]) -> S:
+        """A State, and in it that of the start."""
+        state, first = super().begin(run), self.first(run.config, run.card)
+        if first is not None:
+            inner = first.begin(run.rng, run.device).state
+            shape = run.card.shape
+            state.begun = Begun(inner, torch.zeros(0, *shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+        return state
+
+    def takes_public_with(self, config: C, card: "DataCard") -> bool:
+        """Public records are of use to the start, or where there is none."""
+        first = self.first(config, card)
+        return self.takes_public if first is None else first.takes_public
+
+    def needs_public_with(self, config: C) -> bool:
+        """A start stands in their place."""
+        return not config.start and self.needs_public(config)
+
+    def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":
+        """The start, ready to be planned; None: there is none.
+
+        Raises:
+            RequestError: if there is no such method or setting, or its plan is of another relation.
+        """
+        if not config.start:
+            if config.start_settings:
+                raise RequestError(
+                    "--start-settings are those of a start: give --start as well, such as --start evolve."
+                )
+            return None
+        able = {name: each for name, each in registry.METHODS.items() if each.makes_starts}
+        if config.start not in able:
+            raise RequestError(
+                f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
+            )
+        noise = config.start_noise * float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
+        job = able[config.start].job(settings_of(able[config.start], config.start_settings, noise), card)
+        job.check()
+        if job.relation != self.relation(config):
+            raise RequestError(
+                f"--start {config.start} protects under another relation than {self.name} with these settings: take no start."
+            )
+        return job
+
+
+def settings_of(method: AnyMethod, text: str, noise: float) -> dict[str, Any]:
+    """Settings out of "name=value,name=value", of the types of the method's Config, with this noise multiplier.
+
+    Raises:
+        RequestError: if a name or a value is none.
+    """
+    kinds, found = get_type_hints(method.config_type, include_extras=True), {}
+    kinds.pop("noise_multiplier")
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not equals or name not in kinds:
+            raise RequestError(
+                f"--start-settings {text!r}: {entry!r} is no setting of {method.name}.{did_you_mean(name, kinds)} It is "
+                f"name=value, with commas between, and the names are: {', '.join(kinds)}."
+            )
+        found[name] = _value(name, value, kinds[name])
+    return {**found, "noise_multiplier": noise}
+
+
+def _value(name: str, text: str, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        if text not in get_args(kind):
+            raise RequestError(f"--start-settings: {name} is one of {', '.join(get_args(kind))}, not {text!r}.")
+        return text
+    least = 1 if kind is int else 0
+    try:
+        number = float(text) if kind is float else int(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number < math.inf:
+        what = "a number" if kind is float else "a whole number"
+        raise RequestError(f"--start-settings: {name} is {what} of at least {least}, and {text!r} is not.")
+    return number
+
+
+def _before(phase: AnyPhase[Any, Any], first: Job[BaseConfig, State]) -> AnyPhase[Any, Any]:
+    """A phase of the start as one of the whole run."""
+
+    def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Shown]:
+        assert state.begun is not None
+        inner = state.begun.state
+        inner.phase, inner.step = phase.name, state.step
+        for shown in phase.body(dataclasses.replace(run, config=first.config), inner, *seen):
+            yield shown
+            inner.step = state.step
+
+    anew: Any = body
+    return dataclasses.replace(phase, name=f"start: {phase.name}", body=anew)
+
+
+def _after(phase: AnyPhase[C, S]) -> AnyPhase[C, S]:
+    """A phase of the method itself, for which the drawn records are public."""
+    if isinstance(phase, OnPublic):
+        of_public = phase.body
+
+        def on_drawn(run: Run[C], state: S) -> Iterator[Shown]:
+            run = _with_drawn(run, state)
+            assert run.public is not None
+            return of_public(run, state, run.public)
+
+        return OnReleased(name=phase.name, steps=phase.steps, plan=phase.plan, body=on_drawn)
+    body: Any = phase.body
+    anew: Any = lambda run, state, *seen: body(_with_drawn(run, state), state, *seen)  # noqa: E731 (its type is the phase's)
+    return dataclasses.replace(phase, body=anew)
+
+
+def _with_drawn(run: Run[C], state: State) -> Run[C]:
+    assert state.begun is not None
+    return dataclasses.replace(run, public=state.begun.drawn)
+
+
+def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[Shown]:
+    """Records of the start's generator, on a public stream: the same ones, whatever the records are, once it is released."""
+    begun, total = state.begun, run.config.start_records
+    assert begun is not None
+    stream = run.rng.public("start records")
+    while (n := min(_AT_ONCE, total - len(begun.images))) > 0:
+        begun.add(*first.sample(begun.state.released, n, None, stream))
+        yield {}

@@ -1,0 +1,174 @@
+"""A run that starts on what another method releases: one budget, no record but through a release, resumable in any phase."""
+
+import importlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError
+from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
+from gossamer.methods.synthesizer import model_bytes
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+
+CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=180)
+LETTERS = {
+    "start": "evolve",
+    "start_settings": "drawing=letters, embedding=cosines, candidates=6, steps=2, variations=0",
+}
+MOMENTS = {"start": "moments", "start_settings": "axes=8,cells=2", "start_noise": 2.0}
+DIFFUSION = {
+    "noise_multiplier": 1.0, "steps": 5, "expected_batch_size": 20, "multiplicity": 2, "axes": 6, "width": 8, "depth": 1,
+    "warm_steps": 3, "warm_batch_size": 4, "start_records": 1_500, "sampler_steps": 3,
+}  # fmt: skip
+DPGAN = {
+    "noise_multiplier": 1.0, "steps": 4, "expected_batch_size": 20, "width": 4, "latent_size": 8, "warm_steps": 3,
+    "warm_batch_size": 8, "start_records": 30,
+}  # fmt: skip
+
+
+def job(method: str, *settings: dict[str, Any]) -> Job[BaseConfig, State]:
+    return METHODS[method].job({name: value for each in settings for name, value in each.items()}, CARD)
+
+
+def records(n: int, seed: int = 0) -> Records:
+    draw = np.random.default_rng(seed)
+    return Records(draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8), draw.integers(2, size=n))
+
+
+class Going:
+    """A run in memory."""
+
+    def __init__(self, asked: Job[BaseConfig, State], held: Records, rng: Rng, public: Records | None = None) -> None:
+        self.ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=asked.relation)
+        self.ledger.reserve(asked.plan)
+        self.rng, self.training = rng, asked.begin(rng)
+        self._held, self._public = held, public
+
+    def steps(self) -> Iterator[Reached]:
+        return self.training.drive(Confined(self._held, self.ledger), self._public)
+
+    def end(self) -> Training[BaseConfig, State]:
+        for _ in self.steps():
+            pass
+        return self.training
+
+
+def test_the_plan_is_that_of_both() -> None:
+    """The start's noise is in units of the run's own; every release of both is reserved and charged."""
+    asked = job("dp-diffusion", DIFFUSION, MOMENTS)
+    assert asked.plan[:2] == [(GaussianDpEvent(8.0), 1), (GaussianDpEvent(2.0), 1)]
+    assert [count for _, count in asked.plan] == [1, 1, 5]
+    assert [phase.name for phase in asked.phases] == [
+        "start: axes", "start: whole classes", "start: cells", "start: training", "drawing", "warm start", "training",
+    ]  # fmt: skip
+    assert not [phase for phase in asked.phases[-3:] if isinstance(phase, OnPublic)]
+    going = Going(asked, records(180), Rng(0))
+    state = going.end().state
+    assert going.ledger.used == [1, 1, 5]
+    assert state.begun is not None
+    assert state.begun.images.shape == (1_500, 1, 28, 28)
+    assert (state.phase, state.step) == ("training", 5)
+
+
+def test_what_was_drawn_stands_in_the_place_of_public_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DPGAN's warm start and training see the drawn pictures; the start's phases see the public records that are given."""
+    seen: dict[str, Records | None] = {}
+    loops = {name: importlib.import_module(f"gossamer.methods.{name}.loop") for name in ("dpgan", "moments")}
+
+    def watched(name: str, body: str) -> None:
+        before = getattr(loops[name], body)
+        monkeypatch.setattr(
+            loops[name], body, lambda run, *more: (seen.update({f"{name}.{body}": run.public}), before(run, *more))[1]
+        )
+
+    for name, body in (("dpgan", "warm_start"), ("dpgan", "train"), ("moments", "axes"), ("moments", "train")):
+        watched(name, body)
+    public = records(40, seed=9)
+    state = Going(job("dpgan", DPGAN, MOMENTS), records(180), Rng(0), public).end().state
+    assert state.begun is not None
+    drawn = state.begun.drawn
+    assert drawn.images.shape == (30, 1, 28, 28)
+    for each in ("dpgan.warm_start", "dpgan.train"):
+        there = seen[each]
+        assert there is not None
+        np.testing.assert_array_equal(there.images, drawn.images)
+        np.testing.assert_array_equal(there.labels, drawn.labels)
+    assert seen["moments.axes"] is seen["moments.train"] is public
+
+
+@pytest.mark.parametrize("stop", [("start: training", 1), ("drawing", 1), ("warm start", 2), ("training", 3)])
+def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int]) -> None:
+    """The state is all that it goes on from: the same pictures, each release once, the same model where noise is the same."""
+    whole = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), Rng(3, noise_seed=4))
+    end = whole.end().state
+    first = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), Rng(3, noise_seed=4))
+    for reached in first.steps():
+        if (reached.phase.name, reached.step) == stop and reached.shown is not None:
+            break
+    saved, streams = first.training.state.state_dict(), first.rng.state()
+    again = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), first.rng)
+    again.ledger = first.ledger
+    again.training.state.load_state_dict(saved)
+    first.rng.restore(streams)
+    state = again.end().state
+    assert again.ledger.used == whole.ledger.used == [2, 5]
+    assert state.begun is not None
+    assert end.begun is not None
+    assert torch.equal(state.begun.images, end.begun.images)
+    assert model_bytes(state.released) == model_bytes(end.released)
+
+
+def test_a_start_makes_public_records_needless() -> None:
+    votes = {**DIFFUSION, "votes_noise": 1.0}
+    assert job("dp-diffusion", votes).needs_public
+    assert not job("dp-diffusion", votes, MOMENTS).needs_public
+    assert job("dp-diffusion", DIFFUSION, MOMENTS).takes_public, "principal axes"
+    assert not job("dp-diffusion", DIFFUSION, LETTERS).takes_public
+    assert "--start moments" in job("dp-diffusion", DIFFUSION).explanation
+    assert job("dp-diffusion", DIFFUSION, MOMENTS).explanation == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"start": "evolv"}, "'evolv' is no start. Did you mean 'evolve'\\? Starts are: moments, evolve."),
+        ({"start": "dpgan"}, "'dpgan' is no start."),
+        ({"start_settings": "cells=2"}, "give --start as well"),
+        (
+            {"start": "moments", "start_settings": "cell=2"},
+            "'cell=2' is no setting of moments. Did you mean 'cells'\\?",
+        ),
+        ({"start": "moments", "start_settings": "cells"}, "It is name=value"),
+        ({"start": "moments", "start_settings": "noise_multiplier=2"}, "no setting of moments"),
+        ({"start": "moments", "start_settings": "cells=0"}, "cells is a whole number of at least 1, and '0' is not"),
+        ({"start": "moments", "start_settings": "cells=1.5"}, "cells is a whole number"),
+        ({"start": "moments", "start_settings": "radius=nan"}, "radius is a number of at least 0"),
+        (
+            {"start": "evolve", "start_settings": "drawing=cats"},
+            "drawing is one of digits, letters, patches, not 'cats'",
+        ),
+        ({"start": "evolve"}, "--drawing digits draws the digits 0 to 9, and the card has 2 classes"),
+    ],
+)
+def test_refusals(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        _ = job("dpgan", DPGAN, settings).plan
+
+
+def test_what_is_composed_is_of_one_relation() -> None:
+    """The secret draw of GS-WGAN is accounted under replacement, and all starts under adding and removing."""
+    secret = {"noise_multiplier": 4.0, "draw": "secret", "critics": 4}
+    with pytest.raises(RequestError, match="another relation"):
+        _ = job("gs-wgan", secret, MOMENTS).plan
+    taken = job("gs-wgan", {**secret, "draw": "round_robin"}, MOMENTS).plan
+    assert taken[:2] == [(GaussianDpEvent(32.0), 1), (GaussianDpEvent(8.0), 1)]
