@@ -1,7 +1,7 @@
 """What a method makes of training records, read off other training records that were set apart: for choosing settings.
 
     python benchmarks/set_apart.py moments --data ../shared/data/fashion_mnist --epsilon 10 --set axes=128
-    python benchmarks/set_apart.py dp-diffusion --data ../shared/data/mnist --public glyphs --epsilon 10 --set votes_noise=2.0
+    python benchmarks/set_apart.py dp-diffusion --data ../shared/data/mnist --epsilon 10 --set start=evolve steps=500
 
 The method is trained on all but the last `--apart` training records, the paper's CNN (5 epochs, batch 128) on samples of it,
 and is held against those last ones. Test records are not read. No guarantee covers any of this, and no account is charged.
@@ -10,6 +10,7 @@ and is held against those last ones. Test records are not read. No guarantee cov
 import argparse
 import ast
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,8 +19,9 @@ from torch import nn
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.records import Records
-from gossamer.methods.method import BaseConfig, Job, OnPublic, State
-from gossamer.metrics import classify
+from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.metrics import classify, fidelity, neighbours
+from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -39,6 +41,10 @@ def main() -> None:
     parser.add_argument("--apart", type=int, default=10_000)
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--features", type=Path, help="file of a classifier for classifier-FID and coverage; made if absent"
+    )
+    parser.add_argument("--keep", type=Path, help=".npz file for the last samples")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the method")
     asked = parser.parse_args()
 
@@ -47,30 +53,58 @@ def main() -> None:
     card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=len(held))
     public = None if asked.public is None else read(asked.public, split="train", shape=card.shape)
     settings = {name: value_of(text) for name, text in (each.split("=", 1) for each in asked.set)}
+    features = None if asked.features is None else features_of(asked.features, held, card.classes)
     request = plan(asked.method, card, settings, epsilon=asked.epsilon, delta=asked.delta)
     ledger = PrivacyLedger(budget=asked.epsilon, delta=asked.delta, relation=request.job.relation)
     ledger.reserve(request.plan)
     training = request.job.begin(Rng(asked.seed))
     started = time.monotonic()
+
+    def show(what: str) -> None:
+        told(what, started, request.job, training.state.released, asked, apart, features)
+
     for reached in training.drive(Confined(held, ledger), public):
-        if reached.shown is None and isinstance(reached.phase, OnPublic):
-            told(reached.phase.name, started, request.job, training.state.released, asked.samples, apart)
-    told("end", started, request.job, training.state.released, asked.samples, apart)
+        if reached.shown is None and reached.phase.name in ("public start", "warm start"):
+            show(reached.phase.name)
+    show("end")
 
 
-def told(what: str, started: float, job: Job[BaseConfig, State], net: nn.Module, count: int, apart: Records) -> None:
-    """Print how well a classifier does that has learnt from samples."""
+def told(
+    what: str,
+    started: float,
+    job: Job[BaseConfig, State],
+    net: nn.Module,
+    asked: argparse.Namespace,
+    apart: Records,
+    features: ClassifierFeatures | None,
+) -> None:
+    """Print how well a classifier does that has learnt from samples and, with features, how like records they are."""
     took = time.monotonic() - started
     stream, pictures, labels = torch.Generator().manual_seed(1), [], []
-    for _ in range(0, count, 1_000):
+    for _ in range(0, asked.samples, 1_000):
         images, drawn = job.sample(net.eval(), 1_000, None, stream)
         pictures.append(images.mul(255).round().clamp(0, 255).byte().numpy())
         labels.append(drawn.numpy())
+    samples = Records(np.concatenate(pictures), np.concatenate(labels))
+    if asked.keep is not None:
+        np.savez(asked.keep, images=samples.images, labels=samples.labels)
     found = classify.accuracy(
-        np.concatenate(pictures), np.concatenate(labels), apart.images, apart.labels, classes=job.card.classes,
-        protocol=PROTOCOL, seed=0,
-    )  # fmt: skip
-    print(f"{what}: {found.value:.2%} ({found.low:.2%} to {found.high:.2%}), after {took:.0f} s", flush=True)
+        samples.images, samples.labels, apart.images, apart.labels, classes=job.card.classes, protocol=PROTOCOL, seed=0
+    )
+    more = ""
+    if features is not None:
+        some = samples[: len(apart)]
+        distance = fidelity.frechet(some.images, apart.images, features).value
+        covered = neighbours.neighbourhood(features(some.images), features(apart.images)).coverage.value
+        more = f", classifier-FID {distance:.1f}, coverage {covered:.1%}"
+    print(f"{what}: {found.value:.2%} ({found.low:.2%} to {found.high:.2%}){more}, after {took:.0f} s", flush=True)
+
+
+def features_of(path: Path, held: Records, classes: int) -> ClassifierFeatures:
+    """Those in the file, or of a classifier that learns from the records, 5 epochs."""
+    if not path.exists():
+        ClassifierFeatures.train(held.images, held.labels, classes=classes, epochs=5, seed=0).save(path)
+    return ClassifierFeatures.load(path)
 
 
 def value_of(text: str) -> bool | int | float | str:
