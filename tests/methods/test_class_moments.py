@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.methods.class_moments import WEIGHTS, Moments
+from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger

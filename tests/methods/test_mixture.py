@@ -10,8 +10,8 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.methods.class_moments import WEIGHTS, Moments
-from gossamer.methods.mixture import Mixture, Noisy
+from gossamer.methods.moments.class_moments import WEIGHTS, Moments
+from gossamer.methods.moments.mixture import Mixture, Noisy
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger

@@ -80,6 +80,14 @@ def test_the_plan_is_that_of_both() -> None:
     assert (state.phase, state.step) == ("training", 5)
 
 
+def test_a_start_leaves_the_releases_of_the_training_alone() -> None:
+    """Both are one Gaussian over all records, of the same noise: one event, and the start takes no more than its own two."""
+    going = Going(job("dp-diffusion", DIFFUSION, LETTERS, {"expected_batch_size": 180}), records(180), Rng(0))
+    phases = [reached.phase.name for reached in going.steps() if reached.shown is not None]
+    assert [phases.count(name) for name in ("start: training", "training")] == [2, 5]
+    assert going.ledger.used == [2, 5]
+
+
 def test_what_was_drawn_stands_in_the_place_of_public_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """DPGAN's warm start and training see the drawn pictures; the start's phases see the public records that are given."""
     seen: dict[str, Records | None] = {}

@@ -92,13 +92,21 @@ def test_a_crash_costs_at_most_a_block_and_never_a_promise(
 
 
 def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Path) -> None:
-    """The class moments of a diffusion cannot be had twice: a crash in the next phase finds them again."""
+    """The class moments that a diffusion starts on cannot be had twice: a crash in a later phase finds them again."""
 
     def crash(event: Any) -> None:
         if event.kind == "step" and event.phase == "training":
             raise Stopped
 
-    few = {"steps": 40, "expected_batch_size": 8, "axes": 8, "width": 8, "multiplicity": 2, "warm_steps": 4}
+    few: dict[str, Any] = {
+        "steps": 40,
+        "expected_batch_size": 8,
+        "axes": 8,
+        "width": 8,
+        "multiplicity": 2,
+        "warm_steps": 4,
+    }
+    few |= {"start": "moments", "start_settings": "axes=8", "start_records": 30}
     with pytest.raises(Stopped):
         fit("dp-diffusion", data=data, card=card, out=tmp_path / "RUN", epsilon=10.0, delta=1e-3, sink=crash, **few)
     ledger = PrivacyLedger.resume(tmp_path / "RUN" / "ledger.jsonl")
@@ -106,7 +114,8 @@ def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Pa
     ledger.close()
     assert state["phase"] == "training"
     assert state["step"] == 0
-    assert float(state["G"]["denoiser.gaussians.means"].abs().sum()) > 0
+    assert float(state["begun"]["state"]["net"]["mixture.means"].abs().sum()) > 0
+    assert state["begun"]["images"].shape == (30, 1, 28, 28)
     resume(tmp_path / "RUN")
     assert verify(tmp_path / "RUN").ok
 

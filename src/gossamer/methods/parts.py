@@ -4,7 +4,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -149,4 +148,4 @@ class InTraining(Generic[N]):
 
 def some(records: Records, n: int) -> Records:
     """At most n of public records, evenly from the whole of them: they may lie in the order of their classes."""
-    return records if len(records) <= n else records[np.linspace(0, len(records) - 1, n).astype(np.int64)]
+    return records if len(records) <= n else records[torch.linspace(0, len(records) - 1, n).long().numpy()]

@@ -189,7 +189,11 @@ def _value(name: str, text: str, kind: Any) -> Any:
 
 
 def _before(phase: AnyPhase[Any, Any], first: Job[BaseConfig, State]) -> AnyPhase[Any, Any]:
-    """A phase of the start as one of the whole run."""
+    """A phase of the start as one of the whole run.
+
+    Its loop ends where the ledger holds no more of its event, and the method's own training may release the same one: so it is
+    stopped after its steps.
+    """
 
     def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Shown]:
         assert state.begun is not None
@@ -198,6 +202,8 @@ def _before(phase: AnyPhase[Any, Any], first: Job[BaseConfig, State]) -> AnyPhas
         for shown in phase.body(dataclasses.replace(run, config=first.config), inner, *seen):
             yield shown
             inner.step = state.step
+            if phase.releases and state.step >= phase.steps:
+                return
 
     anew: Any = body
     return dataclasses.replace(phase, name=f"start: {phase.name}", body=anew)

@@ -13,6 +13,7 @@ import click
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod
+from gossamer.methods.start import StartConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,7 +128,9 @@ class PerMethod(NearestName):
             self._command(method=method.name, settings=settings, **values)
 
         decorated: Any = callback
-        for field in reversed(dataclasses.fields(method.config_type)):
+        inherited = {each.name for each in dataclasses.fields(StartConfig)}
+        own = sorted(dataclasses.fields(method.config_type), key=lambda each: each.name in inherited)
+        for field in reversed(own):
             decorated = _option(field, method.config_type)(decorated)
         for option in reversed(self._shared):
             decorated = option(decorated)
@@ -185,4 +188,4 @@ def documentation(config: type) -> dict[str, str]:
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value) or "none"

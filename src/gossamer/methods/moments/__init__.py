@@ -1,4 +1,4 @@
-"""Class moments: what a run promises and costs. `loop.py` releases them, `methods/class_moments.py` has the mathematics."""
+"""Class moments: what a run promises and costs. `loop.py` releases them, `class_moments.py` has the mathematics."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ class ClassMoments(Method[Config, "loop.State"]):
     axes come from public pictures or from formulas, never from records. All that follows is post-processing.
 
     The generator draws a code from a Gaussian of its class and decodes it: blurred pictures, in seconds, whose classes a
-    classifier can tell. It is also the private start of `dp-diffusion`.
+    classifier can tell. Other methods can start on it (`--start moments`).
     """
 
     name = "moments"

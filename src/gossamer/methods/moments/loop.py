@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import method
-from gossamer.methods.class_moments import Moments
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.mixture import Mixture
 from gossamer.methods.moments import Config
+from gossamer.methods.moments.class_moments import Moments
+from gossamer.methods.moments.mixture import Mixture
 from gossamer.methods.parts import some
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gossamer.methods.class_moments import WEIGHTS, Moments
+from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.methods.votes import pick
 
 _TOGETHER, _BANDS = 500, 32
