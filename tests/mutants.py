@@ -438,6 +438,7 @@ MISTAKES = (
     Mistake("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "multiplicity=config.multiplicity\n", "multiplicity=1\n", "tests/methods/test_conformance.py -k diffusion"),
     Mistake("the releases of a start are not in the plan", "methods/start.py", 'name=f"start: {phase.name}", body=anew)', 'name=f"start: {phase.name}", plan=(), body=anew)', START),
     Mistake("a start takes the releases of the training", "methods/start.py", "if phase.releases and state.step >= phase.steps:", "if False:", START),
+    Mistake("a certificate hides what a start was drawn by", "privacy/promise.py", "*([start] if start else [])]", "]", "tests/privacy/test_certificate.py"),
     Mistake("a start composes what is accounted under two relations", "methods/start.py", "if job.relation != self.relation(config):", "if False:", START),
     Mistake("what a start draws is drawn again after a stop", "methods/start.py", "            inner.step = state.step\n", "", START),
     Mistake("a run after a start trains on the public records too", "methods/start.py", "return dataclasses.replace(run, public=state.begun.drawn)", "return dataclasses.replace(run, public=run.public or state.begun.drawn)", START),

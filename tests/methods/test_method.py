@@ -365,7 +365,7 @@ def test_a_state_comes_back_as_it_was_and_goes_on_as_if_it_had_not_stopped() -> 
 
 def test_every_field_is_saved() -> None:
     assert list(Whole.fresh(0).state_dict()) == [each.name for each in dataclasses.fields(Whole)]
-    assert list(begin().state.state_dict()) == ["phase", "step", "page", "lines"]
+    assert list(begin().state.state_dict()) == ["phase", "step", "begun", "page", "lines"]
 
 
 def test_another_number_of_parts_is_refused() -> None:

@@ -85,7 +85,7 @@ def test_a_start_leaves_the_releases_of_the_training_alone() -> None:
     going = Going(job("dp-diffusion", DIFFUSION, LETTERS, {"expected_batch_size": 180}), records(180), Rng(0))
     phases = [reached.phase.name for reached in going.steps() if reached.shown is not None]
     assert [phases.count(name) for name in ("start: training", "training")] == [2, 5]
-    assert going.ledger.used == [2, 5]
+    assert going.ledger.used == [7]
 
 
 def test_what_was_drawn_stands_in_the_place_of_public_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,12 +165,18 @@ def test_a_start_makes_public_records_needless() -> None:
             {"start": "evolve", "start_settings": "drawing=cats"},
             "drawing is one of digits, letters, patches, not 'cats'",
         ),
+        ({"start": "moments", "start_noise": 0.0}, "--start-noise 0 releases the start without privacy"),
         ({"start": "evolve"}, "--drawing digits draws the digits 0 to 9, and the card has 2 classes"),
     ],
 )
 def test_refusals(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(RequestError, match=says):
         _ = job("dpgan", DPGAN, settings).plan
+
+
+def test_a_start_of_which_no_net_is_made_is_refused_before_anything_is_charged() -> None:
+    with pytest.raises(RequestError, match="--axes 2000 is more than"):
+        job("dpgan", DPGAN, {"start": "moments", "start_settings": "axes=2000"}).generator()
 
 
 def test_what_is_composed_is_of_one_relation() -> None:

@@ -498,6 +498,9 @@ def test_the_public_inputs_stand_there_with_their_digest() -> None:
     drawn = promise.public_inputs({**SETTINGS, "method": "evolve", "config": {"drawing": "digits"}})
     assert "drawing = digits" in drawn[0]["what"]
     assert "MNIST" in drawn[0]["tuned"]
+    started = {"steps": 40, "start": "evolve", "start_settings": "drawing=letters"}
+    (drawn_first,) = promise.public_inputs({**SETTINGS, "config": started})
+    assert "drawing program of this version of Gossamer, with the settings drawing=letters" in drawn_first["what"]
     share = {"kind": "share", "share": 0.02, "salt": "x"}
     (given_up,) = promise.public_inputs({**SETTINGS, "public": share})
     assert "gave up their protection" in given_up["tuned"]

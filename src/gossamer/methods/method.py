@@ -295,6 +295,10 @@ class Method(AnyMethod, Generic[C, S]):
         """All phases of a run; more than its own, where it starts on what another method makes. Pure."""
         return self.phases(config, card)
 
+    def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":  # noqa: ARG002 (for methods that need it)
+        """What makes the pictures that a run starts on; None: nothing does."""
+        return None
+
     def begin(self, run: Run[C]) -> S:
         """The State of a run at its start."""
         return self.loop.start(run)
@@ -449,6 +453,8 @@ class Job(Generic[C_co, S_co]):
     def generator(self) -> "nn.Module":
         """See `Loop.generator`; settings that contradict each other are refused first."""
         self.check()
+        if (first := self._method.first(self._config, self.card)) is not None:
+            first.generator()  # refused now, and not when a budget is spent
         return self._method.loop.generator(self._config, self.card)
 
     def sample(

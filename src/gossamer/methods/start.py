@@ -143,8 +143,12 @@ class Startable(Method[C, S], Generic[C, S]):
             raise RequestError(
                 f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
             )
-        noise = config.start_noise * float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
-        job = able[config.start].job(settings_of(able[config.start], config.start_settings, noise), card)
+        training = float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
+        if config.start_noise == 0 and training > 0:
+            raise RequestError("--start-noise 0 releases the start without privacy: give more than 0.")
+        job = able[config.start].job(
+            settings_of(able[config.start], config.start_settings, config.start_noise * training), card
+        )
         job.check()
         if job.relation != self.relation(config):
             raise RequestError(

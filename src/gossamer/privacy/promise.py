@@ -25,7 +25,7 @@ _MATCHED = {
     "position": "by position in the file",
 }
 
-_TOGETHER = "they are drawn together by one coin, and their gradients are added up before they are clipped"
+_TOGETHER = "they are drawn together by one coin, and what they add to a release is bounded as a whole"
 _ENFORCED = {"gs-wgan": "they all go to one critic, by one coin, and no other critic sees any of them"}
 """How a unit of many records moves a release no further than one of a single record, where it is not by `_TOGETHER`."""
 
@@ -70,7 +70,7 @@ _NOT_PROMISED = (
 )
 
 _BUILT_IN = {
-    "evolve": "the drawing program of this version of Gossamer, with the setting drawing = {drawing}",
+    "evolve": "the drawing program of this version of Gossamer, with {settings}",
     "teacher": "the drawing program of this version of Gossamer, digits and letters",
 }
 """Methods with a public input of their own."""
@@ -101,13 +101,13 @@ def protects(settings: dict[str, Any]) -> str:
     unit = settings["card"]["unit"]
     if unit == "record":
         return "one record. Whoever has several records is protected for each of them, and not for all of them together"
-    how = _ENFORCED.get(settings["method"], _TOGETHER).format(unit=unit)
+    how = "; in the start, ".join(dict.fromkeys(_ENFORCED.get(each, _TOGETHER) for each in _methods(settings)))
     return f"one {unit} with all records of that {unit}, however many: {how}"
 
 
 def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Each public input, with its digest where it has one, and what is known of how it came to be."""
-    public, method = settings["public"], settings["method"]
+    public = settings["public"]
     found: list[dict[str, Any]] = []
     if public["kind"] == "records":
         about = {"records": public["count"], "sha256": public.get("sha256", "")}
@@ -116,10 +116,26 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     if public["kind"] == "share":
         tuned = "they are records of the same kind, of people who gave up their protection"
         found.append({"what": _given_up(settings), "origin": "the same data set", "tuned": tuned})
-    if method in _BUILT_IN:
-        what = _BUILT_IN[method].format(drawing=settings["config"].get("drawing", ""))
+    for method in _methods(settings):
+        if method not in _BUILT_IN:
+            continue
+        what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
         found.append({"what": what, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED})
     return found
+
+
+def _methods(settings: dict[str, Any]) -> list[str]:
+    """The method and, where it has one, that of its start."""
+    start = settings["config"].get("start", "")
+    return [settings["method"], *([start] if start else [])]
+
+
+def _drawing(config: dict[str, Any]) -> str:
+    if "drawing" in config:
+        return f"the setting drawing = {config['drawing']}"
+    return (
+        f"the settings {config['start_settings']}" if config.get("start_settings") else "the settings it has by itself"
+    )
 
 
 def _data(settings: dict[str, Any]) -> str:
@@ -159,7 +175,7 @@ def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     about = [f"{MODEL}, and any number of samples drawn from it{whose}"]
     if unit == "record":
         return about
-    how = _ENFORCED.get(settings["method"], _TOGETHER).format(unit=unit)
+    how = "; in the start, ".join(dict.fromkeys(_ENFORCED.get(each, _TOGETHER) for each in _methods(settings)))
     return [*about, f"each {unit} with all records of that {unit}, however many: {how}"]
 
 
