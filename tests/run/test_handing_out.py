@@ -20,6 +20,7 @@ from gossamer.data.readers import read
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.privacy import promise
 from gossamer.privacy.certificate import Certificate, sha256
 from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS
 from gossamer.run import plots
@@ -198,6 +199,9 @@ def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(ru
     bold = release(run, tmp_path / "bold", declared=tmp_path / "declared.toml")
     said = [(folder / "README.md").read_text(encoding="utf-8") for folder in (out, bold)]
     said.append(words(json.loads((out / "certificate.json").read_text(encoding="utf-8"))))
+    settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    deep = {**settings, "card": {**settings["card"], "pixel_range": [0, 65535], "missing_label": "drop"}}
+    said.append(words(promise.assumptions(deep, proved=True)))
     quotes = [line.removeprefix("> ") for line in page.splitlines() if line.startswith("> ")]
     assert len(quotes) >= 8
     for quote in quotes:

@@ -70,12 +70,14 @@ def _load(card: dict[str, Any], samples: int, no_loader: str) -> str:
     text = f"## How to load it\n\n{first}\n\n```python\n{_WITH_GOSSAMER if no_loader else _LOAD}\n```"
     if not no_loader:
         text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it."
+    names = class_names(card)
     if samples:
+        called = f", and `class_names` text [{len(names)}], what label 0 is called first" if names else ""
         text += (
             f"\n\n`samples.npz` holds {samples:,} synthetic records, as they came: `images` uint8 [{samples}, C, H, W] and "
-            f"`labels` int64 [{samples}]. More can be drawn."
+            f"`labels` int64 [{samples}]{called}. More can be drawn."
         )
-    if names := class_names(card):
+    if names:
         text += "\n\nThe labels: " + ", ".join(f"{number} {name}" for number, name in enumerate(names)) + "."
     return text
 

@@ -86,7 +86,7 @@ def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None
     if as_json:
         click.echo(json.dumps({"metrics": found.metrics, "left_out": found.left_out}))
         return
-    for line in evaluation.lines(found.metrics):
+    for line in evaluation.lines(found.metrics, found.class_names):
         click.echo(line)
     for name, reason in found.left_out.items():
         click.echo(f"{name} left out: {reason}")
