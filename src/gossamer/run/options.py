@@ -58,6 +58,12 @@ public = click.option(
     help="Public records for a warm start; they are not protected. To choose who is given up, put them here and take them "
     "out of --data: nobody may be in both.",
 )
+public_images_key = click.option(
+    "--public-images-key", metavar="KEY", help="What --images-key is for --data, for --public."
+)
+public_labels_key = click.option(
+    "--public-labels-key", metavar="KEY", help="What --labels-key is for --data, for --public."
+)
 public_share = click.option(
     "--public-share",
     type=float,
@@ -154,7 +160,7 @@ def per_method(
 def _refused(method: AnyMethod, flag: str | None) -> bool:
     if flag in ("epsilon", "delta"):
         return bool(method.without_guarantee)
-    return flag in ("public", "public_share") and not method.takes_public
+    return flag is not None and flag.startswith("public") and not method.takes_public
 
 
 def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:

@@ -17,6 +17,8 @@ from gossamer.run.options import (
     per_method,
     preset,
     public,
+    public_images_key,
+    public_labels_key,
     public_share,
     units,
 )
@@ -53,6 +55,8 @@ fit = per_method(
         delta,
         click.option("--out", type=click.Path(path_type=Path), required=True, help="RUN folder, new or empty."),
         public,
+        public_images_key,
+        public_labels_key,
         public_share,
         images_key,
         labels_key,
