@@ -12,7 +12,7 @@ from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
 from gossamer.data.images import SCALED, Form, Resize, as_images
 from gossamer.data.labels import MISSING, NONE, as_labels, refuse_missing
-from gossamer.data.pictures import SUFFIXES, Decoder, read_files
+from gossamer.data.pictures import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
@@ -158,6 +158,33 @@ def _labelled(records: Records, source: str) -> Records:
     there, units = np.unique(found.units, return_inverse=True)
     names = None if found.names is None else found.names[there]
     return replace(found, units=units.astype(np.int64), names=names, notes=notes)
+
+
+def sizes(
+    source: str,
+    *,
+    split: Split,
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    pixel_range: tuple[float, float] | None = None,
+) -> Sizer:
+    """What sizes the pictures of a source have, by their heads: the same arguments as `read`. Of arrays: none.
+
+    Raises:
+        DataError: as `read`.
+    """
+    name, chosen = split_of(source)
+    path, sizer = Path(name), Sizer(pixel_range=pixel_range)
+    try:
+        if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in _IN_PIECES and path.exists()):
+            asked = _Asked(
+                split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
+                unit_folders=True, decoder=sizer,
+            )  # fmt: skip
+            _stored(name, asked)
+    except OSError as error:
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+    return sizer
 
 
 def class_folders(
