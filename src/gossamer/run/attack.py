@@ -22,7 +22,7 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
-from gossamer.data.readers import read
+from gossamer.data.readers import check_two_arrays, read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
@@ -258,6 +258,8 @@ def _sets(
         "unit_folders": True,
         **card.reading,
     }
+    if units is not None:
+        check_two_arrays(units, [(members, "train"), (nonmembers, "test")])
     inside = read(members, split="train", **asked)
     asked["class_names"] = asked["class_names"] or inside.class_names
     outside = read(nonmembers, split="test", **asked)
