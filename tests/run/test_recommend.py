@@ -61,6 +61,33 @@ def test_every_command_is_one_that_plan_takes(few: Advice, gossamer: Run, facts:
         assert gossamer("plan", each.method, *asked).status == 0
 
 
+def test_the_terminal_shows_a_table_and_one_command(gossamer: Run, facts: Callable[..., Path]) -> None:
+    """Short enough for a screen of 100 columns: a row and a reason for each method, and the command of the first."""
+    told = gossamer("recommend", "--card", facts(5_000), "--epsilon", 1).out.splitlines()
+    head = next(at for at, line in enumerate(told) if line.startswith("method "))
+    rows = told[head + 1 : told.index("", head)]
+    assert told[head].split("  ")[0] == "method"
+    assert told[head].endswith("  because a measured run reached")
+    assert [row.split()[1] for row in rows][:1] == ["moments"]
+    assert [row.split()[0] for row in rows] == ["1.", "2.", "3.", "4.", "5.", "6.", "*"]
+    assert len({row.split()[1] for row in rows}) == 7
+    assert max(map(len, rows)) <= 100
+    assert any("6. dpgan" in row and row.endswith("not measured on such records") for row in rows)
+    commands = [line for line in told if "gossamer fit" in line]
+    assert len(commands) == 1
+    assert commands[0].startswith("  gossamer fit moments --data DATA --card ")
+    assert len(told) <= 24
+    answer = gossamer("recommend", "--card", facts(5_000), "--epsilon", 1, "--json").json
+    assert len(answer["ranked"]) == 6
+    assert all(each["command"].startswith("gossamer fit") for each in answer["ranked"])
+
+
+def test_the_usual_delta_is_a_power_of_ten_well_below_one_record(facts: Callable[..., Path], gossamer: Run) -> None:
+    for size, delta in ((900, "1e-05"), (10_000, "1e-05"), (60_000, "1e-06"), (1_000_000, "1e-07")):
+        told = gossamer("recommend", "--card", facts(size), "--epsilon", 3).out
+        assert told.splitlines()[0].endswith(f"epsilon 3 at delta {delta}.")
+
+
 def test_settings_go_with_the_records(few: Advice) -> None:
     gs_wgan = next(each for each in few.ranked if each.method == "gs-wgan")
     assert gs_wgan.changed == {"critics": 83, "answers": 15, "visits": 8}

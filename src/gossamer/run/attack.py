@@ -33,7 +33,6 @@ from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
-from gossamer.run import compare as comparison
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
@@ -164,7 +163,7 @@ def attack(
 
 def lines(found: Attacked) -> list[str]:
     """The table, the verdict, and what was left out, for the terminal."""
-    shown = comparison.lines(words.attack_rows(found.attacks))
+    shown = words.aligned(words.attack_rows(found.attacks))
     shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
     closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
     return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]

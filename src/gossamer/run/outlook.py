@@ -118,6 +118,11 @@ def duration(minutes: float | None, like: Measured | None) -> str:
     return f"{'less than a minute' if minutes < 1 else f'about {minutes:.0f} min'}{machine}"
 
 
+def about(minutes: float | None) -> str:
+    """Minutes, for a table."""
+    return "unknown" if minutes is None else "< 1 min" if minutes < 1 else f"{minutes:.0f} min"
+
+
 def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> str:
     """Whether these records are enough to be as clear as a run that was useful, or what would be; in a sentence."""
     least = f"the least clear run that reached {percent(USEFUL)} is one of {enough.method}: {enough}."

@@ -127,6 +127,12 @@ def _found_at(entry: dict[str, Any], rate: str) -> str:
     return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as aligned lines."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def percent(share: float) -> str:
     """One decimal."""
     return f"{100 * share:.1f}{PERCENT}"
