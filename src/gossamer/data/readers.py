@@ -98,8 +98,8 @@ def read(
             class.
         units: whose each record is; ids are text or whole numbers, and equal ids are one unit. For class folders
             `FILE.csv` with the columns name and unit, or `folder`: source/class/unit/picture. For everything else
-            `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position; where a file has one for each split, they
-            are `train_KEY` and `test_KEY` in it. None: every record is its own unit.
+            `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position; where a file has one for each split,
+            they are `train_KEY` and `test_KEY` in it. None: every record is its own unit.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.

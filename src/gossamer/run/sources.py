@@ -18,7 +18,6 @@ from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.privacy.promise import NO_PUBLIC
 
-
 _KEY = re.compile("--(?=(images|labels)-key)")
 
 
