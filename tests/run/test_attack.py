@@ -354,3 +354,10 @@ def test_units_in_both_files_are_named_by_their_key(
     found = gossamer(*words)
     assert found.status == 0, found.err
     assert "30 of 160 members and 30 of 120 non-members took part" in found.json["on"]
+
+
+def test_a_figure_of_nothing_has_no_sign() -> None:
+    """Differences of shares are often a little below zero."""
+    entry = {"attack": "a", "measure": "m", "value": -1e-5, "low": -2e-4, "high": 1e-4, "chance": 0.0, "tpr": {}}
+    _, row = attack_rows([entry])
+    assert row[2] == "0.000 (0.000 to 0.000)"

@@ -29,7 +29,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
     """
     declared = certificate.declared
     sections = [
-        f"# Synthetic records: {class_title(certificate.card)}",
+        ": ".join(filter(None, ["# Synthetic records", _title(certificate.card)])),
         certificate.statement,
         _what(certificate, declared),
         _load(certificate.card, samples, no_loader, classifies=classifies),
@@ -41,9 +41,9 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
     return "\n\n".join(sections) + "\n"
 
 
-def class_title(card: dict[str, Any]) -> str:
-    """What the records are called."""
-    return str(card.get("title") or card.get("data_set") or "without a title")
+def _title(card: dict[str, Any]) -> str:
+    """What the records are called; empty where the card does not say."""
+    return str(card.get("title") or card.get("data_set") or "")
 
 
 def class_names(card: dict[str, Any]) -> list[str]:

@@ -109,7 +109,7 @@ def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
         [
             entry["attack"],
             entry["measure"],
-            f"{entry['value']:.3f} ({entry['low']:.3f} to {entry['high']:.3f})",
+            f"{entry['value']:z.3f} ({entry['low']:z.3f} to {entry['high']:z.3f})",
             f"{entry['chance']:.3f}",
             *(_found_at(entry, rate) for rate in ("0.01", "0.001")),
         ]
