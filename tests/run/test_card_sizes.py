@@ -93,3 +93,22 @@ def test_pictures_of_one_usual_size_keep_it(gossamer: Run, tmp_path: Path, name:
     assert answer.status == 0, answer.err
     assert DataCard.loads(answer.out).shape == (1, 28, 28)
     assert "become" not in answer.err
+
+
+def test_records_without_units_are_said(gossamer: Run, tmp_path: Path) -> None:
+    """Folders of units were promised, and there are none, or not for all."""
+    data = folders(tmp_path)
+    answer = gossamer("card", data, "--units", "folder")
+    assert answer.status == 0, answer.err
+    assert "No record has a unit, and each of these counts as one of its own here." in answer.err
+    (data / "0" / "writer").mkdir()
+    (data / "0" / "0.png").rename(data / "0" / "writer" / "0.png")
+    assert "Some records have no unit" in gossamer("card", data, "--units", "folder").err
+    assert "no unit" not in gossamer("card", data / "0", "--labels-key", "none").err
+
+
+def test_a_file_that_is_there_is_refused_before_anything_is_read(gossamer: Run, tmp_path: Path) -> None:
+    (tmp_path / "card.toml").write_text("mine")
+    answer = gossamer("card", tmp_path / "nothing", "-o", tmp_path / "card.toml")
+    assert answer.status == 2
+    assert "card.toml exists" in answer.err

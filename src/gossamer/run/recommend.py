@@ -291,7 +291,8 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         ]
     told.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
-        "or more) can be expected here. Longer training does not make up for that; more records, or a larger epsilon, do."
+        "or more) can be expected here. Longer training does not make up for that; more records"
+        + (" do." if math.isinf(epsilon) else ", or a larger epsilon, do.")
     )
     if enough := [each.enough for each in ranked if each.enough is not None]:
         least = min(enough, key=lambda run: (run.clearness, -run.accuracy))

@@ -35,6 +35,8 @@ def card(
     for a decision is said on the terminal, and is written nowhere.
     """
     check_range(pixel_range or STORED)
+    if out is not None:
+        refuse_taken(out, force=force)
     keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
     looked = sizes(data, split="train", **keys)
     shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
@@ -45,6 +47,5 @@ def card(
     if out is None:
         click.echo(text, nl=False)
         return
-    refuse_taken(out, force=force)
     out.write_text(text, encoding="utf-8")
     click.echo(f"{out}: a draft. Every line becomes public when you keep it; read it before you use it.", err=True)
