@@ -135,8 +135,8 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if is_out_of_memory(error):
         click.echo(
             "gossamer: there is not enough memory. Take a smaller --physical-batch-size, --expected-batch-size or --width (as "
-            "the method has them), or a smaller shape on the card; `gossamer plan METHOD` says what a run takes. What had begun "
-            "goes on with `gossamer resume RUN`.",
+            "the method has them), or a smaller shape on the card; `gossamer plan METHOD` says what a run takes. One that had "
+            "begun goes on with `gossamer resume RUN`.",
             err=True,
         )
         return 1
