@@ -75,6 +75,13 @@ preset = click.option(
 )
 
 
+def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
+    """A click callback: refuse a seed that some generator of numbers does not take."""
+    if seed is not None and not 0 <= seed < 2**63:
+        raise RequestError(f"--seed must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
+    return seed
+
+
 def refuse_taken(out: Path, *, force: bool) -> None:
     """Refuse a file that exists, unless it may be replaced."""
     if out.exists() and not force:

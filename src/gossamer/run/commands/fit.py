@@ -9,6 +9,7 @@ from gossamer.lazy import Lazy
 from gossamer.run.options import (
     BUDGET,
     accounts,
+    checked_seed,
     delta,
     epsilon,
     force,
@@ -65,6 +66,7 @@ fit = per_method(
         click.option(
             "--seed",
             type=int,
+            callback=checked_seed,
             default=0,
             show_default=True,
             help="Fixes initialisation and public draws; never noise or sampling.",
