@@ -110,7 +110,9 @@ def test_a_release_of_a_release_is_the_release(gossamer: Callable[..., Any], mad
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
 @pytest.mark.parametrize("command", ["sample", "evaluate", "attack", "fit", "split"])
-def test_a_seed_that_no_generator_takes_is_refused_at_once(gossamer: Run, command: str, seed: int) -> None:
+def test_a_seed_that_no_generator_takes_is_refused_at_once(
+    gossamer: Callable[..., Any], command: str, seed: int
+) -> None:
     """Before anything is read: none of these folders is there."""
     words = {
         "sample": ["sample", "RUN", "-n", 3, "-o", "s.npz"],

@@ -33,7 +33,7 @@ from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
-from gossamer.run.arguments import checked_arguments
+from gossamer.run.arguments import check_place, checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
@@ -123,6 +123,7 @@ def attack(
         RunFolderError: if `run` is no finished run.
         DataError: if the sets are too small, do not fit the run, or are not apart.
     """
+    check_place(out)
     folder = RunFolder(Path(run))
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)

@@ -23,7 +23,7 @@ from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
-from gossamer.run.arguments import checked_arguments
+from gossamer.run.arguments import check_place, checked_arguments
 from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
@@ -96,6 +96,7 @@ def evaluate(
         DataError: if the records do not fit together.
     """
     names = chosen_metrics(metrics)
+    check_place(out)
     synth, train, test = Path(synth), str(train), str(test)
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
@@ -115,8 +116,9 @@ def evaluate(
     for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:
             sink(note(remark))
-    if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
-        raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
+    for name, records in ((train, real), (test, tests)):
+        if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
+            raise RequestError(f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
     warm = None
     if synthesizer is not None and (folder.private / WARM).is_file():
         start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
