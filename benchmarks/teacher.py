@@ -18,7 +18,7 @@ from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
 from gossamer.methods.teacher import Config, learning_rate
-from gossamer.methods.teacher.nets import Classifier
+from gossamer.methods.teacher.nets import Classifier, described
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -67,7 +67,7 @@ def main() -> None:
     count = len(records) - options.apart
     card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=count)
     begun = time.perf_counter()
-    described = Classifier(card.shape, card.classes).described(records)
+    held = described(Classifier(card.shape, card.classes), records)
     print(f"features of {len(records):,} records: {time.perf_counter() - begun:.0f} s, {options.threads} threads\n")
     print("| epsilon | noise multiplier | steps | learning rate | seed | set apart | trained on | seconds |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
@@ -81,10 +81,10 @@ def main() -> None:
                 request = plan("teacher", card, settings, epsilon=epsilon, delta=options.delta)
                 for seed in range(options.seeds):
                     begun = time.perf_counter()
-                    net = trained(request, described[:count], seed)
+                    net = trained(request, held[:count], seed)
                     seconds = time.perf_counter() - begun
-                    apart = proportion(right(net, described[count:]), options.apart, "set apart")
-                    own = right(net, described[:count]) / count
+                    apart = proportion(right(net, held[count:]), options.apart, "set apart")
+                    own = right(net, held[:count]) / count
                     given = request.job.settings
                     noise, taken = given["noise_multiplier"], given["steps"]
                     used = learning_rate(Config(**given), card)

@@ -62,6 +62,7 @@ UNITS = "tests/data/test_units.py"
 FORMATS = "tests/data/test_formats.py"
 CERTIFICATES = "tests/privacy/test_certificate.py"
 FIGURES = "tests/privacy/test_figures.py"
+CLASS_NAMES = "tests/run/test_class_names.py"
 SIGNING, HANDING_OUT = "tests/run/test_signing.py", "tests/run/test_handing_out.py"
 VERIFY = "tests/run/test_verify.py"
 TEACHER = "tests/methods/test_teacher.py"
@@ -228,7 +229,14 @@ MISTAKES = (
     Mistake("what does not verify is signed", "run/release.py", "    if problems:", "    if False:", f"{SIGNING}::test_what_does_not_verify_is_not_signed"),
     Mistake("an attacked run says that nobody attacked it", "run/release.py", "    if (folder / ATTACKS).is_file() and", "    if False and", f"{HANDING_OUT}::test_that_a_run_was_attacked_is_told_and_what_came_of_it_is_not"),
     Mistake("the loader takes a model that was not certified", "run/load.py.txt", "    if hashlib.sha256(weights).hexdigest() != certificate[\"model\"][\"sha256\"]:", "    if False:", f"{HANDING_OUT}::test_a_release_is_loaded_by_its_own_file_and_another_model_is_not"),
-    Mistake("the loader needs packages that a release does not bring", "run/loader.py", "                if package not in _ALLOWED:", "                if False:", f"{HANDING_OUT}::test_the_loader_draws_what_gossamer_draws_for_every_method_or_is_refused"),
+    Mistake("the loader needs packages that a release does not bring", "run/loader.py", "                if package not in _ALLOWED:", "                if False:", f"{HANDING_OUT}::test_what_needs_another_package_is_refused"),
+    Mistake("the loader takes one of two definitions of a name for both", "run/loader.py", "                each.id = self.take(plain.elsewhere[each])", "                self.take(plain.elsewhere[each])", f"{HANDING_OUT}::test_releases_of_these_methods_are_drawn_from_without_gossamer"),
+    Mistake("the strokes in a loader are turned round", "run/loader.py", "torch.arange(7, -1, -1)", "torch.arange(8)", f"{HANDING_OUT}::test_releases_of_these_methods_are_drawn_from_without_gossamer"),
+    Mistake("samples forget what their labels are called", "methods/synthesizer.py", "            yield Samples(pixels, chosen.numpy(), self.class_names)", "            yield Samples(pixels, chosen.numpy())", f"{CLASS_NAMES}::test_the_samples_of_a_release_carry_the_names_and_its_readme_says_so"),
+    Mistake("attack takes one array of ids for members and non-members", "data/readers.py", "    if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:", "    if False:", "tests/run/test_attack.py::test_units_from_a_file_beside_the_data_have_an_array_for_each_set"),
+    Mistake("evaluate calls classes by their numbers", "run/commands/evaluate.py", "evaluation.lines(found.metrics, found.class_names)", "evaluation.lines(found.metrics)", f"{CLASS_NAMES}::test_the_lines_of_evaluate_call_classes_by_their_names"),
+    Mistake("the certificate is silent about how deep pixels were scaled", "privacy/promise.py", "    if (ends := card.get(\"pixel_range\", \"stored\")) != \"stored\":", "    if (ends := \"stored\") != \"stored\":", "tests/run/test_declared.py"),
+    Mistake("the certificate is silent about records without a label", "privacy/promise.py", "    if card.get(\"missing_label\") == \"drop\":", "    if False:", "tests/run/test_declared.py"),
     Mistake("the README prints epsilon rounded down", "run/readme.py", "    return rounded_up(float(epsilon))", "    return f\"{float(epsilon) - 5e-4:.3f}\"", f"{HANDING_OUT}::test_the_readme_has_a_line_for_each_question_and_each_attack"),
     Mistake("the README is silent about settings chosen on the records", "run/readme.py", "    if declared[\"settings_chosen\"] == \"uncounted\":", "    if False:", f"{HANDING_OUT}::test_the_way_through_the_command_line"),
     Mistake("a plan may shrink after the fact", "privacy/ledger.py", "type(count) is int and count >= 0 for", "True for", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),

@@ -36,7 +36,7 @@ class Tried(glyphs.Glyphs):
 
     def __init__(self, shapes: list[list[tuple[str, str]]], ranges: dict[str, Range]) -> None:
         self._fields = torch.stack(
-            [torch.from_numpy(glyphs._path_distance(*shape)) for group in shapes for shape in group]
+            [glyphs._field(torch.from_numpy(glyphs._path(*shape))) for group in shapes for shape in group]
         )
         self._first = torch.tensor([0] + [len(group) for group in shapes]).cumsum(0)
         self.ranges = tuple(({**ranges, **FIXED}).values())

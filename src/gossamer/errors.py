@@ -86,6 +86,15 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is not enough memory. On a CPU, PyTorch has no class of its own for it."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The nearest known name as a question with a space before it, or nothing.
 

@@ -235,7 +235,13 @@ def test_the_sizes_of_pictures_are_told_by_their_heads(tmp_path):
     }
     for name, raw in raws.items():
         (tmp_path / name).write_bytes(raw)
-    assert pictures.sizes_of([tmp_path / name for name in raws]) == {(8, 16): 1, (16, 8): 2, (5, 7): 1}
+    sizer = pictures.Sizer()
+    pixels = [sizer.read(tmp_path / name, where=name) for name in raws]
+    assert sizer.sizes == {(8, 16): 1, (16, 8): 2, (5, 7): 1}
+    assert sizer.channels == 1
+    assert all(each.shape == (1, 1, 1) for each in pixels)
+    assert sizer.read(raws["b.jpg"], where="bytes").shape == (1, 1, 1)
+    assert sizer.sizes[16, 8] == 3
 
 
 def test_scans_of_several_sizes_draft_a_card(tmp_path, capsys):

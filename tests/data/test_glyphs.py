@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gossamer.data.glyphs import _path_distance, _thin, draw
+from gossamer.data.glyphs import _path, _thin, draw
 from gossamer.data.readers import read
 from gossamer.errors import RequestError
 
@@ -61,12 +61,12 @@ def test_no_character_is_missing_from_its_font():
     from gossamer.data.glyphs import _DIGIT_FONTS, _LOOKALIKES
 
     for font in _DIGIT_FONTS:
-        box = _path_distance(font, "\U000f0000")
+        box = _path(font, "\U000f0000")
         for digit in "0123456789":
-            assert not np.array_equal(_path_distance(font, digit), box)
-    box = _path_distance(_DIGIT_FONTS[0], "\U000f0000")
+            assert not np.array_equal(_path(font, digit), box)
+    box = _path(_DIGIT_FONTS[0], "\U000f0000")
     for character in "".join(_LOOKALIKES.values()):
-        assert not np.array_equal(_path_distance(_DIGIT_FONTS[0], character), box)
+        assert not np.array_equal(_path(_DIGIT_FONTS[0], character), box)
 
 
 def test_thinning_keeps_the_topology():

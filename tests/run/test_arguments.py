@@ -106,3 +106,21 @@ def test_a_release_of_a_release_is_the_release(gossamer: Callable[..., Any], mad
     for words in (["report", second], ["discard", second], ["release", second, "-o", second]):
         answer = gossamer(*words)
         assert (answer.status, "report it" in answer.err) == (2, False)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+@pytest.mark.parametrize("command", ["sample", "evaluate", "attack", "fit", "split"])
+def test_a_seed_that_no_generator_takes_is_refused_at_once(
+    gossamer: Callable[..., Any], command: str, seed: int
+) -> None:
+    """Before anything is read: none of these folders is there."""
+    words = {
+        "sample": ["sample", "RUN", "-n", 3, "-o", "s.npz"],
+        "evaluate": ["evaluate", "RUN", "--train", "A", "--test", "A"],
+        "attack": ["attack", "RUN", "--members", "A", "--nonmembers", "B"],
+        "fit": ["fit", "dpgan", "--data", "A", "--card", "c.toml", "--out", "RUN"],
+        "split": ["split", "A", "-o", "B"],
+    }[command]
+    answer = gossamer(*words, "--seed", seed)
+    assert answer.status == 2
+    assert "--seed must be a whole number from 0 to 9,223,372,036,854,775,807" in answer.err

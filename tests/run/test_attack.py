@@ -317,3 +317,47 @@ def test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides(made: Pat
     assert not set(nonmembers) & set(held_out)
     assert len(held_out) == 160
     assert len(set(held_out)) == 40
+
+
+def test_units_from_a_file_beside_the_data_have_an_array_for_each_set(
+    gossamer: Run, run: Path, data: Path, strangers: Path, tmp_path: Path
+) -> None:
+    """Members and non-members are of unequal number: one array fits one of them at most."""
+    ids = tmp_path / "ids.npz"
+    mine, theirs = np.arange(160) // 2, 500 + np.arange(120) // 3
+    np.savez(ids, train_writer=mine, test_writer=theirs)
+    words = ["attack", run, "--members", data, "--nonmembers", strangers, "-n", 200]
+    found = gossamer(*words, "--units", f"{ids}:writer", "--json")
+    assert found.status == 0, found.err
+    assert "20 of 160 members and 20 of 120 non-members took part" in found.json["on"]  # half of 40 units are held out
+    for arrays in ({"writer": mine}, {"writer": np.arange(120)}, {"train_writer": mine}):
+        np.savez(ids, **arrays)
+        refused = gossamer(*words, "--units", f"{ids}:writer")
+        assert refused.status == 2
+        assert "one array cannot say whose the members and the non-members are" in refused.err
+        assert "train_writer for --members and test_writer for --nonmembers" in refused.err
+        assert "or give --units :writer where both have an array of that name themselves" in refused.err
+    both = gossamer(*words[:3], f"{data}:train", "--nonmembers", f"{strangers}:train", "--units", f"{ids}:writer")
+    assert both.status == 2
+    assert "one array cannot say" in both.err
+
+
+def test_units_in_both_files_are_named_by_their_key(
+    gossamer: Run, run: Path, data: Path, strangers: Path, tmp_path: Path
+) -> None:
+    files = []
+    for path, people in ((data, 80), (strangers, 60)):
+        with np.load(path) as held:
+            files.append(tmp_path / f"with {path.name}")
+            np.savez(files[-1], **held, writer=np.arange(len(held["labels"])) % people)
+    words = ["attack", run, "--members", files[0], "--nonmembers", files[1], "-n", 200, "--units", ":writer", "--json"]
+    found = gossamer(*words)
+    assert found.status == 0, found.err
+    assert "30 of 160 members and 30 of 120 non-members took part" in found.json["on"]
+
+
+def test_a_figure_of_nothing_has_no_sign() -> None:
+    """Differences of shares are often a little below zero."""
+    entry = {"attack": "a", "measure": "m", "value": -1e-5, "low": -2e-4, "high": 1e-4, "chance": 0.0, "tpr": {}}
+    _, row = attack_rows([entry])
+    assert row[2] == "0.000 (0.000 to 0.000)"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gossamer.run import compare as comparison
-from gossamer.run.compare import compare, lines, table
+from gossamer.run.compare import compare, table
+from gossamer.run.words import aligned
 
 ACCURACY = {"metric": "accuracy", "value": 0.1204, "low": 0.1, "high": 0.15, "n": 10, "computed_on": "10 test records"}
 DENSITY = {"metric": "density", "value": 1.23456, "low": 1.0, "high": 1.5, "n": 10, "computed_on": "10 samples"}
@@ -70,4 +71,4 @@ def test_each_row_holds_the_figures_of_its_own_run_by_rising_epsilon(entries: An
     ]
     assert [row[4] for row in rows] == ["12.0 % (10.0 % to 15.0 %)", "-", "12.0 % (10.0 % to 15.0 %)"]
     assert {row[5] for row in rows} == {"1.235 (1 to 1.5)"}
-    assert len({line.index(rows[0][4][:4]) for line in lines([head, rows[0], rows[2]])[1:]}) == 1
+    assert len({line.index(rows[0][4][:4]) for line in aligned([head, rows[0], rows[2]])[1:]}) == 1

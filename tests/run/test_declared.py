@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gossamer.run import presets
 
 Run = Callable[..., Any]
@@ -36,3 +38,29 @@ def test_a_run_has_the_settings_of_its_preset_but_for_those_that_were_given(
     del of_preset["noise_multiplier"]  # --epsilon decides it
     assert of_preset["adaptive"]
     assert {key: config[key] for key in {**of_preset, **given}} == {**of_preset, **given}
+
+
+def test_the_certificate_repeats_how_deep_pixels_and_missing_labels_were_read(
+    gossamer: Run, fit_words: list[str], card: Path, data: Path, tmp_path: Path
+) -> None:
+    """What the card declares of either stands among the assumptions, and only where it is declared."""
+    answer = gossamer(*fit_words)
+    assert answer.status == 0, answer.err
+    plain = json.loads((tmp_path / "run" / "certificate.json").read_text())["assumptions"]
+    assert not any("8 bits" in line or "without a label" in line for line in plain)
+    with np.load(data) as held:
+        labels = held["labels"].copy()
+        labels[3] = -1
+        np.savez(data, images=held["images"].astype(np.uint16) * 257, labels=labels)
+    card.write_text(f'{card.read_text()}pixel_range = [0, 65535]\nmissing_label = "drop"\n')
+    answer = gossamer(*[word if word != str(tmp_path / "run") else str(tmp_path / "deep") for word in fit_words])
+    assert answer.status == 0, answer.err
+    said = json.loads((tmp_path / "deep" / "certificate.json").read_text())["assumptions"]
+    assert (
+        "pixels that are not of 8 bits were scaled: 0 became black, 65535 white, and what lies beyond either the nearer of "
+        "the two"
+    ) in said
+    assert (
+        "a record without a label was left out, which follows from that record alone; the declared size counts the others"
+    ) in said
+    assert gossamer("verify", tmp_path / "deep").status == 0

@@ -19,11 +19,14 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.methods.teacher.nets import Classifier
+from gossamer.privacy import promise
 from gossamer.privacy.certificate import Certificate, sha256
 from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS
 from gossamer.run import plots
-from gossamer.run.loader import Unloadable, loader
+from gossamer.run.loader import Unloadable, _Collected, loader
 from gossamer.run.readme import class_names, readme
 from gossamer.run.release import ATTACKED, MEASURED, release
 from gossamer.run.verify import verify
@@ -38,8 +41,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "privae": {"noise_multiplier": 1.0, "network": "conv", "width": 4, "latent_size": 8},
     "dp-diffusion": {"noise_multiplier": 1.0, "axes": 8, "width": 16, "depth": 1, "sampler_steps": 3},
     "moments": {"noise_multiplier": 1.0, "axes": 8},
+    "privgan": {"width": 8, "latent_size": 8, "labels": "conditional", "batch_size": 16},
+    "privgan conv": {"width": 8, "latent_size": 8, "labels": "per-class", "network": "conv", "batch_size": 16},
+    "evolve": {"noise_multiplier": 1.0, "candidates": 20},
+    "evolve letters": {"noise_multiplier": 1.0, "candidates": 20, "drawing": "letters"},
+    "evolve patches": {"noise_multiplier": 1.0, "candidates": 20, "drawing": "patches", "embedding": "cosines"},
+    "teacher": {"noise_multiplier": 1.0},
 }
-REFUSED = {"privgan": "two things", "evolve": "needs PIL", "teacher": "needs numpy"}
+"""A method and, where it is there several times, what of it."""
+CARDS = {
+    "evolve": DataCard(shape=(1, 28, 28), classes=10, declared_size=160),
+    "privgan conv": DataCard(shape=(1, 32, 32), classes=3, declared_size=160),
+}
+CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=160, label_prior=(0.2, 0.5, 0.3))
+FEW = {"teacher": 40}
+"""Samples of what takes long; else 1,003: over the end of a piece."""
 
 
 @pytest.fixture
@@ -48,25 +64,29 @@ def run(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def elsewhere(folders: list[Path]) -> dict[str, Any]:
-    """What the loaders of folders draw, in a process that has PyTorch and safetensors and none of our other packages."""
+def elsewhere(folders: dict[Path, int]) -> dict[str, Any]:
+    """What the loaders of folders draw, so many samples each, in a process with PyTorch and safetensors and none of our other
+    packages. Of a classifier, also what it says of them.
+    """
     code = f"""
 import hashlib, importlib.util, json, sys
 for name in {BLOCKED!r}.split():
     sys.modules[name] = None
 found = {{}}
-for folder in {[str(folder) for folder in folders]!r}:
+for folder, n in {[(str(folder), n) for folder, n in folders.items()]!r}:
     spec = importlib.util.spec_from_file_location("load", folder + "/load.py")
     load = importlib.util.module_from_spec(spec)
     sys.modules["load"] = load
     spec.loader.exec_module(load)
     try:
-        images, labels = load.load().sample(1003, seed=5)
+        release = load.load()
+        images, labels = release.sample(n, seed=5)
     except Exception as error:
         found[folder] = str(error)
         continue
     digest = hashlib.sha256(bytes(images.flatten().tolist())).hexdigest()
-    found[folder] = [list(images.shape), str(images.dtype), digest, labels.tolist()]
+    said = release.probabilities(images).tolist() if hasattr(release, "probabilities") else None
+    found[folder] = [list(images.shape), str(images.dtype), digest, labels.tolist(), said]
 print(json.dumps(found))
 """
     answer = subprocess.run(
@@ -76,16 +96,28 @@ print(json.dumps(found))
     return dict(json.loads(answer.stdout))
 
 
-def test_the_loader_draws_what_gossamer_draws_for_every_method_or_is_refused(tmp_path: Path) -> None:
-    """To the last bit, over the end of a piece of 1,000, where neither Gossamer nor numpy can be imported."""
-    assert SETTINGS.keys() | REFUSED.keys() == METHODS.keys()
-    card = DataCard(shape=(1, 28, 28), classes=3, declared_size=160, label_prior=(0.2, 0.5, 0.3))
+def trained(net: torch.nn.Module) -> torch.nn.Module:
+    """With the state that a run would have given it, where fresh nets have none that tells anything."""
+    if isinstance(net, Evolved):
+        net.parents = net.program.random(torch.randn(len(net.labels), net.program.size))
+        net.weights = torch.rand(len(net.labels))
+        net.degree = torch.tensor(0.5)
+    if isinstance(net, Classifier):
+        torch.nn.init.normal_(net.head.weight, std=0.1)
+    return net.eval()
+
+
+def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -> None:
+    """To the last bit, where neither Gossamer nor numpy can be imported, nor what reads fonts."""
+    assert {name.split()[0] for name in SETTINGS} == METHODS.keys()
     right = {}
     for name, settings in SETTINGS.items():
-        job = METHODS[name].job(settings, card)
+        method, n = name.split()[0], FEW.get(name, 1_003)
+        card = CARDS.get(name, CARD)
+        job = METHODS[method].job(settings, card)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
-            net = job.generator().eval()
+            net = trained(job.generator())
         folder = tmp_path / name
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(model_bytes(net))
@@ -95,17 +127,31 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method_or_is_refused(tmp
             "model": {"sha256": sha256(folder / "model.safetensors")},
         }
         (folder / "certificate.json").write_text(json.dumps(facts))
-        (folder / "load.py").write_text(loader(name), encoding="utf-8")
+        (folder / "load.py").write_text(loader(method), encoding="utf-8")
         certificate: Any = None
-        samples = Synthesizer(net, job, certificate).sample(1_003, seed=5)
+        samples = Synthesizer(net, job, certificate).sample(n, seed=5)
         digest = sha256_of(samples.images)
-        right[str(folder)] = [list(samples.images.shape), "torch.uint8", digest, samples.labels.tolist()]
-    found = elsewhere([tmp_path / name for name in SETTINGS])
+        right[str(folder)] = [list(samples.images.shape), "torch.uint8", digest, samples.labels.tolist(), None]
+        if isinstance(net, Classifier):
+            right[str(folder)][4] = net.probabilities(torch.from_numpy(samples.images).float() / 255).tolist()
+    found = elsewhere({tmp_path / name: FEW.get(name, 1_003) for name in SETTINGS})
     for folder, drawn in right.items():
         assert found[folder] == drawn, folder
-    for name, why in REFUSED.items():
-        with pytest.raises(Unloadable, match=why):
-            loader(name)
+    assert len({drawn[2] for drawn in right.values()}) == len(SETTINGS)
+
+
+def test_what_needs_another_package_is_refused() -> None:
+    with pytest.raises(Unloadable, match="it needs numpy"):
+        _Collected().take(("gossamer.data.images", "scaled"))
+
+
+def test_two_definitions_of_one_name_stand_beside_each_other() -> None:
+    found = _Collected()
+    first, second = (found.take((f"gossamer.methods.privgan.{kind}", "Generator")) for kind in ("dense", "conv"))
+    assert (first, second) == ("Generator", "conv_Generator")
+    assert {"Generator", "conv_Generator"} <= found.texts.keys()
+    assert found.texts["conv_Generator"].startswith("class conv_Generator(nn.Module)")
+    assert found.take(("gossamer.methods.privgan.dense", "Generator")) == "Generator"
 
 
 def sha256_of(images: np.ndarray) -> str:
@@ -114,15 +160,41 @@ def sha256_of(images: np.ndarray) -> str:
     return hashlib.sha256(images.tobytes()).hexdigest()
 
 
+@pytest.mark.parametrize(
+    ("method", "classes", "flags"),
+    [
+        ("evolve", 10, ["--epsilon", 5, "--delta", 1e-3, "--candidates", 6, "--steps", 1, "--embedding", "cosines"]),
+        ("privgan", 2, ["--epochs", 1, "--batch-size", 16, "--width", 8, "--latent-size", 8]),
+        ("teacher", 2, ["--epsilon", 20, "--delta", 1e-3, "--steps", 3]),
+    ],
+)
+def test_releases_of_these_methods_are_drawn_from_without_gossamer(
+    gossamer: Run, data: Path, card: Path, tmp_path: Path, method: str, classes: int, flags: list[Any]
+) -> None:
+    """Through the command line, from records to the samples that whoever receives the folder draws."""
+    card.write_text(card.read_text().replace("classes = 2", f"classes = {classes}"))
+    fitted = gossamer("fit", method, "--data", data, "--card", card, "--out", tmp_path / "run", *flags)
+    assert fitted.status == 0, fitted.err
+    assert gossamer("release", tmp_path / "run", "-o", tmp_path / "out").status == 0
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert ("release.probabilities(images)" in page) == (method == "teacher")
+    assert gossamer("sample", tmp_path / "out", "-n", 12, "-o", tmp_path / "s.npz", "--seed", 5).status == 0
+    (found,) = elsewhere({tmp_path / "out": 12}).values()
+    with np.load(tmp_path / "s.npz") as held:
+        assert found[2:4] == [sha256_of(held["images"]), held["labels"].tolist()]
+    assert (found[4] is None) == (method != "teacher")
+
+
 def test_a_release_is_loaded_by_its_own_file_and_another_model_is_not(run: Path, tmp_path: Path) -> None:
     out, other = release(run, tmp_path / "out"), tmp_path / "other"
     shutil.copytree(out, other)
     (other / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes() + b" ")
-    found = elsewhere([out, other])
+    found = elsewhere({out: 1_003, other: 3})
     samples = Synthesizer.load(out).sample(1_003, seed=5)
-    assert found[str(out)][2:] == [sha256_of(samples.images), samples.labels.tolist()]
+    assert found[str(out)][2:4] == [sha256_of(samples.images), samples.labels.tolist()]
     assert "is not the model that the certificate was made for" in found[str(other)]
     text = (out / "load.py").read_text(encoding="utf-8")
+    assert "def probabilities(" not in text
     assert "import gossamer" not in text
     assert "from gossamer" not in text
     assert text.startswith('"""Loads the release in this folder')
@@ -198,6 +270,9 @@ def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(ru
     bold = release(run, tmp_path / "bold", declared=tmp_path / "declared.toml")
     said = [(folder / "README.md").read_text(encoding="utf-8") for folder in (out, bold)]
     said.append(words(json.loads((out / "certificate.json").read_text(encoding="utf-8"))))
+    settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    deep = {**settings, "card": {**settings["card"], "pixel_range": [0, 65535], "missing_label": "drop"}}
+    said.append(words(promise.assumptions(deep, proved=True)))
     quotes = [line.removeprefix("> ") for line in page.splitlines() if line.startswith("> ")]
     assert len(quotes) >= 8
     for quote in quotes:

@@ -1,16 +1,22 @@
 """`recommend`, `presets --card`, and what `plan` says beforehand: through the command line, on cards alone."""
 
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.run import presets, recommend
+from gossamer.run.memory import peak
+from gossamer.run.plan import plan
 from gossamer.run.recommend import Advice
 
 Run = Callable[..., Any]
@@ -59,6 +65,33 @@ def test_every_command_is_one_that_plan_takes(few: Advice, gossamer: Run, facts:
         words[words.index("--card") + 1] = str(facts(5_000))
         asked = [word for word in words[3:-2] if word not in ("--data", "DATA")]
         assert gossamer("plan", each.method, *asked).status == 0
+
+
+def test_the_terminal_shows_a_table_and_one_command(gossamer: Run, facts: Callable[..., Path]) -> None:
+    """Short enough for a screen of 100 columns: a row and a reason for each method, and the command of the first."""
+    told = gossamer("recommend", "--card", facts(5_000), "--epsilon", 1).out.splitlines()
+    head = next(at for at, line in enumerate(told) if line.startswith("method "))
+    rows = told[head + 1 : told.index("", head)]
+    assert told[head].split("  ")[0] == "method"
+    assert told[head].endswith("  because a measured run reached")
+    assert [row.split()[1] for row in rows][:1] == ["moments"]
+    assert [row.split()[0] for row in rows] == ["1.", "2.", "3.", "4.", "5.", "6.", "*"]
+    assert len({row.split()[1] for row in rows}) == 7
+    assert max(map(len, rows)) <= 100
+    assert any("6. dpgan" in row and row.endswith("not measured on such records") for row in rows)
+    commands = [line for line in told if "gossamer fit" in line]
+    assert len(commands) == 1
+    assert commands[0].startswith("  gossamer fit moments --data DATA --card ")
+    assert len(told) <= 24
+    answer = gossamer("recommend", "--card", facts(5_000), "--epsilon", 1, "--json").json
+    assert len(answer["ranked"]) == 6
+    assert all(each["command"].startswith("gossamer fit") for each in answer["ranked"])
+
+
+def test_the_usual_delta_is_a_power_of_ten_well_below_one_record(facts: Callable[..., Path], gossamer: Run) -> None:
+    for size, delta in ((900, "1e-05"), (10_000, "1e-05"), (60_000, "1e-06"), (1_000_000, "1e-07")):
+        told = gossamer("recommend", "--card", facts(size), "--epsilon", 3).out
+        assert told.splitlines()[0].endswith(f"epsilon 3 at delta {delta}.")
 
 
 def test_settings_go_with_the_records(few: Advice) -> None:
@@ -112,9 +145,9 @@ def test_plan_says_what_to_expect(gossamer: Run, facts: Callable[..., Path]) -> 
     assert "which differs by: 50,000 records instead of 5,000" in told
     assert "To be as clear as that takes about" in told
     assert "time: less than a minute" in told
-    assert "memory: 4 MB for the records" in told
+    assert "memory: about 570 MB at the peak (records 6, networks 16, a batch 64, PyTorch 480)" in told
     outlook = gossamer(*words, "--json").json["outlook"]
-    assert outlook["records_mb"] == pytest.approx(3.92)
+    assert outlook["memory_mb"]["records"] == pytest.approx(1.5 * 3.92)
     assert [each["low"] for each in outlook["expected"]] == [None, None, None]
 
 
@@ -123,6 +156,45 @@ def test_time_goes_with_steps_and_is_unknown_for_other_networks(gossamer: Run, f
     assert gossamer(*words, "--json").json["outlook"]["minutes"] == pytest.approx(6)
     assert gossamer(*words, "--steps", 500, "--json").json["outlook"]["minutes"] == pytest.approx(1.5)
     assert gossamer(*words, "--width", 400, "--json").json["outlook"]["minutes"] is None
+
+
+def test_memory_goes_with_records_batch_networks_and_critics(gossamer: Run, facts: Callable[..., Path]) -> None:
+    """Each part follows what it is made of, and no other part does."""
+
+    def memory(method: str, size: int, *words: object) -> dict[str, float]:
+        asked = ["--card", facts(size), "--noise-multiplier", 1, "--delta", 1e-6, "--json", *words]
+        return dict(gossamer("plan", method, *asked).json["outlook"]["memory_mb"])
+
+    plain = memory("dpgan", 5_000)
+    more = memory("dpgan", 50_000)
+    assert more == pytest.approx({**plain, "records": 10 * plain["records"]})
+    batch = memory("dpgan", 5_000, "--expected-batch-size", 1_024)
+    assert batch == pytest.approx({**plain, "batch": 2 * plain["batch"]})
+    wide = memory("dpgan", 5_000, "--width", 64)
+    assert wide["records"] == plain["records"]
+    assert wide["networks"] > 2 * plain["networks"]
+    assert wide["batch"] > 1.5 * plain["batch"]
+    one, many = (memory("gs-wgan", 5_000, "--critics", count) for count in (1, 101))
+    assert many["networks"] == pytest.approx(one["networks"] * (15 + 4 * 101) / (15 + 4))
+    assert memory("teacher", 5_000)["records"] == pytest.approx((1.5 * 784 + 2 * 3_970) * 5_000 / 1e6)
+
+
+@pytest.mark.slow
+def test_a_run_takes_about_the_memory_that_plan_states(facts: Callable[..., Path], tmp_path: Path) -> None:
+    """A process of its own, its peak by getrusage; within a factor of 1.5 on a machine with PyTorch for CPUs."""
+    labels = np.arange(20_000) % 10
+    images = np.random.default_rng(0).integers(0, 256, (20_000, 28, 28), np.uint8)
+    np.savez(tmp_path / "data.npz", images=images, labels=labels)
+    words = ["dpgan", "--card", facts(20_000), "--noise-multiplier", 1, "--delta", 1e-6, "--steps", 2, "--width", 64]
+    job = plan("dpgan", DataCard.load(facts(20_000)), {"noise_multiplier": 1.0, "width": 64}, delta=1e-6).job
+    code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True); "
+    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    fit = [sys.executable, "-m", "gossamer", "fit", *words, "--data", tmp_path / "data.npz", "--out", tmp_path / "run"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, fit)], capture_output=True, text=True, check=True, env=environment
+    )
+    assert 1 / 1.5 < 1024 * int(done.stdout) / peak(job).total < 1.5
 
 
 def test_presets_by_method_and_card(gossamer: Run, facts: Callable[..., Path]) -> None:

@@ -22,6 +22,7 @@ from gossamer.run.cli import main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+DECLARED = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
 
 
@@ -70,6 +71,7 @@ def missing(quoted: list[str], real: list[str]) -> str:
 
 def walk() -> Iterator[tuple[str, list[str], list[str]]]:
     """Each command of the page, its quoted lines and its real ones. The account book is one of its own."""
+    Path("declared.toml").write_text(DECLARED.findall(PAGE.read_text(encoding="utf-8"))[0], encoding="utf-8")
     for commands, quoted in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         command = commands.replace("\\\n", " ").strip()
         real = [line for line in said(command).splitlines() if line.strip()]
@@ -97,6 +99,7 @@ def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch
         "sample",
     ]
     assert (tmp_path / "OUT" / "certificate.json").is_file()
+    assert "| contact | privacy@example.org |" in (tmp_path / "OUT" / "README.md").read_text(encoding="utf-8")
 
 
 def test_no_command_of_the_page_stands_outside_the_walk() -> None:

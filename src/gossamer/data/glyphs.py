@@ -21,7 +21,6 @@ import matplotlib
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
-from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
@@ -127,12 +126,18 @@ def draw(n: int, *, classes: Classes = "digits", size: int = _FRAME, seed: int) 
     Raises:
         RequestError: n or size below 1, or unknown classes.
     """
+    images, labels = drawn(n, classes=classes, size=size, seed=seed)
+    return Records(images.numpy(), labels.numpy())
+
+
+def drawn(n: int, *, classes: Classes, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The images and the labels of `draw`, as tensors."""
     if n < 1 or size < 1:
         raise RequestError(f"glyphs needs at least one glyph of at least one pixel, not n = {n}, size = {size}")
     program, rng = Glyphs(classes), torch.Generator().manual_seed(seed)
     labels = (torch.arange(n) % program.classes)[torch.randperm(n, generator=rng)]
     parameters = program.random(torch.randn(n, program.size, generator=rng))
-    return Records(program.draw(parameters, labels, size).numpy(), labels.numpy())
+    return program.draw(parameters, labels, size), labels
 
 
 def _affine(*, angle: Tensor, shear: Tensor, stretch: Tensor) -> Tensor:
@@ -190,6 +195,19 @@ def _extent(ink: Tensor, view: Tensor) -> tuple[Tensor, Tensor]:
 @cache
 def _fields(classes: Classes) -> tuple[Tensor, Tensor]:
     """Distance fields [K, F, F] of all characters, class by class, and where each class begins [classes + 1]."""
+    paths, first = strokes(classes)
+    return torch.stack([_field(path) for path in paths]), first
+
+
+def _field(path: Tensor) -> Tensor:
+    """Distance of each field pixel to a path. bool [F, F] to float32 [F, F]: the roots of whole numbers, rounded once."""
+    axis, points = torch.arange(_FIELD)[:, None], path.nonzero()
+    down, across = (axis - points[:, 0]) ** 2, (axis - points[:, 1]) ** 2
+    return (down[:, None] + across).amin(2).double().sqrt().float()
+
+
+def strokes(classes: Classes) -> tuple[Tensor, Tensor]:
+    """The strokes of all characters as thin lines, bool [K, F, F], and where each class begins. Needs the fonts."""
     if classes == "digits":
         shapes = [_digit_shapes(digit, _LOOKALIKES[digit]) for digit in "0123456789"]
     elif classes == "letters":
@@ -199,9 +217,9 @@ def _fields(classes: Classes) -> tuple[Tensor, Tensor]:
         ]
     else:
         raise RequestError(f"glyphs draws digits or letters, not {classes!r}")
-    fields = np.stack([_path_distance(font, character) for group in shapes for font, character in group])
+    paths = np.stack([_path(font, character) for group in shapes for font, character in group])
     first = np.cumsum([0] + [len(group) for group in shapes])
-    return torch.from_numpy(fields), torch.from_numpy(first)
+    return torch.from_numpy(paths), torch.from_numpy(first)
 
 
 def _digit_shapes(digit: str, lookalikes: str) -> list[tuple[str, str]]:
@@ -210,8 +228,8 @@ def _digit_shapes(digit: str, lookalikes: str) -> list[tuple[str, str]]:
 
 
 @cache
-def _path_distance(font: str, character: str) -> np.ndarray:
-    """Distance of each field pixel to the thinned strokes of one character. float32 [F, F]"""
+def _path(font: str, character: str) -> np.ndarray:
+    """The thinned strokes of one character. bool [F, F]"""
     file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     canvas = Image.new("L", (4 * _FIELD, 4 * _FIELD))
     font_file = ImageFont.truetype(str(file), 2 * _FIELD)
@@ -223,8 +241,7 @@ def _path_distance(font: str, character: str) -> np.ndarray:
     picture = picture.resize((side[0], side[1]), Image.Resampling.BOX)
     field = Image.new("L", (_FIELD, _FIELD))
     field.paste(picture, ((_FIELD - side[0]) // 2, (_FIELD - side[1]) // 2))
-    distance: np.ndarray = distance_transform_edt(~_thin(np.asarray(field) > 127))
-    return distance.astype(np.float32)
+    return _thin(np.asarray(field) > 127)
 
 
 def _thin(shape: np.ndarray) -> np.ndarray:

@@ -191,19 +191,33 @@ def _quiet() -> Iterator[None]:
         os.close(kept)
 
 
-def sizes_of(paths: Sequence[Path]) -> Counter[tuple[int, int]]:
-    """How many pictures there are of each height and width, by their heads. What has none is left to `read_files` to refuse."""
-    found: Counter[tuple[int, int]] = Counter()
-    for path in paths:
+@dataclass
+class Sizer(Decoder):
+    """Looks at the heads of pictures in place of reading them.
+
+    Args:
+        sizes: how many pictures there are of each height and width. What has no sound head is left to a `Decoder` to refuse.
+        channels: of the first picture, which is read; 0 where there is none.
+    """
+
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    channels: int = 0
+
+    def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
+        """Counts one picture. Gives one black pixel. Raises DataError: the first picture cannot be read."""
+        if not self.channels:
+            self.channels = len(super().read(source, where=where))
         with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
             warnings.simplefilter("ignore")
-            found[dicom.size(path) if path.suffix.lower() == ".dcm" else _size(path)] += 1
-    return found
+            is_dicom = isinstance(source, Path) and source.suffix.lower() == ".dcm"
+            self.sizes[dicom.size(source) if is_dicom and isinstance(source, Path) else _size(source)] += 1
+        return np.zeros((1, 1, 1), np.uint8)
 
 
-def _size(path: Path) -> tuple[int, int]:
+def _size(source: Path | bytes) -> tuple[int, int]:
     """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
-    with Image.open(io.BytesIO(_bytes_of(path)), formats=list(_FORMATS)) as picture:
+    raw = _bytes_of(source) if isinstance(source, Path) else source
+    with Image.open(io.BytesIO(raw), formats=list(_FORMATS)) as picture:
         told = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
         turned = told and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
         return picture.size if turned else (picture.height, picture.width)

@@ -12,7 +12,7 @@ from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
 from gossamer.data.images import SCALED, Form, Resize, as_images
 from gossamer.data.labels import MISSING, NONE, as_labels, refuse_missing
-from gossamer.data.pictures import SUFFIXES, Decoder, read_files
+from gossamer.data.pictures import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
@@ -98,7 +98,8 @@ def read(
             class.
         units: whose each record is; ids are text or whole numbers, and equal ids are one unit. For class folders
             `FILE.csv` with the columns name and unit, or `folder`: source/class/unit/picture. For everything else
-            `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position. None: every record is its own unit.
+            `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position; where a file has one for each split,
+            they are `train_KEY` and `test_KEY` in it. None: every record is its own unit.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
@@ -158,6 +159,33 @@ def _labelled(records: Records, source: str) -> Records:
     there, units = np.unique(found.units, return_inverse=True)
     names = None if found.names is None else found.names[there]
     return replace(found, units=units.astype(np.int64), names=names, notes=notes)
+
+
+def sizes(
+    source: str,
+    *,
+    split: Split,
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    pixel_range: tuple[float, float] | None = None,
+) -> Sizer:
+    """What sizes the pictures of a source have, by their heads: the same arguments as `read`. Of arrays: none.
+
+    Raises:
+        DataError: as `read`.
+    """
+    name, chosen = split_of(source)
+    path, sizer = Path(name), Sizer(pixel_range=pixel_range)
+    try:
+        if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in _IN_PIECES and path.exists()):
+            asked = _Asked(
+                split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
+                unit_folders=True, decoder=sizer,
+            )  # fmt: skip
+            _stored(name, asked)
+    except OSError as error:
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+    return sizer
 
 
 def class_folders(
@@ -307,8 +335,10 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         return from_array(ids, count, missing, where=f"{name}{spec}")
     if listing is None:
         file, key = _array_of(spec, name)
-        if Path(name).suffix == ".npz" and Path(file).samefile(name) and f"{split}_{key}" in npz.keys(Path(file)):
-            key = f"{split}_{key}"
+        there, of_split = npz.keys(Path(file)), f"{split}_{key}"
+        of_data = Path(name).suffix == ".npz" and Path(file).samefile(name)
+        if of_split in there and (of_data or key not in there):
+            key = of_split
         return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
     return units_of(listing, spec, missing)
 
@@ -322,6 +352,28 @@ def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
             f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
         )
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
+
+
+def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
+    """Refuse one array of ids for several sets of records: whose a record is follows from its place in its own set.
+
+    Args:
+        units: see `read`.
+        sources: each set, and its split where its name has none.
+
+    Raises:
+        DataError: with what to do.
+    """
+    file, _, key = units.rpartition(":")
+    if matched(units) != "position" or not file or not Path(file).is_file():
+        return
+    wanted = {f"{split_of(source)[1] or split}_{key}" for source, split in sources}
+    if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:
+        raise DataError(
+            f"{units}: one array cannot say whose the members and the non-members are, which are different records. Put one of "
+            f"each into the file, train_{key} for --members and test_{key} for --nonmembers (and --units {units} as it is), or "
+            f"give --units :{key} where both have an array of that name themselves."
+        )
 
 
 def _array_of(spec: str, name: str) -> tuple[str, str]:

@@ -38,6 +38,12 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
             "samples of each. Number the classes from 0 without gaps where those are none."
         )
     yield from absent(records, "DATA")
+    if records.names is not None and (records.names == "").any():
+        who = "No record has a" if (records.names == "").all() else "Some records have no"
+        yield (
+            f"{who} unit, and each of these counts as one of its own here. Give their ids, or say missing_unit = "
+            '"own" in the card where that is so: as drafted, `fit` refuses them.'
+        )
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. Drawn glyphs, MNIST and most public digits are white on black, and "

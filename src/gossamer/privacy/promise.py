@@ -236,6 +236,16 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         facts.append(f"pictures of other proportions than the shape were made to fit: {card['resize']}")
     if card.get("invert"):
         facts.append("dark and light were exchanged as the records were read, and samples are as the records then were")
+    if (ends := card.get("pixel_range", "stored")) != "stored":
+        black, white = (f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
+        facts.append(
+            f"pixels that are not of 8 bits were scaled: {black} became black, {white} white, and what lies beyond either the "
+            "nearer of the two"
+        )
+    if card.get("missing_label") == "drop":
+        facts.append(
+            "a record without a label was left out, which follows from that record alone; the declared size counts the others"
+        )
     if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
         facts.append(f"the {unit} of each record is the one that the curator names, matched {how}")
     if card.get("missing_unit") == "own":

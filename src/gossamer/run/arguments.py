@@ -61,6 +61,16 @@ def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
         )
 
 
+def check_place(out: str | Path | None) -> None:
+    """Refuse a file for figures that cannot be written, before an hour goes into them.
+
+    Raises:
+        RequestError: if its folder is not there, or it is a folder itself.
+    """
+    if out is not None and (not Path(out).absolute().parent.is_dir() or Path(out).is_dir()):
+        raise RequestError(f"{out} cannot be written: give a file in a folder that is there.")
+
+
 def plain(value: Any) -> Any:
     """A value as JSON knows it: what numpy has made of a number becomes one of Python's."""
     return value.item() if isinstance(value, np.generic) else value

@@ -22,7 +22,7 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
-from gossamer.data.readers import read
+from gossamer.data.readers import check_two_arrays, read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
@@ -33,8 +33,7 @@ from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
-from gossamer.run import compare as comparison
-from gossamer.run.arguments import checked_arguments
+from gossamer.run.arguments import check_place, checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
@@ -124,6 +123,7 @@ def attack(
         RunFolderError: if `run` is no finished run.
         DataError: if the sets are too small, do not fit the run, or are not apart.
     """
+    check_place(out)
     folder = RunFolder(Path(run))
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
@@ -164,7 +164,7 @@ def attack(
 
 def lines(found: Attacked) -> list[str]:
     """The table, the verdict, and what was left out, for the terminal."""
-    shown = comparison.lines(words.attack_rows(found.attacks))
+    shown = words.aligned(words.attack_rows(found.attacks))
     shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
     closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
     return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
@@ -258,6 +258,8 @@ def _sets(
         "unit_folders": True,
         **card.reading,
     }
+    if units is not None:
+        check_two_arrays(units, [(members, "train"), (nonmembers, "test")])
     inside = read(members, split="train", **asked)
     asked["class_names"] = asked["class_names"] or inside.class_names
     outside = read(nonmembers, split="test", **asked)

@@ -11,7 +11,7 @@ import traceback
 
 import click
 
-from gossamer.errors import GossamerError, RequestError, is_full
+from gossamer.errors import GossamerError, RequestError, is_full, is_out_of_memory
 from gossamer.run.options import NearestName
 
 COMMANDS = {
@@ -129,6 +129,14 @@ def _explain(error: Exception, *, debug: bool) -> int:
         click.echo(
             "gossamer: the disk is full. Make room and run the command again; an unfinished run goes on with "
             "`gossamer resume RUN`, and has lost nothing that was kept.",
+            err=True,
+        )
+        return 1
+    if is_out_of_memory(error):
+        click.echo(
+            "gossamer: there is not enough memory. Take a smaller --physical-batch-size, --expected-batch-size or --width (as "
+            "the method has them), or a smaller shape on the card; `gossamer plan METHOD` says what a run takes. One that had "
+            "begun goes on with `gossamer resume RUN`.",
             err=True,
         )
         return 1

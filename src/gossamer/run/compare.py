@@ -65,12 +65,6 @@ def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[lis
     return [head, *rows]
 
 
-def lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as aligned lines."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
 def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     """Utility against epsilon, as .png or .svg. Runs without a guarantee, and the real-data baseline, are horizontal lines.
 

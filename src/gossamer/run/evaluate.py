@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import datetime
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
-from gossamer.run.arguments import checked_arguments
+from gossamer.run.arguments import check_place, checked_arguments
 from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
@@ -42,10 +43,12 @@ class Evaluation:
     Args:
         metrics: one JSON entry per figure.
         left_out: metrics that do not apply to these records, each with its reason.
+        class_names: what the labels are called, label 0 first; empty: nobody said.
     """
 
     metrics: list[dict[str, Any]]
     left_out: dict[str, str]
+    class_names: tuple[str, ...] = ()
 
 
 @checked_arguments
@@ -93,6 +96,7 @@ def evaluate(
         DataError: if the records do not fit together.
     """
     names = chosen_metrics(metrics)
+    check_place(out)
     synth, train, test = Path(synth), str(train), str(test)
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
@@ -112,8 +116,9 @@ def evaluate(
     for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:
             sink(note(remark))
-    if synthesizer is not None and synthesizer.card.classes <= int(tests.labels.max()):
-        raise RequestError(f"{test} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
+    for name, records in ((train, real), (test, tests)):
+        if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
+            raise RequestError(f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
     warm = None
     if synthesizer is not None and (folder.private / WARM).is_file():
         start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
@@ -127,7 +132,7 @@ def evaluate(
         labelled_records=labelled, limit=limit, sink=sink,
         pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None,
     )  # fmt: skip
-    found = Evaluation([], {})
+    found = Evaluation([], {}, real.class_names)
     for name, figures, reason in measured(inputs, names):
         found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
         if reason:
@@ -137,11 +142,12 @@ def evaluate(
     )
 
 
-def lines(metrics: list[dict[str, Any]]) -> list[str]:
-    """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent."""
-    names = [entry["metric"] for entry in metrics]
+def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[str]:
+    """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent, classes by name."""
+    names = [named.shown(entry["metric"], class_names) for entry in metrics]
     width = max(map(len, names), default=0)
-    return [f"{entry['metric']:<{width}}  {in_units(entry)}  {entry['computed_on']}" for entry in metrics]
+    told = zip(names, metrics, strict=True)
+    return [f"{name:<{width}}  {in_units(entry)}  {entry['computed_on']}" for name, entry in told]
 
 
 def in_units(entry: dict[str, Any]) -> str:

@@ -40,6 +40,8 @@ def fit(
     delta: float | None = None,
     public: str | Path | None = None,
     public_share: float | None = None,
+    public_images_key: str | None = None,
+    public_labels_key: str | None = None,
     images_key: str | None = None,
     labels_key: str | None = None,
     units: str | None = None,
@@ -64,6 +66,8 @@ def fit(
         delta: the delta of the guarantee.
         public: public records for a warm start; they are not protected.
         public_share: give up this share of `data` as public instead; the certificate says that it is not protected.
+        public_images_key: what `images_key` is for `data`, for `public`.
+        public_labels_key: what `labels_key` is for `data`, for `public`.
         images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
         labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
         units: whose (writer, patient) each record is: FILE.csv, "folder", FILE.npz:KEY or :KEY, see `data.readers.read`.
@@ -91,6 +95,10 @@ def fit(
                 "give either --public or --public-share: public records of their own, or a part of --data."
             )
         card = protected_part(card, public_share)
+    if public is None and (public_images_key, public_labels_key) != (None, None):
+        raise RequestError(
+            "--public-images-key and --public-labels-key name what lies in --public, and there is none: leave them out."
+        )
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
     job, asked = request.job, request.job.method
     if not job.takes_public and (public is not None or public_share is not None):
@@ -111,8 +119,9 @@ def fit(
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=job.relation, unit=card.unit)
     ledger.reserve(request.plan)
     sources = Sources.of(
-        data, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share
-    )
+        data, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share,
+        public_images_key=public_images_key, public_labels_key=public_labels_key,
+    )  # fmt: skip
     rng = rng or Rng(seed)
     run = new_word()
     with folder.held(), closing(ledger):

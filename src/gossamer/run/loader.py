@@ -1,29 +1,45 @@
 """`load.py` of a release: one file that loads the generator and draws from it, with PyTorch and safetensors and no Gossamer.
 
 It is cut out of our own source: the definitions that a method's `generator` and `sample` need, and those that these need in
-turn, dependencies first, without annotations; `load.py.txt` stands around them. What needs another package (the drawing
-programs need matplotlib's fonts) is refused, and the README of the release says so.
+turn, dependencies first, without annotations; `load.py.txt` stands around them. Where two have one name, the later one is
+called after its module too. The strokes that drawing programs take from fonts stand in it as data, as they were rendered here.
+What needs another package still is refused, and the README of the release says so.
 """
 
 import ast
+import base64
 import importlib.util
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
+from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.run.versions import versions
 
+if TYPE_CHECKING:
+    from gossamer.data import glyphs
+else:
+    glyphs = Lazy("gossamer.data.glyphs")
+
 _ALLOWED = {"torch", "safetensors", *sys.stdlib_module_names}
 _MARK = "# --- what the method needs stands here\n"
+_CLASSIFIES = "probabilities"
+"""The method of a release's generator, and of `Release`, that a classifier has."""
+_LINE = 100
 
 Definition: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 Place: TypeAlias = tuple[str, str]
 """A module of ours, and a name in it."""
+_STROKES: Place = ("gossamer.data.glyphs", "strokes")
+"""What needs fonts, and stands in the file as data."""
 
 
 class Unloadable(Exception):
@@ -46,9 +62,16 @@ def loader(method: str) -> str:
     if taken:
         raise Unloadable(f"{', '.join(sorted(taken))} would stand for two things")
     head, tail = frame.split(_MARK)
+    if not any(map(classifies, found.texts.values())):
+        tail = _without(tail, "Release", _CLASSIFIES)
     head = head.replace("{version}", versions()["gossamer"]).replace("{method}", method)
     imports = sorted(found.imports - set(head.splitlines()))
     return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *found.texts.values(), tail.strip()]) + "\n"
+
+
+def classifies(text: str) -> bool:
+    """Whether this is, or has, the source of a classifier, which says how likely each class is."""
+    return f"def {_CLASSIFIES}(" in text
 
 
 @dataclass
@@ -57,15 +80,21 @@ class _Collected:
 
     imports: set[str] = field(default_factory=set)
     texts: dict[str, str] = field(default_factory=dict)
-    _homes: dict[str, str] = field(default_factory=dict)
+    _called: dict[Place, str] = field(default_factory=dict)
 
-    def take(self, place: Place) -> None:
-        """A definition, after all that it needs."""
-        module, name = _home(place)
-        if self._homes.setdefault(name, module) != module:
-            raise Unloadable(f"{name} would stand for two things")
-        if name not in self.texts:
-            self._put(module, _module(module).definitions[name], name)
+    def take(self, place: Place) -> str:
+        """A definition, after all that it needs. Gives what it is called here."""
+        module, name = home = _home(place)
+        if home not in self._called:
+            definition = _module(module).definitions[name]
+            for each in _names(definition):  # a statement may define several
+                self._called[module, each] = self._free(module, each)
+            if home == _STROKES:
+                self.imports |= {"import base64", "import zlib"}
+                self.texts[self._called[home]] = _strokes(self._called[home])
+            else:
+                self._put(module, definition, self._called[home])
+        return self._called[home]
 
     def take_method(self, owner: Place, method: str, name: str) -> None:
         """A method of a class, as a function of this name."""
@@ -77,22 +106,56 @@ class _Collected:
         copied.name, copied.args.args = name, copied.args.args[1:]
         if "self" in _used(copied):
             raise Unloadable(f"{owner[1]}.{method} needs its object")
+        self._called[owner[0], name] = self._free(owner[0], name)
         self._put(owner[0], copied, name)
 
-    def _put(self, module: str, definition: Definition, name: str) -> None:
+    def _free(self, module: str, name: str) -> str:
+        """What a definition is called: its name or, where another one is called so already, its module's name before it."""
+        for free in (name, f"{module.rpartition('.')[2]}_{name}"):
+            if free not in self._called.values():
+                return free
+        raise Unloadable(f"{name} would stand for two things")
+
+    def _put(self, module: str, definition: Definition, called: str) -> None:
         known, plain = _module(module), _Plain(_module(module))
         node = plain.visit(_copy(definition))
-        self.texts[name] = ""  # taken: what it needs may need it too
-        for needed in [*plain.elsewhere, *((module, each) for each in sorted(_used(node)) if each in known)]:
-            line, package = known.others.get(needed[1], ("", "")) if needed[0] == module else ("", "")
-            if line:
+        for each in [each for each in ast.walk(node) if isinstance(each, ast.Name)]:
+            if each in plain.elsewhere:
+                each.id = self.take(plain.elsewhere[each])
+            elif isinstance(each.ctx, ast.Load) and each.id in known.others:
+                line, package = known.others[each.id]
                 if package not in _ALLOWED:
                     raise Unloadable(f"it needs {package}")
                 self.imports.add(line)
-            elif needed != (module, name):
-                self.take(needed)
-        del self.texts[name]
-        self.texts[name] = ast.unparse(ast.fix_missing_locations(node))
+            elif isinstance(each.ctx, ast.Load) and each.id in known:
+                taken = self.take((module, each.id))
+                if taken != each.id and each.id in _own(node):
+                    raise Unloadable(f"{each.id} would stand for two things")
+                each.id = taken
+        for name in _names(definition):
+            _rename(node, name, self._called[module, name])
+        self.texts[called] = ast.unparse(ast.fix_missing_locations(node))
+
+
+def _strokes(called: str) -> str:
+    """Source of `glyphs.strokes` without the fonts: what it gives on this machine, packed."""
+    rows = []
+    for classes in ("digits", "letters"):
+        paths, first = glyphs.strokes(classes)
+        packed = base64.b85encode(zlib.compress(np.packbits(paths.numpy()).tobytes(), 9)).decode()
+        lines = [f'        "{packed[at : at + _LINE]}",\n' for at in range(0, len(packed), _LINE)]
+        rows.append(f'    "{classes}": (\n        {first.tolist()},\n{"".join(lines)}    ),\n')
+    side = paths.shape[1]
+    return f'''_STROKES = {{
+{"".join(rows)}}}
+
+
+def {called}(classes):
+    """The strokes of all characters as thin lines, and where each class begins; taken from fonts as this file was written."""
+    first, *lines = _STROKES[classes]
+    packed = zlib.decompress(base64.b85decode("".join(lines)))
+    bits = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[:, None] >> torch.arange(7, -1, -1)
+    return (bits & 1).bool().view(-1, {side}, {side}), torch.tensor(first)'''
 
 
 @dataclass(frozen=True)
@@ -178,7 +241,7 @@ class _Plain(ast.NodeTransformer):
 
     def __init__(self, module: _Module) -> None:
         self._module = module
-        self.elsewhere: list[Place] = []
+        self.elsewhere: dict[ast.Name, Place] = {}
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """No annotations."""
@@ -209,8 +272,9 @@ class _Plain(ast.NodeTransformer):
         if isinstance(node.value, ast.Name):
             module, name = self._module.ours.get(node.value.id, ("", " "))
             if not name:
-                self.elsewhere.append((module, node.attr))
-                return ast.Name(node.attr, node.ctx)
+                named = ast.Name(node.attr, node.ctx)
+                self.elsewhere[named] = (module, node.attr)
+                return named
         return node
 
 
@@ -221,6 +285,31 @@ def _copy(node: Definition) -> Any:
 def _used(node: ast.AST) -> set[str]:
     """Names that are read in it. Some may be its own; then a definition of the same name comes along, and does no harm."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def _own(node: ast.AST) -> set[str]:
+    """Names that are arguments or are assigned to in it."""
+    stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    return stored | {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+
+
+def _rename(node: Definition, name: str, called: str) -> None:
+    """What a definition defines, under another name."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        node.name = called
+        return
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for each in ast.walk(target):
+            if isinstance(each, ast.Name) and each.id == name:
+                each.id = called
+
+
+def _without(text: str, owner: str, method: str) -> str:
+    """Source without one method of one of its classes."""
+    kind = next(each for each in ast.parse(text).body if isinstance(each, ast.ClassDef) and each.name == owner)
+    cut = next(each for each in kind.body if isinstance(each, ast.FunctionDef) and each.name == method)
+    lines = text.split("\n")
+    return "\n".join([*lines[: cut.lineno - 2], *lines[cut.end_lineno :]])
 
 
 def _names(node: ast.stmt) -> list[str]:

@@ -88,6 +88,12 @@ class Measured:
             f"{public}, on {self.on}: {self.page}"
         )
 
+    @property
+    def in_short(self) -> str:
+        """Its figure and its data, for a table."""
+        public = f" with {self.public}" if self.public else ""
+        return f"{percent(self.accuracy)} on {self.data}{public}, {self.records:,} records, epsilon {self.epsilon:g}"
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -120,6 +126,13 @@ class Expected:
             return f"at least the {percent(self.low)} of a less clear run"
         assert self.high is not None
         return f"unknown, at most the {percent(self.high)} of a clearer run"
+
+    @property
+    def in_short(self) -> str:
+        """The range, for a table."""
+        if self.low is not None and self.high is not None:
+            return f"{100 * self.low:.1f} to {percent(self.high)}"
+        return f"at most {percent(self.high)}" if self.high is not None else f"at least {percent(self.low or 0.0)}"
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""

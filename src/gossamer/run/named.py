@@ -4,6 +4,7 @@ A name says what a figure was computed on where that is not the release: "... of
 records), "... of the public warm start alone" (before any record was read).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 PERCENT = "\N{NO-BREAK SPACE}%"
@@ -194,6 +195,14 @@ def of_class(label: int) -> str:
 def class_of(name: str) -> str | None:
     """Which class's samples a figure is about; None: those of all."""
     return name[len(_OF_CLASS) : -len(_LOOKS)] if name.startswith(_OF_CLASS) else None
+
+
+def shown(name: str, class_names: Sequence[str]) -> str:
+    """A figure's name for people: a class is called what the card calls it."""
+    number = class_of(name)
+    if number is None or int(number) >= len(class_names):
+        return name
+    return f"{_OF_CLASS}{class_names[int(number)]}{_LOOKS}"
 
 
 def semi_supervised(labelled: int, *, with_synthetic: bool) -> str:

@@ -59,6 +59,12 @@ public = click.option(
     help="Public records for a warm start; they are not protected. To choose who is given up, put them here and take them "
     "out of --data: nobody may be in both.",
 )
+public_images_key = click.option(
+    "--public-images-key", metavar="KEY", help="What --images-key is for --data, for --public."
+)
+public_labels_key = click.option(
+    "--public-labels-key", metavar="KEY", help="What --labels-key is for --data, for --public."
+)
 public_share = click.option(
     "--public-share",
     type=float,
@@ -68,6 +74,13 @@ public_share = click.option(
 preset = click.option(
     "--preset", metavar="NAME", help="Named settings; `gossamer presets` lists them. Other flags override them."
 )
+
+
+def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
+    """A click callback: refuse a seed that some generator of numbers does not take."""
+    if seed is not None and not 0 <= seed < 2**63:
+        raise RequestError(f"--seed must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
+    return seed
 
 
 def refuse_taken(out: Path, *, force: bool) -> None:
@@ -157,7 +170,7 @@ def per_method(
 def _refused(method: AnyMethod, flag: str | None) -> bool:
     if flag in ("epsilon", "delta"):
         return bool(method.without_guarantee)
-    return flag in ("public", "public_share") and not method.takes_public
+    return flag is not None and flag.startswith("public") and not method.takes_public
 
 
 def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:

@@ -1,5 +1,6 @@
-"""What to expect of a run before it begins: quality, time and memory, from measured runs alone. Reads no record."""
+"""What to expect of a run before it begins: quality, time and memory, from measured runs. Reads no record."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
 from gossamer.run import measured, presets
 from gossamer.run.measured import EPSILONS, USEFUL, Expected, Measured, percent
+from gossamer.run.memory import Peak, peak
 from gossamer.run.plan import Request
 
 REFERENCE = "MNIST"
@@ -31,7 +33,7 @@ class Outlook:
         enough: the least clear run of the method that was useful; None: there is none.
         needed: what it would take to be as clear as that one, in a sentence; empty: unknown.
         minutes: how long it takes, about, on the machine of `like`; None: unknown.
-        records_mb: what the records take in memory, as the card declares them.
+        memory: what it takes at its peak, about.
     """
 
     expected: tuple[Expected, ...]
@@ -40,7 +42,7 @@ class Outlook:
     enough: Measured | None
     needed: str
     minutes: float | None
-    records_mb: float
+    memory: Peak
 
     def lines(self) -> list[str]:
         """In words."""
@@ -58,7 +60,7 @@ class Outlook:
             *quality,
             f"for a useful release: {self.needed or 'how many records it takes is unknown'}",
             f"time: {duration(self.minutes, self.like)}",
-            f"memory: {self.records_mb:,.0f} MB for the records; what PyTorch and the networks take was not measured",
+            f"memory: {self.memory}",
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +71,7 @@ class Outlook:
             "differs": list(self.differs),
             "useful": self.needed,
             "minutes": self.minutes,
-            "records_mb": self.records_mb,
+            "memory_mb": {name: value / 1e6 for name, value in dataclasses.asdict(self.memory).items()},
         }
 
 
@@ -88,7 +90,7 @@ def outlook(request: Request) -> Outlook:
         enough=enough,
         needed=more(enough, card, epsilon=epsilon, delta=delta) if enough is not None else "",
         minutes=None if like is None else _time(like, other, card),
-        records_mb=card.declared_size * math.prod(card.shape) / 1e6,
+        memory=peak(job),
     )
 
 
@@ -116,6 +118,11 @@ def duration(minutes: float | None, like: Measured | None) -> str:
         return "unknown"
     machine = f" on {like.machine}" if like.machine else ""
     return f"{'less than a minute' if minutes < 1 else f'about {minutes:.0f} min'}{machine}"
+
+
+def about(minutes: float | None) -> str:
+    """Minutes, for a table."""
+    return "unknown" if minutes is None else "< 1 min" if minutes < 1 else f"{minutes:.0f} min"
 
 
 def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> str:

@@ -12,25 +12,27 @@ from gossamer.run.words import release_in_words
 _LOAD = """import load  # load.py of this folder: needs PyTorch and safetensors
 release = load.load()
 images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
+_CLASSIFIER = "chances = release.probabilities(images)  # what the released classifier says: float [1000, classes]"
 _WITH_GOSSAMER = """import gossamer  # pip install gossamer
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
 
 
-def readme(certificate: Certificate, *, samples: int, no_loader: str) -> str:
+def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
     """Markdown.
 
     Args:
         certificate: of the release.
         samples: how many synthetic records lie in samples.npz.
         no_loader: why there is no load.py; empty where there is one.
+        classifies: whether what is released is a classifier, and load.py gives what it says of pictures.
     """
     declared = certificate.declared
     sections = [
-        f"# Synthetic records: {class_title(certificate.card)}",
+        ": ".join(filter(None, ["# Synthetic records", _title(certificate.card)])),
         certificate.statement,
         _what(certificate, declared),
-        _load(certificate.card, samples, no_loader),
+        _load(certificate.card, samples, no_loader, classifies=classifies),
         _promised(certificate, declared),
         _bullets("What is not promised", [*certificate.facts["not_promised"], *certificate.not_covered]),
         _attacked(declared["attacked"]),
@@ -39,9 +41,9 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def class_title(card: dict[str, Any]) -> str:
-    """What the records are called."""
-    return str(card.get("title") or card.get("data_set") or "without a title")
+def _title(card: dict[str, Any]) -> str:
+    """What the records are called; empty where the card does not say."""
+    return str(card.get("title") or card.get("data_set") or "")
 
 
 def class_names(card: dict[str, Any]) -> list[str]:
@@ -65,17 +67,20 @@ def _what(certificate: Certificate, declared: dict[str, Any]) -> str:
     return "## What this is\n\n" + "\n".join([*about, *rows])
 
 
-def _load(card: dict[str, Any], samples: int, no_loader: str) -> str:
+def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:
     first = f"There is no `load.py` of its own, because {no_loader}; so with Gossamer:" if no_loader else "In Python:"
-    text = f"## How to load it\n\n{first}\n\n```python\n{_WITH_GOSSAMER if no_loader else _LOAD}\n```"
+    lines = [_WITH_GOSSAMER] if no_loader else [_LOAD, *([_CLASSIFIER] if classifies else [])]
+    text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
         text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it."
+    names = class_names(card)
     if samples:
+        called = f", and `class_names` text [{len(names)}], what label 0 is called first" if names else ""
         text += (
             f"\n\n`samples.npz` holds {samples:,} synthetic records, as they came: `images` uint8 [{samples}, C, H, W] and "
-            f"`labels` int64 [{samples}]. More can be drawn."
+            f"`labels` int64 [{samples}]{called}. More can be drawn."
         )
-    if names := class_names(card):
+    if names:
         text += "\n\nThe labels: " + ", ".join(f"{number} {name}" for number, name in enumerate(names)) + "."
     return text
 

@@ -18,8 +18,9 @@ from gossamer.methods import METHODS
 from gossamer.run import measured, presets
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.measured import USEFUL, Expected, Measured, percent
-from gossamer.run.outlook import by, duration, more, nearest, time_of
+from gossamer.run.outlook import about, by, duration, more, nearest, time_of
 from gossamer.run.plan import checked, checked_delta
+from gossamer.run.words import aligned
 
 ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
@@ -40,7 +41,8 @@ class Recommended:
         enough: the least clear run of the method that was useful; None: there is none.
         minutes: how long the fit takes, about; None: unknown.
         command: to copy.
-        notes: what to know before it is copied.
+        notes: what to know about its samples, or why nothing is known.
+        hints: in what its run differs so much that its figures say little.
     """
 
     method: str
@@ -52,22 +54,28 @@ class Recommended:
     minutes: float | None
     command: str
     notes: tuple[str, ...]
+    hints: tuple[str, ...]
 
     @property
     def useful(self) -> bool:
         """Whether measured runs say that it reaches `USEFUL`, on pictures as easy as theirs."""
         return any(each.low is not None and each.low >= USEFUL for each in self.expected)
 
-    def lines(self) -> list[str]:
-        """In words."""
-        told = [str(each) for each in self.expected] or ["unknown: this method was not measured on such records"]
-        if self.like is not None:
-            scaled = f", scaled to these records: {' '.join(presets.flags(self.changed))}" if self.changed else ""
-            told.append(f"settings of the run that reached {self.like}{scaled}")
-        else:
-            told.append("settings: the method's defaults")
-        told.append(f"time: {duration(self.minutes, self.like)}")
-        return [*told, *self.notes, self.command]
+    @property
+    def origin(self) -> str:
+        """Where its settings come from, in words."""
+        if self.like is None:
+            return "the method's defaults"
+        scaled = f", scaled to these records ({' '.join(presets.flags(self.changed))})" if self.changed else ""
+        return f"the settings of that run{scaled}"
+
+    def row(self) -> list[str]:
+        """What to expect if these records are as hard as those of the nearest run, how long it takes, and that run."""
+        like = self.like
+        if like is None:
+            return [self.method, "unknown", "unknown", "not measured on such records"]
+        here = next(each for each in self.expected if (each.data, each.public) == (like.data, like.public))
+        return [self.method, here.in_short, about(self.minutes), like.in_short]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -76,7 +84,7 @@ class Recommended:
             "expected": [each.to_json() for each in self.expected],
             "like": None if self.like is None else str(self.like),
             "minutes": self.minutes,
-            "notes": list(self.notes),
+            "notes": [*self.hints, *self.notes],
             "command": self.command,
         }
 
@@ -98,13 +106,23 @@ class Advice:
     left_out: dict[str, str]
 
     def lines(self) -> list[str]:
-        """In words."""
-        told = list(self.outlook)
-        for number, each in enumerate(self.ranked, start=1):
-            told += ["", f"{number}. {each.method}", *(f"   {line}" for line in each.lines())]
-        for each in self.labels:
-            told += ["", f"If labels are all that is needed: {each.method}", *(f"   {line}" for line in each.lines())]
-        told += ["", *(f"not {name}: {reason}" for name, reason in self.left_out.items())] if self.left_out else []
+        """The outlook, a table of all methods with a reason for each, and one command. `--json` has all of them."""
+        every = [*self.ranked, *self.labels]
+        ranks = [*(f"{number}." for number in range(1, len(self.ranked) + 1)), *("* " for _ in self.labels)]
+        rows = [each.row() for each in every]
+        rows = [[f"{rank} {method}", *row] for rank, (method, *row) in zip(ranks, rows, strict=True)]
+        told = [
+            *self.outlook,
+            "",
+            *aligned([["method", "accuracy", "time", "because a measured run reached"], *rows]),
+            "",
+        ]
+        told += [f"{each.method}{'*' if each in self.labels else ''}: {note}." for each in every for note in each.notes]
+        told += [f"The runs were {hint}." for hint in dict.fromkeys(hint for each in every for hint in each.hints)]
+        told += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
+        if every:
+            told += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
+            told += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
         return told
 
     def to_json(self) -> dict[str, Any]:
@@ -133,7 +151,7 @@ def recommend(
     Args:
         card: the public facts, or the path of a card.toml.
         epsilon: the budget.
-        delta: of the guarantee; None: 1e-5, or a tenth of 1 / declared size where that is less.
+        delta: of the guarantee; None: the largest power of ten that is at most 1e-5 and a tenth of 1 / declared size.
         minutes: how long a fit may take; longer ones are left out.
         public: public records for a warm start; they are not read.
         pictures: what the records show, where that is public: "digits", "letters", "clothes" ...
@@ -148,7 +166,8 @@ def recommend(
         raise RequestError(f"--epsilon must be above 0, not {epsilon:g}.")
     if minutes is not None and not minutes > 0:
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
-    delta = checked_delta(min(1e-5, 0.1 / facts.declared_size) if delta is None else delta, epsilon, facts)
+    usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
+    delta = checked_delta(usual if delta is None else delta, epsilon, facts)
     words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
     found: list[Recommended] = []
     left_out: dict[str, str] = {}
@@ -226,7 +245,8 @@ def _for(
             *([f"--public {shlex.quote(str(public))}"] if public is not None and method.takes_public else []),
             "--out RUN",
         ]),
-        notes=_notes(like, card, known, drawn),
+        notes=_notes(like, known, drawn),
+        hints=() if like is None else _hints(like, card),
     )  # fmt: skip
 
 
@@ -236,16 +256,21 @@ def _drawn(name: str) -> tuple[str, ...]:
     return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
 
 
-def _notes(like: Measured | None, card: DataCard, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
+def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
     told = []
-    if like is None and known:
-        told.append("it was measured with public records only: give --public, if there are any")
-    if like is not None and like.classes != card.classes:
+    if like.classes != card.classes:
         told.append(
             f"measured on {like.classes} classes, and these are {card.classes}: the figures are no more than a hint"
         )
-    if like is not None and like.shape != card.shape:
+    if like.shape != card.shape:
         told.append(f"measured on pictures of {by(like.shape)}: the figures are no more than a hint")
+    return tuple(told)
+
+
+def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
+    told = []
+    if like is None and known:
+        told.append("it was measured with public records only: give --public, if there are any")
     if like is not None and like.of == "release":
         told.append(
             "the figures are of the released classifier; its samples are drawn shapes with labels, not pictures"
@@ -266,7 +291,8 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         ]
     told.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
-        "or more) can be expected here. Longer training does not make up for that; more records, or a larger epsilon, do."
+        "or more) can be expected here. Longer training does not make up for that; more records"
+        + (" do." if math.isinf(epsilon) else ", or a larger epsilon, do.")
     )
     if enough := [each.enough for each in ranked if each.enough is not None]:
         least = min(enough, key=lambda run: (run.clearness, -run.accuracy))

@@ -19,7 +19,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import ATTACKS, EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
-from gossamer.run.loader import Unloadable, loader
+from gossamer.run.loader import Unloadable, classifies, loader
 from gossamer.run.readme import readme
 from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
 
@@ -174,14 +174,16 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
         writers.write_samples(partial / SAMPLE_SET, drawn, count=samples)
         (partial / SAMPLE_SET).chmod(0o644)
         more.append(SAMPLE_SET)
+    text = cannot = ""
     try:
         _refuse_old_settings(certificate)
-        write_atomically(partial / LOADER, loader(certificate.method))
+        text = loader(certificate.method)
+        write_atomically(partial / LOADER, text)
         more.append(LOADER)
-        cannot = ""
     except Unloadable as error:
         cannot = str(error)
-    write_atomically(partial / README, readme(certificate, samples=samples, no_loader=cannot))
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies(text))
+    write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)
 

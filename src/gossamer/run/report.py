@@ -216,9 +216,9 @@ def _accountant(entry: dict[str, Any]) -> dict[str, str]:
 
 
 def _curves(events: list[dict[str, Any]], spent: list[tuple[int, float]]) -> list[dict[str, Any]]:
-    """Epsilon first, then every other figure of the steps that ever changes."""
+    """Epsilon first, then every other figure of the steps that ever changes. One step makes no curve."""
     shown = []
-    if spent:
+    if len(spent) > 1:
         svg = plots.epsilon_curve(*_columns(spent))
         shown.append({"title": "Epsilon spent", "note": "running bound, against steps", "svg": Markup(svg)})
     names = dict.fromkeys(name for event in events for name in event if name not in ("step", _SPENT))

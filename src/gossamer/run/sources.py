@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.privacy.promise import NO_PUBLIC
 
+_KEY = re.compile("--(?=(images|labels)-key)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
@@ -29,6 +32,8 @@ class Sources:
         units: whose each record is, as --units says it, or None.
         share: the share of `data` that is given up as public, in place of `public`; None: none of it.
         images_key: the key of the images, or None.
+        public_images_key: the same for `public`.
+        public_labels_key: the same for `public`.
     """
 
     data: str
@@ -37,6 +42,8 @@ class Sources:
     units: str | None = None
     share: float | None = None
     images_key: str | None = None
+    public_images_key: str | None = None
+    public_labels_key: str | None = None
 
     def read(self, card: DataCard) -> "Found":
         """The private and the public records, checked against the card, and the fingerprint of all that `data` holds.
@@ -65,7 +72,7 @@ class Sources:
             )
         if self.public is None:
             return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
-        public = read(self.public, split="train", unit_folders=self.units == FOLDERS, **card.reading)
+        public = self._read_public(self.public, card)
         check(public, card, where=self.public)
         if share_a_picture(records, public):
             raise DataError(
@@ -79,6 +86,16 @@ class Sources:
             records, public, stated, facts, mark, (*records.notes, *(f"--public: {each}" for each in public.notes))
         )
 
+    def _read_public(self, public: str, card: DataCard) -> Records:
+        """The public records. What a reader says of keys is said of their options."""
+        try:
+            return read(
+                public, split="train", images_key=self.public_images_key, labels_key=self.public_labels_key,
+                unit_folders=self.units == FOLDERS, **card.reading,
+            )  # fmt: skip
+        except DataError as error:
+            raise DataError(_KEY.sub("--public-", str(error))) from None
+
     @classmethod
     def of(
         cls,
@@ -89,6 +106,8 @@ class Sources:
         units: str | Path | None,
         share: float | None = None,
         images_key: str | None = None,
+        public_images_key: str | None = None,
+        public_labels_key: str | None = None,
     ) -> "Sources":
         """Sources that still name the same files from another working folder."""
         in_place = units is None or str(units) == FOLDERS or str(units).startswith(":")
@@ -97,6 +116,8 @@ class Sources:
             public=None if public is None else _absolute(public),
             labels_key=labels_key,
             images_key=images_key,
+            public_images_key=public_images_key,
+            public_labels_key=public_labels_key,
             units=None if units is None else str(units) if in_place else str(Path(units).absolute()),
             share=share,
         )

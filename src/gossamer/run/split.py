@@ -17,7 +17,7 @@ from gossamer.data import folders
 from gossamer.data.card import STORED, check_range
 from gossamer.data.identity import given_up
 from gossamer.data.pictures import Decoder
-from gossamer.data.readers import CLASS_NAMES, class_folders, read, units_of
+from gossamer.data.readers import CLASS_NAMES, class_folders, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import RequestError, RunFolderError
@@ -78,6 +78,10 @@ def split(
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: 0.2 deals a fifth to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
+    if Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
+        raise RequestError(
+            f"{out} lies in {data}, whose folders are read as classes or splits. Choose a place beside it."
+        )
     check_range(pixel_range or STORED)
     pictures = class_folders(data, split="train", labels_key=labels_key, unit_folders=units == FOLDERS)
     if (pictures is None) != (out.suffix == ".npz"):

@@ -109,7 +109,7 @@ def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
         [
             entry["attack"],
             entry["measure"],
-            f"{entry['value']:.3f} ({entry['low']:.3f} to {entry['high']:.3f})",
+            f"{entry['value']:z.3f} ({entry['low']:z.3f} to {entry['high']:z.3f})",
             f"{entry['chance']:.3f}",
             *(_found_at(entry, rate) for rate in ("0.01", "0.001")),
         ]
@@ -125,6 +125,12 @@ def _found_at(entry: dict[str, Any], rate: str) -> str:
         return "-"
     value, low, high = (percent(found[end]) for end in ("value", "low", "high"))
     return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as aligned lines."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def percent(share: float) -> str:

@@ -73,7 +73,8 @@ def partition(records: Records, config: Config, card: DataCard, seed: int) -> li
         found = [[part[np.flatnonzero(part.labels == label)] for part in parts] for label in range(card.classes)]
     for number, mine in enumerate(found):
         if min(map(len, mine)) == 0:
-            which = f"records of class {number}" if config.labels == "per-class" else "records"
+            called = card.class_names[number] if card.class_names else number
+            which = f"records of class {called}" if config.labels == "per-class" else "records"
             raise DataError(f"too few {which} for {config.pairs} parts: one part holds none. Lower --pairs.")
     return found
 

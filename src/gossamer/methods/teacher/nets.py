@@ -34,34 +34,35 @@ class Classifier(nn.Module):
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """How likely each class is. images: float32 [n, C, H, W] in [0, 1]; gives [n, classes], rows that add up to 1."""
-        pieces = [F.softmax(self.head(self._halved(piece).float()), dim=1) for piece in images.split(PIECE)]
+        pieces = [F.softmax(self.head(self.halved(piece).float()), dim=1) for piece in images.split(PIECE)]
         return torch.cat(pieces)
 
-    def described(self, records: Records) -> Records:
-        """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
-        if records.images.dtype == np.float16:
-            return records
-        features = np.empty((len(records), self.scattering.size), np.float16)
-        for lo in range(0, len(records), PIECE):
-            images, _ = records[lo : lo + PIECE].tensors(self.head.weight.device)
-            features[lo : lo + PIECE] = self._halved(images).cpu().numpy()
-        return dataclasses.replace(records, images=features)
-
-    def _halved(self, images: Tensor) -> Tensor:
+    def halved(self, images: Tensor) -> Tensor:
         """Features as they are kept, float16 [n, features]."""
         features: Tensor = self.scattering(images)
         return features.half()
 
 
+def described(net: Classifier, records: Records) -> Records:
+    """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
+    if records.images.dtype == np.float16:
+        return records
+    features = np.empty((len(records), net.scattering.size), np.float16)
+    for lo in range(0, len(records), PIECE):
+        images, _ = records[lo : lo + PIECE].tensors(net.head.weight.device)
+        features[lo : lo + PIECE] = net.halved(images).cpu().numpy()
+    return dataclasses.replace(records, images=features)
+
+
 def losses(net: nn.Module, records: Records) -> Tensor:
     """-log p(y | x) of each record, described or not. [n]"""
     assert isinstance(net, Classifier)
-    described = net.described(records)
-    features = torch.from_numpy(described.images).to(net.head.weight.device).float()
-    labels = torch.from_numpy(described.labels).to(features.device)
+    held = described(net, records)
+    features = torch.from_numpy(held.images).to(net.head.weight.device).float()
+    labels = torch.from_numpy(held.labels).to(features.device)
     return F.cross_entropy(net.head(features), labels, reduction="none")
 
 
 def kept(net: Classifier, records: Records) -> Records:
     """Described, if memory for all of them may be taken; else as they are. The losses are the same either way."""
-    return net.described(records) if 2 * net.scattering.size * len(records) <= LARGEST else records
+    return described(net, records) if 2 * net.scattering.size * len(records) <= LARGEST else records

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
+from gossamer.data.glyphs import drawn
 from gossamer.methods import adversarial
 from gossamer.methods.teacher.nets import Classifier
 
@@ -44,9 +44,9 @@ def shapes(n: int, shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
     channels, height, width = shape
     side = min(height, width)
     first, second = torch.randint(2**62, (2,), generator=stream).tolist()
-    digits, _ = draw(n - n // 2, classes="digits", size=side, seed=first).tensors()
-    letters, _ = draw(n // 2, classes="letters", size=side, seed=second).tensors()
-    images = torch.cat([digits, letters])[torch.randperm(n, generator=stream)]
+    digits, _ = drawn(n - n // 2, classes="digits", size=side, seed=first)
+    letters, _ = drawn(n // 2, classes="letters", size=side, seed=second)
+    images = torch.cat([digits, letters])[torch.randperm(n, generator=stream)].float().div_(255)
     left, top = (width - side) // 2, (height - side) // 2
     images = F.pad(images, (left, width - side - left, top, height - side - top))
     return images.expand(n, channels, height, width)

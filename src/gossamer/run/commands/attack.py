@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import as_json, images_key, labels_key, units
+from gossamer.run.options import as_json, checked_seed, images_key, labels_key, units
 
 if TYPE_CHECKING:
     from gossamer.run import attack as attacking
@@ -30,7 +30,7 @@ else:
     "--limit", type=click.IntRange(min=20), default=2_000, show_default=True, help="Members, and non-members, at most."
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Where the figures go; default: RUN/attacks.json.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and draws.")
+@click.option("--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Fixes samples and draws.")
 @images_key
 @labels_key
 @units

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gossamer.data.card import STORED, check_range, draft
-from gossamer.data.pictures import Decoder, sizes_of
-from gossamer.data.readers import class_folders, read
+from gossamer.data.readers import read, sizes
 from gossamer.data.remarks import drafted_size, remarks
 from gossamer.run.options import force, images_key, labels_key, pixel_range, refuse_taken, units
 
@@ -35,21 +35,17 @@ def card(
     for a decision is said on the terminal, and is written nowhere.
     """
     check_range(pixel_range or STORED)
-    shape, sizes = None, None
-    if (pictures := class_folders(data, split="train", labels_key=labels_key)) is not None:  # their sizes may differ
-        sizes = sizes_of(pictures.paths)
-        first = Decoder(pixel_range=pixel_range).read(pictures.paths[0], where=str(pictures.paths[0]))
-        shape = (len(first), *drafted_size(sizes))
-    records = read(
-        data, split="train", images_key=images_key, labels_key=labels_key, units=units, missing_unit="own",
-        missing_label="drop", pixel_range=pixel_range, shape=shape,
-    )  # fmt: skip
+    if out is not None:
+        refuse_taken(out, force=force)
+    keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
+    looked = sizes(data, split="train", **keys)
+    shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
+    records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=shape, **keys)
     text = draft(records, unit="person" if units else "record", pixel_range=pixel_range)
-    for words in (*records.notes, *remarks(records, sizes or Counter([records.shape[1:]]))):
+    for words in (*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))):
         click.echo(f"Note: {words}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return
-    refuse_taken(out, force=force)
     out.write_text(text, encoding="utf-8")
     click.echo(f"{out}: a draft. Every line becomes public when you keep it; read it before you use it.", err=True)

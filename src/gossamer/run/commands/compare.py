@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run import named
+from gossamer.run import named, words
 from gossamer.run.options import as_json, force, refuse_taken
 
 if TYPE_CHECKING:
@@ -33,6 +33,6 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
         click.echo(json.dumps({"runs": entries}))
         return
     shared = [name for name in entries[0]["metrics"] if named.stands_alone(name)]
-    for line in comparison.lines(comparison.table(entries, shared)):
+    for line in words.aligned(comparison.table(entries, shared)):
         click.echo(line)
     click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")

@@ -8,7 +8,7 @@ import click
 
 from gossamer.lazy import Lazy
 from gossamer.run.metrics import IN_ALL, METRICS, PROTOCOLS
-from gossamer.run.options import as_json, images_key, labels_key
+from gossamer.run.options import as_json, checked_seed, images_key, labels_key
 
 if TYPE_CHECKING:
     from gossamer.run import evaluate as evaluation
@@ -72,7 +72,9 @@ else:
     type=click.Path(path_type=Path),
     help="For a file of samples: the card that says how real records are read.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Fixes samples and training.")
+@click.option(
+    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Fixes samples and training."
+)
 @images_key
 @labels_key
 @as_json
@@ -86,7 +88,7 @@ def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None
     if as_json:
         click.echo(json.dumps({"metrics": found.metrics, "left_out": found.left_out}))
         return
-    for line in evaluation.lines(found.metrics):
+    for line in evaluation.lines(found.metrics, found.class_names):
         click.echo(line)
     for name, reason in found.left_out.items():
         click.echo(f"{name} left out: {reason}")

@@ -9,6 +9,7 @@ from gossamer.lazy import Lazy
 from gossamer.run.options import (
     BUDGET,
     accounts,
+    checked_seed,
     delta,
     epsilon,
     force,
@@ -17,6 +18,8 @@ from gossamer.run.options import (
     per_method,
     preset,
     public,
+    public_images_key,
+    public_labels_key,
     public_share,
     units,
 )
@@ -53,6 +56,8 @@ fit = per_method(
         delta,
         click.option("--out", type=click.Path(path_type=Path), required=True, help="RUN folder, new or empty."),
         public,
+        public_images_key,
+        public_labels_key,
         public_share,
         images_key,
         labels_key,
@@ -61,6 +66,7 @@ fit = per_method(
         click.option(
             "--seed",
             type=int,
+            callback=checked_seed,
             default=0,
             show_default=True,
             help="Fixes initialisation and public draws; never noise or sampling.",

@@ -9,7 +9,7 @@ from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.options import force
+from gossamer.run.options import checked_seed, force
 from gossamer.run.sinks import Terminal
 
 
@@ -19,7 +19,7 @@ from gossamer.run.sinks import Terminal
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), required=True, help=".npz, .csv, .parquet, or a folder for .png."
 )
-@click.option("--seed", type=int, help="Fixes the samples; default: fresh ones.")
+@click.option("--seed", type=int, callback=checked_seed, help="Fixes the samples; default: fresh ones.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> None:
     """Draw synthetic records from a finished RUN or a release. Free, as many as wanted."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import images_key, labels_key, pixel_range, units
+from gossamer.run.options import checked_seed, images_key, labels_key, pixel_range, units
 
 if TYPE_CHECKING:
     from gossamer.run import split as splitting
@@ -20,7 +20,9 @@ else:
     "-o", "--out", type=click.Path(path_type=Path), required=True, help="A new folder for pictures, else a new .npz."
 )
 @click.option("--share", type=float, default=0.2, show_default=True, help="Expected share of test, between 0 and 1.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another one deals otherwise.")
+@click.option(
+    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Another one deals otherwise."
+)
 @units
 @click.option(
     "--missing-unit",

@@ -1,0 +1,114 @@
+"""`gossamer card` of pictures of several sizes, whatever holds them: what becomes of them, and the choice."""
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gossamer.data.card import DataCard
+from gossamer.data.readers import read
+
+Run = Callable[..., Any]
+SIZES = [(60, 40), (60, 40), (30, 90), (28, 28)]
+"""Height and width, in turn."""
+
+
+def pictures(count: int = 8) -> list[bytes]:
+    """PNG files: even ones grey, odd ones in colour."""
+    draw, files = np.random.default_rng(0), []
+    for number in range(count):
+        size = SIZES[number % len(SIZES)]
+        pixels = draw.integers(0, 100, size if number % 2 == 0 else (*size, 3), np.uint8)
+        held = io.BytesIO()
+        Image.fromarray(pixels).save(held, format="PNG")
+        files.append(held.getvalue())
+    return files
+
+
+def parquet(at: Path) -> Path:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    files = pictures()
+    rows = [{"bytes": file, "path": f"{number}.png"} for number, file in enumerate(files)]
+    pq.write_table(pa.table({"image": rows, "label": [number % 2 for number in range(len(files))]}), at / "p.parquet")
+    return at / "p.parquet"
+
+
+def tar(at: Path) -> Path:
+    with tarfile.open(at / "p.tar", "w") as archive:
+        for number, file in enumerate(pictures()):
+            for name, content in ((f"{number}.png", file), (f"{number}.cls", str(number % 2).encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return at / "p.tar"
+
+
+def listed(at: Path) -> Path:
+    (at / "listed").mkdir()
+    for number, file in enumerate(pictures()):
+        (at / "listed" / f"{number}.png").write_bytes(file)
+    lines = [f"{number}.png,{number % 2}" for number in range(8)]
+    (at / "listed" / "metadata.csv").write_text("\n".join(["file_name,label", *lines, ""]))
+    return at / "listed"
+
+
+def folders(at: Path) -> Path:
+    for number, file in enumerate(pictures()):
+        (at / "folders" / str(number % 2)).mkdir(parents=True, exist_ok=True)
+        (at / "folders" / str(number % 2) / f"{number}.png").write_bytes(file)
+    return at / "folders"
+
+
+@pytest.mark.parametrize("write", [parquet, tar, listed, folders])
+def test_a_card_of_several_sizes_is_drafted_and_the_choice_is_said(
+    gossamer: Run, tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    data = write(tmp_path)
+    answer = gossamer("card", data)
+    assert answer.status == 0, answer.err
+    assert "The pictures are 40x60 pixels (width x height) and 2 other sizes and become 32x32" in answer.err
+    assert 'resize = "squash", they are squashed; "crop" keeps the middle' in answer.err
+    assert '"pad" keeps everything between black bars. Choose in the card.' in answer.err
+    assert "Colour pictures were made grey" in answer.err
+    drafted = DataCard.loads(answer.out)
+    assert (drafted.shape, drafted.classes, drafted.resize) == ((1, 32, 32), 2, "squash")
+    seen = []
+    for resize in ("squash", "crop", "pad"):
+        text = answer.out.replace('resize = "squash"', f'resize = "{resize}"')
+        seen.append(read(str(data), split="train", **DataCard.loads(text).reading).images)
+    assert all(images.shape == (8, 1, 32, 32) for images in seen)
+    assert not np.array_equal(seen[0], seen[1])
+    assert not np.array_equal(seen[0], seen[2])
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.tar"])
+def test_pictures_of_one_usual_size_keep_it(gossamer: Run, tmp_path: Path, name: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("test_card_sizes.SIZES", [(28, 28)])
+    answer = gossamer("card", parquet(tmp_path) if name == "p.parquet" else tar(tmp_path))
+    assert answer.status == 0, answer.err
+    assert DataCard.loads(answer.out).shape == (1, 28, 28)
+    assert "become" not in answer.err
+
+
+def test_records_without_units_are_said(gossamer: Run, tmp_path: Path) -> None:
+    """Folders of units were promised, and there are none, or not for all."""
+    data = folders(tmp_path)
+    answer = gossamer("card", data, "--units", "folder")
+    assert answer.status == 0, answer.err
+    assert "No record has a unit, and each of these counts as one of its own here." in answer.err
+    (data / "0" / "writer").mkdir()
+    (data / "0" / "0.png").rename(data / "0" / "writer" / "0.png")
+    assert "Some records have no unit" in gossamer("card", data, "--units", "folder").err
+    assert "no unit" not in gossamer("card", data / "0", "--labels-key", "none").err
+
+
+def test_a_file_that_is_there_is_refused_before_anything_is_read(gossamer: Run, tmp_path: Path) -> None:
+    (tmp_path / "card.toml").write_text("mine")
+    answer = gossamer("card", tmp_path / "nothing", "-o", tmp_path / "card.toml")
+    assert answer.status == 2
+    assert "card.toml exists" in answer.err
