@@ -212,6 +212,7 @@ def _for(
         )
     known = measured.of_method(name, epsilon=epsilon, pictures=pictures)
     usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
+    usable = [run for run in usable if run.settings.get("start") != "evolve" or run.pictures == pictures]
     here = measured.clearness(card.declared_size, epsilon, delta)
     like = nearest(usable, card, epsilon=epsilon, delta=delta)
     chosen = {} if like is None else dict(like.settings)
@@ -242,7 +243,7 @@ def _for(
             *presets.flags({key: f"{value:g}" for key, value in budget.items()}),
             *([f"--preset {preset}"] if preset else []),
             *presets.flags(asked),
-            *([f"--public {shlex.quote(str(public))}"] if public is not None and method.takes_public else []),
+            *([f"--public {shlex.quote(str(public))}"] if public is not None and job.takes_public else []),
             "--out RUN",
         ]),
         notes=_notes(like, known, drawn),
@@ -269,7 +270,9 @@ def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
 
 def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
     told = []
-    if like is None and known:
+    if like is None and known and not any(run.public for run in known):
+        told.append("it was measured after a start that draws digits: with --pictures digits that is considered")
+    elif like is None and known:
         told.append("it was measured with public records only: give --public, if there are any")
     if like is not None and like.of == "release":
         told.append(
