@@ -68,7 +68,7 @@ def enough(*, answers: int, critics: int, clients: int) -> int:
 
 
 def against_server(settings: dict[str, Any]) -> Guarantee:
-    """What a client has lost to whoever knows that it was asked, at most: all the answers that it grants, and no amplification."""
+    """What a client has lost at most to whoever knows that it was asked: all the answers that it grants, unamplified."""
     config, answers = settings["config"], settings["federated"]["answers"]
     plan = costs.plan_of(
         draw="round_robin",
@@ -109,9 +109,10 @@ def assumptions(settings: dict[str, Any]) -> list[str]:
     if settings["federated"]["role"] == CLIENT:
         return [f"all records of this {unit} are here, and no other client holds any of them"]
     return [
-        f"at each step at least {config['critics']:,} clients would have answered if drawn, and who was there had nothing to do "
-        "with anybody's records or with earlier draws: the draw is among so many at least, and lost answers are not drawn again",
-        f"no client's own ledger cut a draw short: each granted {settings['federated']['answers']:,} answers, and the chance that "
-        f"a run of {config['steps'] * config['answers']:,} asks any for more is below {CHANCE:g}, which is in no figure",
+        f"at each step at least {config['critics']:,} clients would have answered if drawn, and who was there had nothing to "
+        "do with anybody's records or with earlier draws: the draw is among so many at least, and a lost answer is not drawn "
+        "again",
+        f"no client's own ledger cut a draw short: each granted {settings['federated']['answers']:,} answers, and the chance "
+        f"that a run of {config['steps'] * config['answers']:,} asks any for more is below {CHANCE:g}, which is in no figure",
         f"each client is one {unit}, and all that is known of that {unit} is in its records",
     ]

@@ -171,7 +171,9 @@ def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
         whose = f", for the {unit}s of the protected part"
     about = [f"{MODEL}, and any number of samples drawn from it{whose}"]
     if "federated" in settings and settings["federated"]["role"] == federation.CLIENT:
-        about = [f"all that this client sent: the rows of its answers. {MODEL}, made of them and of others', and its samples"]
+        about = [
+            f"all that this client sent: the rows of its answers. {MODEL}, made of them and of others', and its samples"
+        ]
     if unit == "record":
         return about
     how = _how(settings)

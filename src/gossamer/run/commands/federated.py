@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.run.options import (
-    BUDGET,
     NearestName,
     accounts,
     delta,
@@ -24,9 +22,9 @@ from gossamer.run.options import (
 )
 
 if TYPE_CHECKING:
+    from gossamer.run import sinks
     from gossamer.run.federated import deploy
     from gossamer.run.federated import simulate as simulating
-    from gossamer.run import sinks
 else:
     deploy, simulating = Lazy("gossamer.run.federated.deploy"), Lazy("gossamer.run.federated.simulate")
     sinks = Lazy("gossamer.run.sinks")

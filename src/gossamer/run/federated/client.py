@@ -31,9 +31,6 @@ from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.accounts import book_at, charge_of, go_on
 from gossamer.run.federated.messages import (
-    END,
-    ROUND,
-    TERMS,
     Malformed,
     grant_record,
     read_round,

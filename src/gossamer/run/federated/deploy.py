@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import RequestError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.synthesizer import Synthesizer

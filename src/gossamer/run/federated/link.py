@@ -1,8 +1,8 @@
 """Server and clients as separate processes: Flower's messages over one gRPC stream for each client, with TLS on both sides.
 
-Each side shows a certificate that the federation's own authority has signed; the common name in a client's is its name. A client
-calls, and keeps the stream open: who has one is there, and who is killed is missed at once. Flower's SuperLink and SuperNode
-carry the same messages, and are not used; docs/federated.md says why, with figures.
+Each side shows a certificate that the federation's own authority has signed; the common name in a client's is its name. A
+client calls, and keeps the stream open: who has one is there, and who is killed is missed at once. Flower's SuperLink and
+SuperNode carry the same messages, and are not used; docs/federated.md says why.
 """
 
 import queue
@@ -223,8 +223,8 @@ def attend(
                     return
                 if time.monotonic() - since > wait:
                     raise RequestError(
-                        f"{address} cannot be reached ({error.code().name}): is the server up, and are both certificates of one "
-                        "authority, the server's for this host?"
+                        f"{address} cannot be reached ({error.code().name}): is the server up, and are both certificates "
+                        "of one authority, the server's for this host?"
                     ) from None
             replies.put(None)
         if not until():

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, Metadata, RecordDict
+from flwr.app.message import make_message
 from torch import Tensor
 
 from gossamer.errors import GossamerError
@@ -55,7 +56,7 @@ def to_client(node: int, kind: str, content: RecordDict) -> Message:
         run_id=SERVER_ID, message_id=uuid.uuid4().hex, src_node_id=SERVER_ID, dst_node_id=node, reply_to_message_id="",
         group_id="", created_at=time.time(), ttl=_LIVES, message_type=kind,
     )  # fmt: skip
-    return Message(metadata=metadata, content=content)
+    return make_message(metadata=metadata, content=content)
 
 
 def reply(message: Message, content: RecordDict | None = None) -> Message:

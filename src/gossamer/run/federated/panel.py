@@ -1,4 +1,4 @@
-"""The clients as the loop sees them: they train, and they answer. Who does so stays here, and what they send is checked here."""
+"""The clients as the loop sees them: they train, and they answer. Who does so stays here; what they send is checked here."""
 
 import math
 import time
@@ -107,7 +107,7 @@ class Clients:
 
     def _ask(self, there: dict[str, int], drawn: list[str], fakes: Fakes) -> Tensor:
         """One message to each client that trains or answers; rows of zeros where none come."""
-        config, B = self.run.config, self.run.config.batch_size
+        B = self.run.config.batch_size
         asked = {name: [i for i, one in enumerate(drawn) if one == name] for name in dict.fromkeys(drawn)}
         rows = torch.zeros(len(drawn) * B, *self.run.card.shape)
         by_number = {there[name]: name for name in there}
@@ -137,7 +137,9 @@ class Clients:
             self._tell(name, reason_of(answer))
             return None
         if not answers:
-            return None if not answer.content else self._shut(name, "sent what nobody asked for")
+            if answer.content:
+                self._shut(name, "sent what nobody asked for")
+            return None
         config = self.run.config
         shape = (answers * config.batch_size, *self.run.card.shape)
         noise = config.noise_multiplier * 2 * config.max_norm * LONGEST_NOISE * math.sqrt(math.prod(shape[1:]))
@@ -145,7 +147,8 @@ class Clients:
         try:
             return read_rows(answer.content, shape=shape, largest=largest)
         except Malformed as error:
-            return self._shut(name, str(error))
+            self._shut(name, str(error))
+            return None
 
     # ------------------------------------------------------------------ who is there
 

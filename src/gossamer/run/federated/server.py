@@ -1,4 +1,4 @@
-"""A federated run as the server has it: decide, reserve, train with whoever answers, certify, give the generator to all clients."""
+"""A federated run as the server has it: decide, reserve, train with whoever answers, certify, give all the generator."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """`gossamer federated simulate`: all clients on one machine, each with a folder, a ledger and a certificate of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources
         records = _of(found.private, number)
         one = Found(records, None, NO_PUBLIC, NO_UNITS, fingerprint(records))
         clients[name] = Client(
-            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=lambda _card, one=one: one,
+            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(one),
             card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,
         )  # fmt: skip
     try:
@@ -105,10 +105,12 @@ def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources
             client.close()
 
 
+def _given(found: Found) -> Callable[[DataCard], Found]:
+    """In place of reading it."""
+    return lambda _card: found
+
+
 def _of(records: Records, unit: int) -> Records:
     """The records of one unit, none where there is no such unit."""
-    if records.units is None:
-        mine = np.arange(len(records)) == unit
-    else:
-        mine = records.units == unit
+    mine = (np.arange(len(records)) if records.units is None else records.units) == unit
     return Records(records.images[mine], records.labels[mine], class_names=records.class_names)
