@@ -4,7 +4,6 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from gossamer.errors import RequestError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
-from gossamer.methods.method import Job
+from gossamer.methods.method import Job, Run
 from gossamer.privacy import accounting, federation
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.confined import Confined
@@ -264,8 +263,6 @@ def test_draws_are_uniform_over_those_who_are_there(tmp_path: Path) -> None:
             return super().push_messages(given)
 
     settings = {**TINY, "critics": 3, "answers": 3, "steps": 4, "visits": 1}
-    with closing(client(tmp_path, 0)) as one:
-        del one
     panel = clients_alone(Three({name: granting(10**6) for name in NAMES}), settings, steps=4_000 // 3)
     fakes = Fakes(torch.zeros(12, 1, 28, 28), torch.zeros(12, dtype=torch.int64))
     while panel.left:
@@ -297,27 +294,25 @@ def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard:
     ledger.reserve(job.plan)
     answers = federation.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
     terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
-    from gossamer.methods.method import Run
-
     heard = Heard() if heard is None else heard
     return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, 20.0, 0.3, heard.append)
 
 
 def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[int] = []
 
     class Watched(LocalGrid):
         def push_messages(self, given: Iterable[Message]) -> list[str]:
             given = list(given)
             if any("asked" in each.content for each in given if each.metadata.message_type == messages.ROUND):
-                seen.append((sum(panel.ledger.used), 0))
+                seen.append(sum(panel.ledger.used))
             return super().push_messages(given)
 
     panel = clients_alone(Watched({one.folder.path.name: one.app for one in four}), {**TINY, "visits": 1})
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     panel.release(fakes)
     panel.release(fakes)
-    assert seen == [(2, 0), (4, 0)]  # two answers a step, each charged by then
+    assert seen == [2, 4]  # two answers a step, each charged by then
     assert sum(count for one in four for count in one._run.ledger.used) == 4
 
 
@@ -464,7 +459,7 @@ WRONG: dict[str, tuple[Callable[[int], RecordDict], str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
     rows, why = WRONG[name]
-    honest, heard = granting(100), Heard()
+    honest, heard = granting(10_000), Heard()
     apps = {each: honest for each in NAMES[:3]} | {NAMES[3]: lying(rows, honest=honest)}
     panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
@@ -479,14 +474,14 @@ def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
     ("app", "why"),
     [
         (granting(1), "grants fewer answers"),
-        (granting(100, noise=2.0), "another noise multiplier"),
+        (granting(10_000, noise=2.0), "another noise multiplier"),
         (lambda message, _: messages.refusal(message, "I will\nnot"), "refused the terms: I will not"),
         (lambda message, _: messages.reply(message, RecordDict()), "no grant"),
     ],
 )
 def test_a_client_that_does_not_agree_takes_no_part(app: Any, why: str) -> None:
     heard = Heard()
-    apps = {each: granting(100) for each in NAMES[:3]} | {NAMES[3]: app}
+    apps = {each: granting(10_000) for each in NAMES[:3]} | {NAMES[3]: app}
     panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 4}, heard=heard)
     with pytest.raises(TooFewClients, match="only 3 of the 4"):
         panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
@@ -496,7 +491,7 @@ def test_a_client_that_does_not_agree_takes_no_part(app: Any, why: str) -> None:
 
 def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
     """Rows of zeros, in the place of the answer that did not come; the charge stays, and nobody is drawn in its stead."""
-    honest, calls = granting(100), []
+    honest, calls = granting(10_000), []
 
     def ones(message: Message, given: Any) -> Message:
         answer = honest(message, given)
@@ -538,14 +533,16 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
 
     apps = {one.folder.path.name: one.app for one in four}
     with pytest.raises(KeyboardInterrupt):
-        run(Breaks(apps), tmp_path / "run")
+        run(Breaks(apps), tmp_path / "run", steps=20)
     before = sum(count for one in four for count in one._run.ledger.used)
     made = go_on_serving(LocalGrid(apps), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.3)
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
-    assert sum(ledger.used) == sum(ledger._reserved) == 12
+    assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok
-    assert made.certificate.config["steps"] == 6
-    assert sum(count for one in four for count in one._run.ledger.used) <= 12 and before == 6
+    assert made.certificate.config["steps"] == 20
+    answered = [Certificate.load(one.folder.path).ledger["lines"] - 3 for one in four]  # opening, plan, and that the noise repeats
+    assert before == 6
+    assert sum(answered) == before + 24  # a block of 16 draws was paid for, and only 6 were asked for when it was killed
     assert all(one.finished for one in four)
 
 
