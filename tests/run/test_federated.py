@@ -36,7 +36,15 @@ from gossamer.run.federated import messages
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.local import LocalGrid, context
-from gossamer.run.federated.messages import Malformed, Round, read_round, read_rows, round_record, rows_record, to_client
+from gossamer.run.federated.messages import (
+    Malformed,
+    Round,
+    read_round,
+    read_rows,
+    round_record,
+    rows_record,
+    to_client,
+)
 from gossamer.run.federated.panel import Clients
 from gossamer.run.federated.server import go_on_serving, serve
 from gossamer.run.federated.simulate import simulate
@@ -146,7 +154,9 @@ def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: lis
     """Tolerance: a critic is computed alone here and in a stack there, which moves the last digits."""
     found = weights(run(grid_of(four), tmp_path / "run"))
     torch.testing.assert_close(found, central, rtol=0, atol=2e-6)
-    untrained = weights(run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9))
+    untrained = weights(
+        run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9)
+    )
     assert (found - untrained).abs().max() > 1e-4  # it has moved by more than the tolerance forgives
 
 
@@ -222,7 +232,9 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
         "config": {"batch_size": 4, "noise_multiplier": 4.0}, "federated": {"answers": granted}, "card": {"unit": "client"},
         "delta": 1e-3,
     })  # fmt: skip
-    assert against_server.epsilon == pytest.approx(lost.epsilon, rel=1e-3)  # granted Gaussians are one of s / sqrt(granted)
+    assert against_server.epsilon == pytest.approx(
+        lost.epsilon, rel=1e-3
+    )  # granted Gaussians are one of s / sqrt(granted)
     assert views["the server and the other clients"] == str(against_server)
     assert str(against_server) in stated.statement
     assert verify(tmp_path / "run").ok
@@ -460,7 +472,7 @@ WRONG: dict[str, tuple[Callable[[int], RecordDict], str]] = {
 def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
     rows, why = WRONG[name]
     honest, heard = granting(10_000), Heard()
-    apps = {each: honest for each in NAMES[:3]} | {NAMES[3]: lying(rows, honest=honest)}
+    apps = dict.fromkeys(NAMES[:3], honest) | {NAMES[3]: lying(rows, honest=honest)}
     panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     for _ in range(40):  # 80 draws miss it with a chance of 1e-10
@@ -507,7 +519,7 @@ def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
         return honest(message, given)
 
     panel = clients_alone(
-        LocalGrid({name: ones for name in NAMES[:3]} | {NAMES[3]: silent_one}), {**TINY, "visits": 1}, steps=50
+        LocalGrid(dict.fromkeys(NAMES[:3], ones) | {NAMES[3]: silent_one}), {**TINY, "visits": 1}, steps=50
     )  # fmt: skip
     lost = 0
     for step in range(1, 41):
@@ -540,9 +552,13 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok
     assert made.certificate.config["steps"] == 20
-    answered = [Certificate.load(one.folder.path).ledger["lines"] - 3 for one in four]  # opening, plan, and that the noise repeats
+    answered = [
+        Certificate.load(one.folder.path).ledger["lines"] - 3 for one in four
+    ]  # opening, plan, and that the noise repeats
     assert before == 6
-    assert sum(answered) == before + 24  # a block of 16 draws was paid for, and only 6 were asked for when it was killed
+    assert (
+        sum(answered) == before + 24
+    )  # a block of 16 draws was paid for, and only 6 were asked for when it was killed
     assert all(one.finished for one in four)
 
 
@@ -593,7 +609,10 @@ def test_a_client_trusts_no_other_server(tmp_path: Path, papers: Path) -> None:
     others.mkdir()
     false = Authority(others)
     false.sign("server", server=True)
-    with Link("localhost:0", identity(others, "server"), clients=1, largest=1 << 20) as link, pytest.raises(RequestError):
+    with (
+        Link("localhost:0", identity(others, "server"), clients=1, largest=1 << 20) as link,
+        pytest.raises(RequestError),
+    ):
         attend(
             granting(1), f"localhost:{link.port}", identity(papers, NAMES[0]), until=lambda: False, wait=0.5,
             say=lambda _: None,

@@ -30,8 +30,9 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.use_local_subchannel_pool", 1),
 ]
-"""A peer whose machine is gone is missed after 20 seconds."""
+"""A peer whose machine is gone is missed after 20 seconds; each call tries anew, and waits for no earlier one's back-off."""
 _BACK_OFF = 1.0  # seconds between two calls of a client that was not answered
 
 
@@ -208,13 +209,13 @@ def attend(
     ca, certificate, key = identity.read()
     secure = grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=certificate)
     options = [*_OPTIONS, ("grpc.max_receive_message_length", -1)]
-    since = time.monotonic()
+    since, connected = time.monotonic(), None
     while not until():
         replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         with grpc.secure_channel(address, secure, options=options) as channel:
             try:
                 for data in channel.stream_stream(f"/{_SERVICE}/{_CALL}")(iter(replies.get, None)):
-                    since = time.monotonic()
+                    since, connected = time.monotonic(), True
                     replies.put(to_bytes(app(from_bytes(data), context(0))))
                     if until():
                         replies.put(None)
@@ -228,5 +229,7 @@ def attend(
                     ) from None
             replies.put(None)
         if not until():
-            say(f"no connection to {address}; calling again")
+            if connected is not False:
+                say(f"no connection to {address}; calling again and again")
+            connected = False
             time.sleep(_BACK_OFF)

@@ -209,23 +209,30 @@ class Clients:
         else:
             self._enlisted[name] = node
 
-    def dismiss(self, content: RecordDict) -> set[str]:
-        """Give everybody that took part the released generator. Names those that did not take it within `wait` seconds."""
-        end, missing = time.monotonic() + self.wait, self._enlisted.keys() - self._shut_out
-        while missing and time.monotonic() < end:
+    def dismiss(self, content: RecordDict, *, awaited: int = 0) -> None:
+        """Give the released generator to all that take part, as they come, for `wait` seconds at most.
+
+        Args:
+            content: its weights.
+            awaited: how many have to take it; 0: those that took part up to now.
+        """
+        end, served = time.monotonic() + self.wait, set[str]()
+        awaited = awaited or len(self._enlisted.keys() - self._shut_out)
+        while len(served) < awaited and time.monotonic() < end:
             self._enlist()
-            there = {name: node for name, node in self.grid.present().items() if name in missing}
-            ready = [node for name, node in there.items() if self._takes_part(name, node)]
-            for answer in self.grid.send_and_receive(
-                [to_client(node, END, content) for node in ready], timeout=self.patience
-            ):
-                name = next(name for name, node in there.items() if node == answer.metadata.src_node_id)
-                missing = missing - {name}
+            present = self.grid.present().items()
+            ready = {node: name for name, node in present if name not in served and self._takes_part(name, node)}
+            sent = [to_client(node, END, content) for node in ready]
+            for answer in self.grid.send_and_receive(sent, timeout=self.patience):
+                name = ready[answer.metadata.src_node_id]
                 if answer.has_error():
                     self._tell(name, reason_of(answer))
-            if missing and not ready:
+                else:
+                    served.add(name)
+            if not ready:
                 time.sleep(_PAUSE)
-        return set(missing)
+        if len(served) < awaited:
+            self.say(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
 
     def _shut(self, name: str, reason: str) -> None:
         """Ask a client nothing any more, and say why."""

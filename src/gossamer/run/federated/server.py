@@ -163,19 +163,24 @@ def go_on_serving(
     rng: Rng | None = None,
     held: Found | None = None,
 ) -> Synthesizer:
-    """Go on with a federated run whose server was stopped or killed. Arguments as in `serve`.
+    """Go on with a federated run whose server was stopped or killed; a finished one gives its generator to whoever comes.
+
+    Arguments as in `serve`.
 
     Raises:
-        RunFolderError: if the folder holds no unfinished federated run.
+        RunFolderError: if the folder holds no run of a federated server.
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
     """
     folder = RunFolder(Path(run))
     config_json = folder.config()
-    if config_json.get("federated", {}).get("role") != federation.SERVER or not folder.begun or folder.finished:
-        raise RunFolderError(f"{folder.path} holds no unfinished run of a federated server.")
+    if config_json.get("federated", {}).get("role") != federation.SERVER or not folder.begun:
+        raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
     config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
     with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+        serving = Serving(grid, patience, wait, sink)
+        if folder.finished:
+            return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
         source_json = folder.source()
         rng = rng or Rng(config_json["seed"])
         booked = None
@@ -188,7 +193,7 @@ def go_on_serving(
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _say(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
-        return _train(Serving(grid, patience, wait, sink), folder, ledger, booked, config, card, rng, saved)
+        return _train(serving, folder, ledger, booked, config, card, rng, saved)
 
 
 @dataclass(frozen=True)
@@ -212,11 +217,7 @@ def _train(
     saved: tuple[dict[str, Any], dict[str, Any]] | None = None,
 ) -> Synthesizer:
     """Train with whoever answers, certify, and give the generator to all who took part."""
-    say = _say(serving.sink)
-    terms = {
-        "config": dataclasses.asdict(config), "card": card.to_dict(), "seed": rng.seed, "answers": _answers(config, card),
-    }  # fmt: skip
-    method = Federated(lambda run: Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, say))
+    method = Federated(lambda run: _clients(serving, run, ledger, card))
     synthesizer = train(
         Underway(
             folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger, found=_nothing(card),
@@ -225,9 +226,25 @@ def _train(
         saved=saved,
     )  # fmt: skip
     assert method.clients is not None
-    for name in sorted(method.clients.dismiss(weights_record(synthesizer.net.state_dict()))):
-        say(f"{name}: did not come for the released generator, and has no certificate")
+    method.clients.dismiss(weights_record(synthesizer.net.state_dict()))
     return synthesizer
+
+
+def _serve_again(
+    serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
+) -> Synthesizer:
+    """Give the generator of a finished run to clients that were away at its end, and so have no certificate yet."""
+    synthesizer = Synthesizer.load(folder.path)
+    clients = _clients(serving, Run(config, card, Rng(seed)), ledger, card)
+    clients.dismiss(weights_record(synthesizer.net.state_dict()), awaited=card.declared_size)
+    return synthesizer
+
+
+def _clients(serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard) -> Clients:
+    """The clients under the terms of a run."""
+    config, answers = run.config, _answers(run.config, card)
+    terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
+    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _say(serving.sink))
 
 
 def _answers(config: Config, card: DataCard) -> int:
