@@ -32,6 +32,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.rows import SanitizedRows
+from gossamer.run.accounts import mark_of
 from gossamer.run.federated import messages
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
@@ -48,6 +49,7 @@ from gossamer.run.federated.messages import (
 from gossamer.run.federated.panel import Clients
 from gossamer.run.federated.server import go_on_serving, serve
 from gossamer.run.federated.simulate import simulate
+from gossamer.run.fit import resume
 from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Found, Sources, fingerprint
 from gossamer.run.verify import verify
@@ -414,6 +416,21 @@ def test_a_client_answers_nothing_before_the_terms(tmp_path: Path) -> None:
     assert "terms" in messages.reason_of(ask(client(tmp_path, 0), messages.ROUND, question()))
 
 
+def test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_chose(tmp_path: Path) -> None:
+    held, rows = records(0), []
+    for place in ("a", "b"):
+        one = client(tmp_path / place, 0, held, secret=True)
+        ask(one, messages.TERMS, messages.terms_record(terms()))
+        torch.manual_seed(0)
+        rows.append(read_rows(ask(one, messages.ROUND, question()).content, shape=(4, 1, 28, 28), largest=math.inf))
+        assert not one._run.ledger.reasons
+        one.close()
+    spread = (rows[0] - rows[1]).std() / (
+        2 * math.sqrt(2)
+    )  # of two independent noises; 3,136 values: within 10 % but for 1e-14
+    assert 0.9 < spread < 1.1
+
+
 def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
     ask(one, messages.TERMS, messages.terms_record(terms()))
@@ -546,6 +563,8 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     apps = {one.folder.path.name: one.app for one in four}
     with pytest.raises(KeyboardInterrupt):
         run(Breaks(apps), tmp_path / "run", steps=20)
+    with pytest.raises(RequestError, match="gossamer federated"):
+        resume(tmp_path / "run")
     before = sum(count for one in four for count in one._run.ledger.used)
     made = go_on_serving(LocalGrid(apps), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.3)
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
@@ -644,6 +663,12 @@ def test_a_reply_counts_under_the_name_of_its_certificate_alone(papers: Path) ->
         (answer,) = link.send_and_receive([to_client(node, messages.TERMS, messages.terms_record({}))], timeout=10)
         assert messages.reason_of(answer) == "has gone"
         thread.join(10)
+
+
+def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
+    nothing = Records(np.zeros((0, 1, 28, 28), np.uint8), np.zeros(0, np.int64))
+    assert mark_of(Found(nothing, None, NO_PUBLIC, NO_UNITS, "")) == ""
+    assert mark_of(Found(records(0), None, NO_PUBLIC, NO_UNITS, "")) != ""
 
 
 def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:

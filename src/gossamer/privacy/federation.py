@@ -23,7 +23,7 @@ from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee
 SERVER, CLIENT = "server", "client"
 CHANCE = 1e-18
 """With which the draw asks some client, at some time of the run, for more answers than it grants; in no figure."""
-SPARE = 16
+SPARE = 4
 """Answers that a client grants beyond that: a client that is killed loses the one for which it has paid."""
 
 TRUST = {
