@@ -548,6 +548,44 @@ def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
     assert lost >= len(calls) > 0
 
 
+def test_a_client_that_goes_between_its_turn_and_the_draw_holds_nobody_up() -> None:
+    class Leaves(LocalGrid):
+        gone = False
+
+        def present(self) -> dict[str, int]:
+            return {name: node for name, node in super().present().items() if not (self.gone and name == NAMES[0])}
+
+    grid = Leaves(dict.fromkeys(NAMES, granting(10_000)))
+    panel = clients_alone(grid, {**TINY, "critics": 3, "visits": 3})
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    panel.train(fakes)
+    grid.gone = True
+    assert panel.release(fakes).shape == (8, 1, 28, 28)
+
+
+def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "d.npz", images=draw.integers(0, 256, (12, 28, 28), np.uint8), labels=np.arange(12) % 3,
+        units=np.arange(12) % 3,
+    )  # fmt: skip
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+
+    def stopped(event: Event) -> None:
+        if event.kind == "progress" and event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(**request, sink=stopped, **{**TINY, "steps": 20, "noise_multiplier": 30.0})
+    simulate(**request, resume=True)
+    folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
+    assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
+    assert all(verify(each).ok for each in folders)
+
+
 def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Client]) -> None:
     class Breaks(LocalGrid):
         left = 3

@@ -116,6 +116,7 @@ class Clients:
                 self._training.get(name), [fakes[i * B : (i + 1) * B] for i in asked.get(name, [])]
             )))
             for name in dict.fromkeys([*self._training, *asked])
+            if name in there
         ]  # fmt: skip
         self._training = {}
         came: Counter[str] = Counter()
