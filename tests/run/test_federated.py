@@ -80,8 +80,9 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
     """A client with a noise of its own that repeats, unless it is secret."""
     found = held or records(number)
     one = Found(found, None, NO_PUBLIC, NO_UNITS, fingerprint(found))
-    rng: Callable[[int], Rng] = Rng if secret else lambda seed: Rng(seed, noise_seed=number)
-    given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, "rng": rng, **named}
+    given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, **named}
+    if not secret:
+        given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
         folder=RunFolder(folder / NAMES[number]), sources=Sources(data="d"), records=lambda _card: one, **given
     )  # fmt: skip
