@@ -704,6 +704,19 @@ def test_a_reply_counts_under_the_name_of_its_certificate_alone(papers: Path) ->
         thread.join(10)
 
 
+def test_many_clients_may_open_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gossamer.run.federated import simulate as module
+
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(module.resource, "getrlimit", lambda _: (1_024, 4_096))
+    monkeypatch.setattr(module.resource, "setrlimit", lambda _, both: asked.append(both))
+    module._allow_files(1_000)
+    module._allow_files(1_334)
+    assert asked == [(1_334, 4_096)]
+    with pytest.raises(RequestError, match="ulimit"):
+        module._allow_files(5_000)
+
+
 def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
     nothing = Records(np.zeros((0, 1, 28, 28), np.uint8), np.zeros(0, np.int64))
     assert mark_of(Found(nothing, None, NO_PUBLIC, NO_UNITS, "")) == ""

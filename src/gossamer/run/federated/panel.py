@@ -180,7 +180,10 @@ class Clients:
     def _enlist(self) -> None:
         """Tell the terms to whoever is new, and take in those who have granted enough."""
         present = self.grid.present()
-        self._asked = {number: node for number, node in self._asked.items() if node in present.values()}
+        gone = [number for number, node in self._asked.items() if node not in present.values()]
+        self.grid.forget(gone)
+        for number in gone:
+            del self._asked[number]
         for name, node in sorted(present.items()):
             if node not in self._asked.values() and name not in self._shut_out and not self._takes_part(name, node):
                 for number in self.grid.push_messages([to_client(node, TERMS, terms_record(self.terms))]):

@@ -1,5 +1,6 @@
 """`gossamer federated simulate`: all clients on one machine, each with a folder, a ledger and a certificate of its own."""
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from gossamer.run.sources import Found, Sources, fingerprint
 
 CLIENTS = "clients"
 """In the private folder: a RUN of each client, critics among them."""
+_FILES, _FILES_BESIDES = 2, 256
+"""Each client holds its folder's lock and its ledger open; the process has some files besides."""
 
 
 def simulate(
@@ -89,6 +92,7 @@ def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources
         raise RequestError(
             f"there are more {card.unit}s in the data than the {card.declared_size:,} that the card declares: correct the card."
         )
+    _allow_files(_FILES * card.declared_size + _FILES_BESIDES)
     clients, clock = {}, Clock()
     for number in range(card.declared_size):
         name = f"client-{number + 1:04d}"
@@ -103,6 +107,23 @@ def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources
     finally:
         for client in clients.values():
             client.close()
+
+
+def _allow_files(count: int) -> None:
+    """Let this process open so many files at once.
+
+    Raises:
+        RequestError: if the machine forbids it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count or soft == resource.RLIM_INFINITY:
+        return
+    if hard < count and hard != resource.RLIM_INFINITY:
+        raise RequestError(
+            f"so many clients hold {count:,} files open, and this machine allows {hard:,}: raise the limit (ulimit -n), or "
+            "take fewer clients."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def _given(found: Found) -> Callable[[DataCard], Found]:
