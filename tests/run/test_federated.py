@@ -33,6 +33,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.run.accounts import mark_of
+from gossamer.run.cli import main
 from gossamer.run.federated import messages
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
@@ -732,3 +733,15 @@ def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="in secret"):
         serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, **settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_without_flower_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gossamer.run.commands import federated as module
+
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["federated", "simulate", "--data", "d", "--card", "c", "--out", "o"])
+    assert ended.value.code == 2
+    assert "gossamer[federated]" in capsys.readouterr().err

@@ -1,12 +1,14 @@
 """`gossamer federated simulate | server | client`."""
 
 import dataclasses
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.run.options import (
@@ -73,6 +75,8 @@ def federated() -> None:
 
     Each client trains a critic of its own and adds noise before anything leaves it; the server holds the generator.
     """
+    if importlib.util.find_spec("flwr") is None:
+        raise RequestError("this needs Flower: pip install 'gossamer[federated]'.")
 
 
 @federated.command()
