@@ -728,10 +728,10 @@ def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     grid = LocalGrid({})
     alone = dataclasses.replace(CARD, unit="record")
     with pytest.raises(RequestError, match='unit = "client"'):
-        serve(grid, card=alone, out=tmp_path / "run", delta=1e-3, **TINY)
+        serve(grid, card=alone, out=tmp_path / "run", delta=1e-3, wait=0.1, **TINY)
     settings = {**TINY, "visits": 1, "draw": "round_robin"}
     with pytest.raises(RequestError, match="in secret"):
-        serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, **settings)
+        serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, wait=0.1, **settings)
     assert not (tmp_path / "run").exists()
 
 
