@@ -68,6 +68,7 @@ VERIFY = "tests/run/test_verify.py"
 TEACHER = "tests/methods/test_teacher.py"
 SCATTERING = "tests/nets/test_scattering.py"
 
+FEDERATED = "tests/run/test_federated.py"
 NASTY, FORM = "tests/run/test_nasty.py", "tests/data/test_form.py"
 ATTACK_UNITS = "tests/run/test_attack.py::test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides"
 
@@ -553,6 +554,30 @@ MISTAKES = (
     Mistake("the control scores pictures that it learnt", "attacks/control.py", "rows[: len(rows) // 2] for rows in sets", "rows for rows in sets", "tests/attacks/test_control.py"),
     Mistake("the control is silent", "run/words.py", "    if told_apart.low > 0.5:", "    if False:", f"{NASTY}::test_other_writers_are_told_from_members_by_whoever_never_saw_the_run"),
     Mistake("plan lets any shape pass", "run/plan.py", "    makes_pictures(trial)\n", "", f"{NASTY}::test_a_shape_that_no_net_makes_is_refused_before_anything_is_written"),
+    Mistake("federated: the server's view is amplified by the draw that it knows", "privacy/federation.py", "draw=\"round_robin\",\n        critics=1,", "draw=\"secret\",\n        critics=config.get(\"critics\", 4),", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
+    Mistake("federated: a client grants what the draw asks on average", "privacy/federation.py", "clients * law.sf(middle) <= CHANCE", "law.sf(middle) <= 0.5", f"{FEDERATED}::test_a_client_grants_what_the_draw_may_ask"),
+    Mistake("federated: the chance of a refusal is that of one client, not of all", "privacy/federation.py", "clients * law.sf(middle) <= CHANCE", "law.sf(middle) <= CHANCE", f"{FEDERATED}::test_a_client_grants_what_the_draw_may_ask"),
+    Mistake("federated: the certificate is silent about the server", "privacy/promise.py", "second = federation.statement(settings) if \"federated\" in settings else \"\"", "second = \"\"", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
+    Mistake("federated: a client does not look at what its ledger has left", "run/federated/client.py", "if len(asked.asked) > self._panel.left:", "if False:", f"{FEDERATED}::test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says"),
+    Mistake("federated: a client takes richer terms in the middle of a run", "run/federated/client.py", "elif terms != self._terms:", "elif False:", f"{FEDERATED}::test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says"),
+    Mistake("federated: a client's budget is no limit", "run/federated/client.py", "budget=self.epsilon, delta", "budget=float(\"inf\"), delta", f"{FEDERATED}::test_a_client_refuses_terms_that_cost_more_than_it_gives"),
+    Mistake("federated: a client reads its records before it has reserved", "run/federated/client.py", "        ledger = stack.enter_context(closing(self._reserved(job)))\n        found = self.records(self._as_one_unit())\n", "        found = self.records(self._as_one_unit())\n        ledger = stack.enter_context(closing(self._reserved(job)))\n", f"{FEDERATED}::test_a_client_refuses_terms_that_cost_more_than_it_gives"),
+    Mistake("federated: the server's seed fixes the noise of its clients", "run/federated/client.py", "    rng: Callable[[int], Rng] = Rng\n", "    rng: Callable[[int], Rng] = lambda seed: Rng(seed, noise_seed=seed)\n", f"{FEDERATED}::test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_chose"),
+    Mistake("federated: rows leave a client around its mechanism", "run/federated/client.py", "rows = [self._panel.release(fakes) for fakes in asked.asked]", "rows = [(self._panel.release(fakes), self._panel._critics._Confined__held.gradients([0], fakes.images[None], fakes.labels[None])[0])[1] for fakes in asked.asked]", f"{FEDERATED}::test_records_reach_a_message_only_through_the_mechanism"),
+    Mistake("federated: a client takes another card than it was given", "run/federated/client.py", "if theirs != self.card:", "if False:", f"{FEDERATED}::test_a_client_refuses_other_terms"),
+    Mistake("federated: the public seed draws the clients", "run/federated/panel.py", "self.run.rng.integers(config.answers, len(names))", "__import__(\"torch\").randint(len(names), (config.answers,), generator=self.run.rng.public(\"draw\")).tolist()", f"{FEDERATED}::test_one_machine_gives_what_the_central_loop_gives"),
+    Mistake("federated: all answers of a step share one draw", "run/federated/panel.py", "drawn = [names[i] for i in self.run.rng.integers(config.answers, len(names))]", "drawn = [names[i] for i in self.run.rng.integers(1, len(names))] * config.answers", f"{FEDERATED}::test_one_machine_gives_what_the_central_loop_gives"),
+    Mistake("federated: clients train by lot", "run/federated/panel.py", "first = (config.steps - self.left) * config.visits", "first = int(self.run.rng.integers(1, len(everybody))[0])", f"{FEDERATED}::test_one_machine_gives_what_the_central_loop_gives"),
+    Mistake("federated: clients are drawn among fewer than were charged for", "run/federated/panel.py", "if len(there) >= self.run.config.critics:", "if there:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
+    Mistake("federated: the server draws without paying", "run/federated/panel.py", "        for _ in range(config.answers):\n            self.ledger.charge(self._event)\n", "", f"{FEDERATED}::test_an_answer_is_charged_on_both_sides_before_it_is_asked"),
+    Mistake("federated: rows that are not finite are taken", "run/federated/messages.py", "if not bool(torch.isfinite(rows).all()):", "if False:", f"{FEDERATED}::test_a_malicious_client_is_named_and_shut_out"),
+    Mistake("federated: rows of any length are taken", "run/federated/messages.py", "if len(rows) and float(", "if False and float(", f"{FEDERATED}::test_a_malicious_client_is_named_and_shut_out"),
+    Mistake("federated: a client may claim another noise than the terms say", "run/federated/panel.py", "if noise != self.run.config.noise_multiplier:", "if False:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
+    Mistake("federated: a client that grants too little is drawn all the same", "run/federated/panel.py", "elif answers < self.terms[\"answers\"]:", "elif False:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
+    Mistake("federated: a client answers for another", "run/federated/link.py", "if asked is None or asked.metadata.dst_node_id != node:", "if asked is None:", f"{FEDERATED}::test_a_reply_counts_under_the_name_of_its_certificate_alone"),
+    Mistake("federated: a run protects records, whatever a client has", "run/federated/server.py", "if card.unit == \"record\":", "if False:", f"{FEDERATED}::test_a_federated_run_needs_a_unit_and_a_secret_draw"),
+    Mistake("federated: a resume trains a server's run as a central one", "run/fit.py", "if \"federated\" in config_json:", "if False:", f"{FEDERATED}::test_the_server_goes_on_where_its_ledger_is"),
+    Mistake("federated: servers without records share one account", "run/accounts.py", "    if not each:\n", "    if False:\n", f"{FEDERATED}::test_two_servers_without_records_are_not_taken_for_one_data_set"),
 )  # fmt: skip
 
 

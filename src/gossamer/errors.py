@@ -7,6 +7,7 @@
     │   ├── BudgetError         no run can meet this epsilon, delta or noise
     │   ├── RunFolderError      the output folder is taken, or is not a run
     │   └── AccountsError       the account book cannot be used, so that nothing may be started
+    ├── TooFewClients           a federated run waits for clients that do not come; it can be resumed; exit status 1
     ├── DiskFull                there is no room left: make some, and `resume` goes on; exit status 1
     └── PrivacyError            the run is stopped to keep its promise; exit status 1
         ├── BudgetExceeded      a plan costs more than the budget
@@ -48,6 +49,10 @@ class RunFolderError(RequestError):
 
 class AccountsError(RequestError):
     """The account book cannot be read or written. A run that it does not hold is not started."""
+
+
+class TooFewClients(GossamerError):
+    """Fewer clients are there than a draw needs. What was trained is kept; the message says how to go on."""
 
 
 class DiskFull(GossamerError):

@@ -7,6 +7,7 @@ Nothing else flows into the words of a certificate, so that anyone who holds bot
 import math
 from typing import Any
 
+from gossamer.privacy import federation
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
 
@@ -83,17 +84,21 @@ _GLYPHS_TUNED = (
 
 def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
     """What a lawyer asks, as far as ledger and settings answer it: sentences, and the public inputs one by one."""
-    unit, nothing = settings["card"]["unit"], math.isinf(ledger.promise().epsilon)
-    return {
+    unit, released = settings["card"]["unit"], ledger.promise()
+    nothing = math.isinf(released.epsilon)
+    found = {
         "protects": "nobody: epsilon is infinity" if nothing else protects(settings),
         "adjacency": _ADJACENT[RELATION_NAMES[ledger.relation]].format(unit=unit),
         "data": _data(settings),
         "public_inputs": public_inputs(settings),
         "all_runs": settings.get("accounts"),
-        "trust_model": _TRUST,
+        "trust_model": federation.TRUST[settings["federated"]["role"]] if "federated" in settings else _TRUST,
         "side_channels": list(_SIDE_CHANNELS),
         "not_promised": [each.format(unit=unit) for each in _NOT_PROMISED],
     }
+    if "federated" in settings and not nothing:
+        found["views"] = federation.views(settings, released)
+    return found
 
 
 def protects(settings: dict[str, Any]) -> str:
@@ -101,8 +106,15 @@ def protects(settings: dict[str, Any]) -> str:
     unit = settings["card"]["unit"]
     if unit == "record":
         return "one record. Whoever has several records is protected for each of them, and not for all of them together"
-    how = "; in the start, ".join(dict.fromkeys(_ENFORCED.get(each, _TOGETHER) for each in _methods(settings)))
+    how = _how(settings)
     return f"one {unit} with all records of that {unit}, however many: {how}"
+
+
+def _how(settings: dict[str, Any]) -> str:
+    """How a unit of many records moves a release no further than one of a single record."""
+    if "federated" in settings:
+        return federation.ENFORCED
+    return "; in the start, ".join(dict.fromkeys(_ENFORCED.get(each, _TOGETHER) for each in _methods(settings)))
 
 
 def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -158,10 +170,11 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
     if settings["public"]["kind"] == "share":
         part = " of the protected part"
         given_up = f" NOT protected: {_given_up(settings)}."
+    second = federation.statement(settings) if "federated" in settings else ""
     return (
         f"Differentially private: {guarantee}. Whether any one {unit}{part} was in the data changes the chance of any "
         f"outcome by at most a factor e^epsilon, up to delta.{given_up} Bound by the {best['accountant']} accountant for the "
-        "whole reserved plan."
+        f"whole reserved plan.{second}"
     )
 
 
@@ -173,9 +186,13 @@ def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     if settings["public"]["kind"] == "share":
         whose = f", for the {unit}s of the protected part"
     about = [f"{MODEL}, and any number of samples drawn from it{whose}"]
+    if "federated" in settings and settings["federated"]["role"] == federation.CLIENT:
+        about = [
+            f"all that this client sent: the rows of its answers. {MODEL}, made of them and of others', and its samples"
+        ]
     if unit == "record":
         return about
-    how = "; in the start, ".join(dict.fromkeys(_ENFORCED.get(each, _TOGETHER) for each in _methods(settings)))
+    how = _how(settings)
     return [*about, f"each {unit} with all records of that {unit}, however many: {how}"]
 
 
@@ -260,6 +277,8 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"who was given up follows from each {unit} alone: from the hash of {_hashed(settings)} under the public key "
             f"{public['salt']!r}, and from nobody else; the number is expected, not counted"
         )
+    if "federated" in settings:
+        facts += federation.assumptions(settings)
     entropy = (
         "the machine's operating system gives true entropy, and AES-128 turns it into noise and coins that cannot be told from "
         "true ones; the proofs are about real numbers: what rounding does to a record's own share and to the noise is bounded, "

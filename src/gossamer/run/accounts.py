@@ -69,6 +69,8 @@ def mark_of(found: Found) -> str:
     given_up = found.public if found.public_facts["kind"] == "share" else None
     parts = [found.private] if given_up is None else [found.private, given_up]
     each = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).digest() for part in parts for image in part.images]
+    if not each:
+        return ""  # the server of a federated run has no records: nothing to know them by
     shape = str(parts[0].shape).encode()
     return hashlib.sha256(shape + b"".join(sorted(each))).hexdigest()
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": ("plan", "What a run would cost; reads no record."),
     "fit": ("fit", "Train a METHOD under a budget, into a RUN folder."),
     "resume": ("fit", "Go on with a run that was stopped or killed."),
+    "federated": ("federated", "GS-WGAN with records that stay with their owners."),
     "sample": ("sample", "Draw synthetic records from a RUN or a release."),
     "evaluate": ("evaluate", "How good is it? Measured on real records."),
     "attack": ("attack", "Can training records be recognised?"),

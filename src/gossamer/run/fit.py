@@ -1,10 +1,10 @@
 """From a request to a finished run: read, confine, train, checkpoint, certify. And `resume`, the same from the middle."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,7 +19,7 @@ from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, room
-from gossamer.run.accounts import begin, book_at, charge_of, go_on, new_word
+from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, new_word
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.folder import RunFolder
 from gossamer.run.plan import Request, method_named, plan
@@ -115,7 +115,7 @@ def fit(
     folder = RunFolder(Path(out))
     folder.check_free(force=force)
     room.check(folder.path, room.needed(net, request.plan), then="or name another --out")
-    book = book_at(accounts, beside=folder)
+    book_at(accounts, beside=folder)  # refused before a record is read
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=job.relation, unit=card.unit)
     ledger.reserve(request.plan)
     sources = Sources.of(
@@ -123,7 +123,6 @@ def fit(
         public_images_key=public_images_key, public_labels_key=public_labels_key,
     )  # fmt: skip
     rng = rng or Rng(seed)
-    run = new_word()
     with folder.held(), closing(ledger):
         folder.check_free(force=force)
         found = sources.read(card)
@@ -135,35 +134,86 @@ def fit(
         if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):
             say(said)
 
-        def write(known: dict[str, Any], session: str) -> None:
-            if not folder.blank:
-                folder.clear()
-            config_json = _config_json(request, seed, device, found, with_tensorboard=with_tensorboard)
-            source = {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint}
-            kept = None if accounts is None else str(Path(accounts).absolute())
-            folder.create({**config_json, "run": run, "accounts": known}, {**source, "accounts": kept})
-            ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
-
-        charge = charge_of(
-            ledger, run=run, card=card, sources=sources, found=found, method=method, folder=folder.path,
-            infinite=rng.reproducible or bool(asked.without_guarantee),
+        booked = enter(
+            folder, request, ledger, found, sources, seed=seed, device=device, rng=rng, accounts=accounts, say=say,
+            with_tensorboard=with_tensorboard,
         )  # fmt: skip
-        try:
-            booked = begin(book, charge, write, say=say)
-        except (AccountsError, OSError) as error:
-            if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
-                ledger.close()
-                folder.clear()
-            if isinstance(error, OSError):
-                raise RunFolderError(
-                    f"{folder.path} cannot be written ({error.strerror}). Mend that, or name another --out; nothing has been "
-                    "begun."
-                ) from None
-            raise
         return train(Underway(
             folder=folder, job=job, ledger=ledger, found=found, booked=booked, rng=rng, device=device, sink=sink,
             with_tensorboard=with_tensorboard,
         ))  # fmt: skip
+
+
+def enter(
+    folder: RunFolder,
+    request: Request,
+    ledger: PrivacyLedger,
+    found: Found,
+    sources: Sources,
+    *,
+    seed: int,
+    device: str,
+    rng: Rng,
+    accounts: str | Path | Literal[False] | None,
+    say: Callable[[str], None],
+    with_tensorboard: bool = False,
+    more: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> Booked | None:
+    """Write a new run's folder and ledger and enter it in the account book, before it trains.
+
+    Args:
+        folder: held by this process.
+        request: what was decided.
+        ledger: the plan is reserved in it.
+        found: the records.
+        sources: where they are.
+        seed: of the public draws.
+        device: where the networks are.
+        rng: of the run.
+        accounts: folder of the account book; None: the user's state folder; False: no book is kept.
+        say: tells the person at the terminal.
+        with_tensorboard: kept in the settings.
+        more: what the settings say besides.
+        source: what the private folder keeps besides.
+
+    Returns:
+        The entry; None where no book is kept.
+
+    Raises:
+        BudgetError: if a limit forbids the run; nothing is left of it then.
+        AccountsError: if the book cannot be used.
+    """
+    method, run = request.job.method, new_word()
+
+    def write(known: dict[str, Any] | None, session: str) -> None:
+        if not folder.blank:
+            folder.clear()
+        config_json = _config_json(request, seed, device, found, with_tensorboard=with_tensorboard)
+        kept = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
+        private = {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint, "accounts": kept}
+        folder.create({**config_json, "run": run, "accounts": known, **(more or {})}, {**private, **(source or {})})
+        ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
+
+    if accounts is False:
+        write(None, "")
+        return None
+    charge = charge_of(
+        ledger, run=run, card=request.job.card, sources=sources, found=found, method=method.name, folder=folder.path,
+        infinite=rng.reproducible or bool(method.without_guarantee),
+    )  # fmt: skip
+    try:
+        return begin(book_at(accounts, beside=folder), charge, write, say=say)
+    except (AccountsError, OSError) as error:
+        if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
+            ledger.close()
+            folder.clear()
+        if isinstance(error, OSError):
+            raise RunFolderError(
+                f"{folder.path} cannot be written ({error.strerror}). Mend that, or name another --out; nothing has been "
+                "begun."
+            ) from None
+        raise
 
 
 @checked_arguments
@@ -201,6 +251,10 @@ def resume(
         if folder.finished:  # by whoever held it a moment ago
             return Synthesizer.load(folder.path)
         source_json = folder.source()
+        if "federated" in config_json:
+            raise RequestError(
+                f"{folder.path} is a federated run, which goes on with the command that began it: `gossamer federated`."
+            )
         card = DataCard.from_dict(config_json["card"])
         job = method_named(config_json["method"]).job(config_json["config"], card)
         sources = Sources.from_json(source_json["sources"])

@@ -12,7 +12,7 @@ import click
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.methods.method import AnyMethod
+from gossamer.methods.method import AnyMethod, BaseConfig
 from gossamer.methods.start import StartConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,11 +140,7 @@ class PerMethod(NearestName):
             settings = {each.name: values.pop(each.name) for each in dataclasses.fields(method.config_type)}
             self._command(method=method.name, settings=settings, **values)
 
-        decorated: Any = callback
-        inherited = {each.name for each in dataclasses.fields(StartConfig)}
-        own = sorted(dataclasses.fields(method.config_type), key=lambda each: each.name in inherited)
-        for field in reversed(own):
-            decorated = _option(field, method.config_type)(decorated)
+        decorated: Any = flags_of(method.config_type)(callback)
         for option in reversed(self._shared):
             decorated = option(decorated)
         example = self._example.replace("METHOD", method.name)
@@ -165,6 +161,19 @@ def per_method(
         name, example, command, shared, help=f"\b\n{example}\n\n{about}", no_args_is_help=True,
         subcommand_metavar="METHOD [FLAGS]...",
     )  # fmt: skip
+
+
+def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
+    """The flags of all fields of a Config, its own before those of a start."""
+    inherited = {each.name for each in dataclasses.fields(StartConfig)}
+    fields = sorted(dataclasses.fields(config), key=lambda each: each.name in inherited)
+
+    def decorate(callback: F) -> F:
+        for field in reversed(fields):
+            callback = _option(field, config)(callback)
+        return callback
+
+    return decorate
 
 
 def _refused(method: AnyMethod, flag: str | None) -> bool:

@@ -50,7 +50,7 @@ class Underway:
         job: the method, its settings and the card.
         ledger: open.
         found: the records.
-        booked: the run's entry in the account book.
+        booked: the run's entry in the account book; None: no book is kept (a client of a simulation).
         rng: source of all randomness.
         device: where the networks are.
         sink: takes the events, with notes and progress.
@@ -61,7 +61,7 @@ class Underway:
     job: Job[BaseConfig, State]
     ledger: PrivacyLedger
     found: Found
-    booked: Booked
+    booked: Booked | None
     rng: Rng
     device: str
     sink: Sink
@@ -104,7 +104,7 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
             raise untrained(run.folder)
         checkpoint.give_room(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
-    return _finish(run, training.state)
+    return finish(run, training.state)
 
 
 def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> None:
@@ -187,7 +187,7 @@ def _spent_so_far(ledger: PrivacyLedger) -> Callable[[], float]:
     return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
 
 
-def _finish(run: Underway, state: State) -> Synthesizer:
+def finish(run: Underway, state: State) -> Synthesizer:
     """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
     net = state.released.cpu().eval()
     certificate = Certificate.build(
@@ -203,7 +203,8 @@ def _finish(run: Underway, state: State) -> Synthesizer:
     run.folder.file(SAMPLES).write_bytes(
         sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS, names=grid.class_names)
     )
-    run.booked.finish(run.ledger)
+    if run.booked is not None:
+        run.booked.finish(run.ledger)
     synthesizer.save(run.folder.path)
     write_report(run.folder.path, internal=True)
     return synthesizer

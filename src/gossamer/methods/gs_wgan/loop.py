@@ -15,7 +15,7 @@ from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critics import Critics, Recipe
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
-from gossamer.methods.gs_wgan.panel import Panel, secret_coins
+from gossamer.methods.gs_wgan.panel import Answering, Panel, secret_coins
 from gossamer.methods.gs_wgan.stacked import BETAS
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import InTraining, Optimiser, adam
@@ -25,8 +25,12 @@ Generator: TypeAlias = ResNetGenerator | DcganGenerator
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
-    """Section 4 of the paper, one generator step per yield. Ends when the ledger holds no further release."""
-    critics = Panel(run, state.confine(run, private))
+    """The game with critics that are all in one place. Ends when the ledger holds no further release."""
+    return play(run, state, Panel(run, state.confine(run, private)))
+
+
+def play(run: Run[Config], state: "State", critics: Answering) -> Iterator[Shown]:
+    """Section 4 of the paper, one generator step per yield, central and federated: what differs is who answers."""
     n = run.config.answers * run.config.batch_size
 
     while critics.left:

@@ -1,6 +1,7 @@
 """The critics as the loop sees them: they train, and they answer. Who does so, by which coins and at what cost, stays here."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +13,23 @@ from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms import clipped_to
 from gossamer.privacy.rows import SanitizedRows
+
+
+class Answering(Protocol):
+    """Whoever answers the generator: critics of records in one place (`Panel`), or clients, each with records of its own."""
+
+    @property
+    def left(self) -> int:
+        """How many more steps the plan holds."""
+        ...
+
+    def train(self, fakes: Fakes) -> None:
+        """A visit to the critics whose turn it is."""
+        ...
+
+    def release(self, fakes: Fakes) -> Tensor:
+        """Sanitised rows for the first images. [answers x B, C, H, W]"""
+        ...
 
 
 class Panel:

@@ -1,0 +1,279 @@
+"""A client: its records, its critic, its `Confined` and its ledger, which outlive rounds and restarts.
+
+It runs the central method with one critic, which all its records train and which answers every question; so its ledger is
+charged an unamplified Gaussian for each answer, before the records are read, and refuses what it has not reserved. The server
+sends data only: the program is the client's own (docs/federated.md says why it is not Flower's SuperNode that runs it).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from gossamer.data.card import DataCard
+from gossamer.errors import BudgetExceeded, DataError, GossamerError, RequestError, RunFolderError, UnplannedRelease
+from gossamer.events import Sink, note, progress, silent
+from gossamer.methods import METHODS
+from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan.loop import State
+from gossamer.methods.gs_wgan.panel import Panel
+from gossamer.methods.method import Job, Run, Training
+from gossamer.privacy import federation
+from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.run import checkpoint
+from gossamer.run.accounts import book_at, charge_of, go_on
+from gossamer.run.federated.messages import (
+    Malformed,
+    grant_record,
+    read_round,
+    read_terms,
+    read_weights,
+    refusal,
+    reply,
+    rows_record,
+)
+from gossamer.run.fit import enter
+from gossamer.run.folder import RunFolder
+from gossamer.run.plan import Request, checked, checked_delta
+from gossamer.run.sources import Found, Sources
+from gossamer.run.training import Underway, finish
+
+METHOD = "gs-wgan"
+
+
+@dataclasses.dataclass
+class Client:
+    """One owner of records. It speaks when it is spoken to: `app` answers the server's messages.
+
+    Args:
+        folder: its RUN, new or unfinished; it goes on where it was.
+        sources: where its records are; they all belong to one unit.
+        records: reads them.
+        card: the public facts, which all clients and the server were given beforehand.
+        epsilon: what all its answers may cost together, against the server; infinity: it asks for no privacy.
+        delta: of that.
+        accounts: folder of its account book; None: the user's state folder; False: it keeps none (a simulation).
+        sink: takes notes and progress.
+        rng: from the seed of the run to all its randomness.
+        clock: says when a checkpoint is due; the clients of a simulation share one.
+    """
+
+    folder: RunFolder
+    sources: Sources
+    records: Callable[[DataCard], Found]
+    card: DataCard
+    epsilon: float
+    delta: float
+    accounts: str | Path | Literal[False] | None = None
+    sink: Sink = silent
+    rng: Callable[[int], Rng] = Rng
+    clock: checkpoint.Clock = dataclasses.field(default_factory=checkpoint.Clock)
+
+    def __post_init__(self) -> None:
+        checked_delta(self.delta, self.epsilon, self.card)
+        self._open = ExitStack()
+        self._terms: dict[str, Any] | None = None
+        self._run: Underway
+        self._training: Training[Config, State]
+        self._panel: Panel
+        self._config: Config
+        self.app = ClientApp()
+        self.app.query("terms")(self._answering(self._enlist))
+        self.app.train("round")(self._answering(self._round))
+        self.app.query("end")(self._answering(self._end))
+
+    @property
+    def finished(self) -> bool:
+        """Whether its run is over and certified."""
+        return self.folder.finished
+
+    def close(self) -> None:
+        """Let go of the folder and the ledger; what is unfinished is kept."""
+        if self._terms is not None and not self.folder.finished:
+            self._save()
+        self._open.close()
+
+    def _answering(self, act: Callable[[Message], RecordDict | None]) -> Callable[[Message, Context], Message]:
+        """What it does about a message; where it will not, the reply says why, in words that no record has touched."""
+
+        def answer(message: Message, context: Context) -> Message:
+            del context  # Flower's own memory of a client; ours is on disk
+            try:
+                return reply(message, act(message))
+            except Malformed as error:
+                said = f"the message is malformed: {error}"
+            except (BudgetExceeded, UnplannedRelease) as error:
+                said = str(error)
+            except GossamerError as error:
+                said = f"{type(error).__name__}; this client's own log has the reason"
+                self.sink(note(str(error)))
+            return refusal(message, said)
+
+        return answer
+
+    # ------------------------------------------------------------------ the terms
+
+    def _enlist(self, message: Message) -> RecordDict:
+        """Begin, or go on, if what the server wants fits this client's budget."""
+        terms = read_terms(message.content)
+        if self._terms is None:
+            self._begin(terms)
+        elif terms != self._terms:
+            raise Malformed("these are not the terms that this client took part under")
+        return grant_record(answers=self._config.steps, noise_multiplier=float(self._config.noise_multiplier))
+
+    def _begin(self, terms: dict[str, Any]) -> None:
+        job, seed = self._own_job(terms)
+        with ExitStack() as stack:
+            stack.enter_context(self.folder.held())
+            begin = self._go_on if self.folder.begun else self._start
+            self._run, saved = begin(terms, job, seed, stack)
+            run = Run(job.config, self.card, self._run.rng)
+            self._training = Training(job, run)
+            if saved is not None:
+                self._training.state.load_state_dict(saved[0])
+                run.rng.restore(saved[1])
+            private = Confined(self._run.found.private, self._run.ledger)
+            self._warm_up(private)
+            self._panel = Panel(run, self._training.state.confine(run, private))
+            self._open = stack.pop_all()
+        self._config, self._terms = job.config, terms
+
+    def _own_job(self, terms: dict[str, Any]) -> tuple[Job[Config, State], int]:
+        """The method with the one critic of this client, which grants as many answers as the run may ask of it."""
+        try:
+            config, seed, answers = dict(terms["config"]), int(terms["seed"]), int(terms["answers"])
+            theirs = DataCard.from_dict(terms["card"])
+        except (KeyError, TypeError, ValueError, GossamerError):
+            raise Malformed("the terms lack settings, card, seed or answers") from None
+        if theirs != self.card:
+            raise Malformed("the card of the run is not the one that this client was given")
+        own = {**config, "critics": 1, "draw": "round_robin", "steps": answers, "answers": 1, "visits": 1}
+        try:
+            job = METHODS[METHOD].job(own, self.card)
+            return cast("Job[Config, State]", checked(job)), seed
+        except (TypeError, RequestError):
+            raise Malformed("the settings of the run are none of this method") from None
+
+    def _reserved(self, job: Job[Config, State]) -> PrivacyLedger:
+        """A ledger of this client's own budget, which holds all its answers. Raises BudgetExceeded; no record was read."""
+        ledger = PrivacyLedger(
+            budget=self.epsilon, delta=self.delta, relation=job.relation, unit=self.card.unit
+        )  # fmt: skip
+        ledger.reserve(job.plan)
+        return ledger
+
+    def _start(
+        self, terms: dict[str, Any], job: Job[Config, State], seed: int, stack: ExitStack
+    ) -> tuple[Underway, None]:
+        """A new run of this client: reserve, then read, then write down."""
+        self.folder.check_free(force=False)
+        ledger = stack.enter_context(closing(self._reserved(job)))
+        found = self.records(self._as_one_unit())
+        request = Request(job=cast(Any, job), epsilon=self.epsilon, delta=self.delta, plan=job.plan, bounds=())
+        rng = self.rng(seed)
+        booked = enter(
+            self.folder, request, ledger, found, self.sources, seed=seed, device="cpu", rng=rng, accounts=self.accounts,
+            say=lambda text: self.sink(note(text)), more=self._more(job), source={"terms": terms},
+        )  # fmt: skip
+        return Underway(
+            folder=self.folder, job=cast(Any, job), ledger=ledger, found=found, booked=booked, rng=rng, device="cpu",
+            sink=self.sink, with_tensorboard=False,
+        ), None  # fmt: skip
+
+    def _go_on(
+        self, terms: dict[str, Any], job: Job[Config, State], seed: int, stack: ExitStack
+    ) -> tuple[Underway, tuple[dict[str, Any], dict[str, Any]] | None]:
+        """The run of this client as its folder has it, with the charges that its ledger has."""
+        config_json, source_json = self.folder.config(), self.folder.source()
+        if self.folder.finished or source_json.get("terms") != terms:
+            raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
+        ledger = stack.enter_context(closing(PrivacyLedger.resume(self.folder.file(LEDGER))))
+        found = self.records(self._as_one_unit())
+        if found.fingerprint != source_json["fingerprint"]:
+            raise DataError(f"{self.sources.data} is not what it was when this client began. Restore the records.")
+        rng = self.rng(seed)
+        charge = charge_of(
+            ledger, run=config_json["run"], card=self.card, sources=self.sources, found=found, method=METHOD,
+            folder=self.folder.path, infinite=rng.reproducible,
+        )  # fmt: skip
+        say: Callable[[str], None] = lambda text: self.sink(note(text))  # noqa: E731 (a name for three uses)
+        booked = None
+        if self.accounts is not False:
+            book = book_at(self.accounts or source_json.get("accounts"), beside=self.folder)
+            booked = go_on(book, charge, ledger, say=say)
+        saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: say(
+            f"{count:,} paid answers came after the last checkpoint; they stay paid."
+        ))  # fmt: skip
+        return Underway(
+            folder=self.folder, job=cast(Any, job), ledger=ledger, found=found, booked=booked, rng=rng, device="cpu",
+            sink=self.sink, with_tensorboard=False,
+        ), saved  # fmt: skip
+
+    def _as_one_unit(self) -> DataCard:
+        """The card as its readers need it: all records here are one unit, so none of them names one."""
+        return dataclasses.replace(self.card, unit="record", missing_unit="refuse")
+
+    def _more(self, job: Job[Config, State]) -> dict[str, Any]:
+        return {"federated": {"role": federation.CLIENT, "answers": job.config.steps}}
+
+    def _warm_up(self, private: Confined[Any]) -> None:
+        """The critic's warm start, on the client alone: nothing leaves, and nothing comes in."""
+        state = self._training.state
+        if state.phase == "training":
+            return
+        for reached in self._training.drive(private):
+            if reached.shown is None:
+                break
+            self.sink(progress(reached.phase.name, reached.step, reached.phase.steps))
+        self._save()
+
+    # ------------------------------------------------------------------ rounds
+
+    def _round(self, message: Message) -> RecordDict | None:
+        """Train where asked to, then answer where asked to. Every answer is paid for before the records are read."""
+        if self._terms is None:
+            raise Malformed("the run has not told its terms yet")
+        config = self._config
+        asked = read_round(
+            message.content, shape=self.card.shape, classes=self.card.classes, trains=max(
+                config.critic_batch_size, config.batch_size * int(self._terms["config"]["answers"])
+            ), rows=config.batch_size,
+        )  # fmt: skip
+        if len(asked.asked) > self._panel.left:
+            raise UnplannedRelease(
+                f"this client has granted {config.steps:,} answers, {self._panel.left:,} are left, and {len(asked.asked):,} "
+                "were asked for at once"
+            )
+        if asked.train is not None:
+            self._panel.train(asked.train)
+        rows = [self._panel.release(fakes) for fakes in asked.asked]
+        self._training.state.step += 1
+        if self.clock.due():
+            self._save()
+        self.sink(progress("answers", config.steps - self._panel.left, config.steps))
+        return rows_record(torch.cat(rows)) if rows else None
+
+    def _save(self) -> None:
+        state, run = self._training.state, self._run
+        self.clock.written(checkpoint.save(self.folder.private, state.state_dict(), run.rng.state(), run.ledger))
+
+    # ------------------------------------------------------------------ the end
+
+    def _end(self, message: Message) -> None:
+        """Take the released generator, and certify what this client let out."""
+        if self._terms is None or self.folder.finished:
+            return
+        net = self._training.state.released
+        net.load_state_dict(read_weights(message.content, net.state_dict()))
+        checkpoint.give_room(self.folder.private)
+        finish(self._run, self._training.state)
+        self.close()

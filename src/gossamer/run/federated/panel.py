@@ -1,0 +1,250 @@
+"""The clients as the loop sees them: they train, and they answer. Who does so stays here; what they send is checked here."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from flwr.app import Message, RecordDict
+from torch import Tensor
+
+from gossamer.errors import TooFewClients
+from gossamer.methods.adversarial import Fakes
+from gossamer.methods.gs_wgan import Config
+from gossamer.methods.method import Run
+from gossamer.privacy import costs
+from gossamer.privacy.confined import FIXED_SEED
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.federated.grid import NamedGrid
+from gossamer.run.federated.messages import (
+    END,
+    ROUND,
+    TERMS,
+    Malformed,
+    Round,
+    read_grant,
+    read_rows,
+    reason_of,
+    round_record,
+    terms_record,
+    to_client,
+)
+
+LONGEST_NOISE = 9.0
+"""Standard deviations that no coordinate of the noise exceeds: `noise.py` ends at 8.57."""
+_PAUSE = 0.1  # seconds between two looks for clients
+
+
+@dataclass
+class Clients:
+    """Clients, each with records of its own, that answer in place of a `Panel`.
+
+    A step goes to those whose turn it is to train and to those that are drawn to answer. An answer is drawn uniformly among the
+    clients that are there, by secret coins, never among fewer than `critics`; it is charged before anybody is asked. One that
+    does not come counts as rows of zeros and is not drawn again: to draw anew would tell who was not there.
+
+    Args:
+        run: the settings, and the source of the coins.
+        ledger: of the release: it pays for every draw.
+        grid: carries the messages.
+        terms: what clients are told at the start: settings, card, seed, and the answers that each has to grant.
+        patience: seconds that a reply may take.
+        wait: seconds for which too few clients are waited for.
+        say: tells the person at the terminal.
+    """
+
+    run: Run[Config]
+    ledger: PrivacyLedger
+    grid: NamedGrid
+    terms: dict[str, Any]
+    patience: float
+    wait: float
+    say: Callable[[str], None]
+    _enlisted: dict[str, int] = field(default_factory=dict, init=False)
+    _shut_out: set[str] = field(default_factory=set, init=False)
+    _asked: dict[str, int] = field(default_factory=dict, init=False)
+    _told: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _training: dict[str, Fakes] = field(default_factory=dict, init=False)
+
+    @property
+    def left(self) -> int:
+        """How many more steps the plan holds."""
+        return self.ledger.remaining(self._event) // self.run.config.answers
+
+    @property
+    def _event(self) -> Any:
+        config = self.run.config
+        return costs.event_of(
+            draw="secret",
+            critics=config.critics,
+            batch_size=config.batch_size,
+            noise_multiplier=config.noise_multiplier,
+        )
+
+    def train(self, fakes: Fakes) -> None:
+        """A visit to each client whose turn it is: in turns, whoever is drawn; one that is away misses its turn."""
+        there = self._there()
+        everybody = sorted(self._enlisted.keys() - self._shut_out)
+        config = self.run.config
+        first = (config.steps - self.left) * config.visits
+        turn = {everybody[(first + i) % len(everybody)] for i in range(min(config.visits, len(everybody)))}
+        self._training = dict.fromkeys(turn & there.keys(), fakes)
+
+    def release(self, fakes: Fakes) -> Tensor:
+        """What the drawn clients say about the first images, sanitised by them. [answers x B, C, H, W]"""
+        config = self.run.config
+        there = self._there()
+        if self.run.rng.reproducible:
+            self.ledger.declassify(FIXED_SEED)
+        for _ in range(config.answers):
+            self.ledger.charge(self._event)
+        names = sorted(there)
+        drawn = [names[i] for i in self.run.rng.integers(config.answers, len(names))]
+        return self._ask(there, drawn, fakes)
+
+    def _ask(self, there: dict[str, int], drawn: list[str], fakes: Fakes) -> Tensor:
+        """One message to each client that trains or answers; rows of zeros where none come."""
+        B = self.run.config.batch_size
+        asked = {name: [i for i, one in enumerate(drawn) if one == name] for name in dict.fromkeys(drawn)}
+        rows = torch.zeros(len(drawn) * B, *self.run.card.shape)
+        by_number = {there[name]: name for name in there}
+        sent = [
+            to_client(there[name], ROUND, round_record(Round(
+                self._training.get(name), [fakes[i * B : (i + 1) * B] for i in asked.get(name, [])]
+            )))
+            for name in dict.fromkeys([*self._training, *asked])
+            if name in there
+        ]  # fmt: skip
+        self._training = {}
+        came: Counter[str] = Counter()
+        for answer in self.grid.send_and_receive(sent, timeout=self.patience):
+            name = by_number[answer.metadata.src_node_id]
+            came[name] += 1
+            found = self._rows(name, answer, len(asked.get(name, [])))
+            if found is not None:
+                for i, one in zip(asked[name], found.split(B), strict=True):
+                    rows[i * B : (i + 1) * B] = one
+        for name in by_number.values():
+            if name in asked and not came[name]:
+                self._tell(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")
+        return rows.to(self.run.device)
+
+    def _rows(self, name: str, answer: Message, answers: int) -> Tensor | None:
+        """What a client sent, checked; None where it sent none, or nothing that is taken."""
+        if answer.has_error():
+            self._tell(name, reason_of(answer))
+            return None
+        if not answers:
+            if answer.content:
+                self._shut(name, "sent what nobody asked for")
+            return None
+        config = self.run.config
+        shape = (answers * config.batch_size, *self.run.card.shape)
+        noise = config.noise_multiplier * 2 * config.max_norm * LONGEST_NOISE * math.sqrt(math.prod(shape[1:]))
+        largest = math.inf if config.noise_multiplier == 0 else config.max_norm + noise
+        try:
+            return read_rows(answer.content, shape=shape, largest=largest)
+        except Malformed as error:
+            self._shut(name, str(error))
+            return None
+
+    # ------------------------------------------------------------------ who is there
+
+    def _there(self) -> dict[str, int]:
+        """Clients that take part and can be reached now: at least `critics`, or this waits for them.
+
+        Raises:
+            TooFewClients: when that takes too long.
+        """
+        end = time.monotonic() + self.wait
+        waiting = False
+        while True:
+            self._enlist()
+            present = self.grid.present().items()
+            there = {name: node for name, node in present if self._takes_part(name, node)}
+            if len(there) >= self.run.config.critics:
+                return there
+            if time.monotonic() > end:
+                raise TooFewClients(
+                    f"only {len(there):,} of the {self.run.config.critics:,} clients that a draw needs are there, after "
+                    f"{self.wait:g} s. Nothing is lost: bring them back and resume the server."
+                )
+            if not waiting:
+                self.say(f"waiting for clients: {len(there):,} of {self.run.config.critics:,} are there")
+                waiting = True
+            time.sleep(_PAUSE)
+
+    def _enlist(self) -> None:
+        """Tell the terms to whoever is new, and take in those who have granted enough."""
+        present = self.grid.present()
+        gone = [number for number, node in self._asked.items() if node not in present.values()]
+        self.grid.forget(gone)
+        for number in gone:
+            del self._asked[number]
+        for name, node in sorted(present.items()):
+            if node not in self._asked.values() and name not in self._shut_out and not self._takes_part(name, node):
+                for number in self.grid.push_messages([to_client(node, TERMS, terms_record(self.terms))]):
+                    self._asked[number] = node
+        names = {node: name for name, node in present.items()}
+        for answer in self.grid.pull_messages(list(self._asked)):
+            node = self._asked.pop(answer.metadata.reply_to_message_id)
+            self._take_in(names[node], node, answer)
+
+    def _takes_part(self, name: str, node: int) -> bool:
+        """Whether it has agreed to the terms since it came: whoever comes back has a new node, and is told them again."""
+        return self._enlisted.get(name) == node and name not in self._shut_out
+
+    def _take_in(self, name: str, node: int, answer: Message) -> None:
+        if answer.has_error():
+            self._shut(name, f"refused the terms: {reason_of(answer)}")
+            return
+        try:
+            answers, noise = read_grant(answer.content)
+        except Malformed as error:
+            self._shut(name, str(error))
+            return
+        if noise != self.run.config.noise_multiplier:
+            self._shut(name, "claims another noise multiplier than the terms say")
+        elif answers < self.terms["answers"]:
+            self._shut(name, f"grants fewer answers than the {self.terms['answers']:,} that the draw may ask for")
+        else:
+            self._enlisted[name] = node
+
+    def dismiss(self, content: RecordDict, *, awaited: int = 0) -> None:
+        """Give the released generator to all that take part, as they come, for `wait` seconds at most.
+
+        Args:
+            content: its weights.
+            awaited: how many have to take it; 0: those that took part up to now.
+        """
+        end, served = time.monotonic() + self.wait, set[str]()
+        awaited = awaited or len(self._enlisted.keys() - self._shut_out)
+        while len(served) < awaited and time.monotonic() < end:
+            self._enlist()
+            present = self.grid.present().items()
+            ready = {node: name for name, node in present if name not in served and self._takes_part(name, node)}
+            sent = [to_client(node, END, content) for node in ready]
+            for answer in self.grid.send_and_receive(sent, timeout=self.patience):
+                name = ready[answer.metadata.src_node_id]
+                if answer.has_error():
+                    self._tell(name, reason_of(answer))
+                else:
+                    served.add(name)
+            if not ready:
+                time.sleep(_PAUSE)
+        if len(served) < awaited:
+            self.say(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
+
+    def _shut(self, name: str, reason: str) -> None:
+        """Ask a client nothing any more, and say why."""
+        self._shut_out.add(name)
+        self._tell(name, f"shut out: {reason}")
+
+    def _tell(self, name: str, what: str) -> None:
+        """Each thing about each client once."""
+        if (name, what) not in self._told:
+            self._told.add((name, what))
+            self.say(f"{name}: {what}")

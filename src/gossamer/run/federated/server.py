@@ -1,0 +1,264 @@
+"""A federated run as the server has it: decide, reserve, train with whoever answers, certify, give all the generator."""
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError, RunFolderError
+from gossamer.events import Sink, note, silent
+from gossamer.methods import METHODS
+from gossamer.methods.gs_wgan import Config, GsWgan, loop
+from gossamer.methods.gs_wgan.loop import State
+from gossamer.methods.method import BaseConfig, Job, OnReleased, Phases, Run
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy import federation
+from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
+from gossamer.run import checkpoint
+from gossamer.run.accounts import Booked, book_at, charge_of, go_on
+from gossamer.run.federated.grid import NamedGrid
+from gossamer.run.federated.messages import weights_record
+from gossamer.run.federated.panel import Clients
+from gossamer.run.fit import enter
+from gossamer.run.folder import RunFolder
+from gossamer.run.plan import Request, plan
+from gossamer.run.sources import Found, Sources
+from gossamer.run.training import Underway, train
+
+METHOD = "gs-wgan"
+
+
+class Federated(GsWgan):
+    """The method with clients in place of critics that are all in one place. The server has no records, and no other phase.
+
+    Args:
+        clients: makes them, once, when training begins.
+    """
+
+    def __init__(self, clients: Callable[[Run[Config]], Clients]) -> None:
+        self._begin = clients
+        self.clients: Clients | None = None
+
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, State]:
+        """Training alone: clients warm their critics up by themselves."""
+        *_, training = super().phases(config, card)
+        return [OnReleased(name=training.name, steps=training.steps, plan=training.plan, body=self._play)]
+
+    def _play(self, run: Run[Config], state: State) -> Any:
+        self.clients = self._begin(run)
+        return loop.play(run, state, self.clients)
+
+
+def decide(
+    card: DataCard,
+    settings: dict[str, Any],
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    preset: str | None,
+) -> Request:
+    """What a federated run will do and cost, against those who see its release. Reads no record.
+
+    Args:
+        card: the public facts; its unit is the client, and its declared size the number of clients.
+        settings: fields of the method's Config; `critics` is how many clients must be there at each step (default: all).
+        epsilon: the budget, or None.
+        delta: of it.
+        preset: named settings, or None.
+
+    Raises:
+        RequestError: if the request is wrong, or the card does not protect clients.
+    """
+    if card.unit == "record":
+        raise RequestError(
+            'a federated run protects each client with all its records: set unit = "client" in the card (or writer, hospital '
+            "...), and declared_size to the number of clients."
+        )
+    chosen = {**settings, "critics": settings.get("critics") or card.declared_size}
+    request = plan(METHOD, card, chosen, epsilon=epsilon, delta=delta, preset=preset)
+    config = cast(Config, request.job.config)
+    if config.draw != "secret":
+        raise RequestError(f"--draw {config.draw}: a federated run draws its clients in secret.")
+    _answers(config, card)
+    return request
+
+
+def serve(
+    grid: NamedGrid,
+    *,
+    card: DataCard,
+    out: str | Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    accounts: str | Path | Literal[False] | None = None,
+    patience: float = 60.0,
+    wait: float = 600.0,
+    sink: Sink = silent,
+    rng: Rng | None = None,
+    sources: Sources | None = None,
+    held: Found | None = None,
+    **settings: Any,
+) -> Synthesizer:
+    """Train a generator with the clients that a grid brings, and write a RUN folder.
+
+    Args:
+        grid: carries the messages.
+        card: the public facts that the clients have too.
+        out: the RUN folder, new or empty.
+        epsilon: the budget against those who see the release; see `decide`.
+        delta: of it.
+        preset: named settings, or None.
+        seed: fixes initialisation and the public draws; never the draw of clients.
+        accounts: folder of the account book; None: the user's state folder; False: none is kept.
+        patience: seconds that a reply may take.
+        wait: seconds for which too few clients are waited for.
+        sink: takes the events, with notes and progress.
+        rng: for tests: a generator with a fixed noise seed.
+        sources: where all records are, in a simulation; None: elsewhere.
+        held: what is there, for the account book alone; None: nothing is known of it.
+        settings: fields of the method's Config.
+
+    Raises:
+        RequestError: if the request is wrong; nothing has been written then.
+        TooFewClients: if clients stay away; `go_on_serving` goes on.
+    """
+    request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
+    config = cast(Config, request.job.config)
+    folder = RunFolder(Path(out))
+    folder.check_free(force=False)
+    ledger = PrivacyLedger(
+        budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit
+    )  # fmt: skip
+    ledger.reserve(request.plan)
+    rng = rng or Rng(seed)
+    sources = sources or Sources(data=card.data_set or card.title or "records of clients")
+    with folder.held(), closing(ledger):
+        folder.check_free(force=False)
+        more = {"federated": {"role": federation.SERVER, "answers": _answers(config, card)}}
+        booked = enter(
+            folder, request, ledger, held or _nothing(card), sources, seed=seed, device="cpu", rng=rng,
+            accounts=accounts, say=_say(sink), more=more,
+        )  # fmt: skip
+        return _train(Serving(grid, patience, wait, sink), folder, ledger, booked, config, card, rng)
+
+
+def go_on_serving(
+    grid: NamedGrid,
+    run: str | Path,
+    *,
+    patience: float = 60.0,
+    wait: float = 600.0,
+    sink: Sink = silent,
+    rng: Rng | None = None,
+    held: Found | None = None,
+) -> Synthesizer:
+    """Go on with a federated run whose server was stopped or killed; a finished one gives its generator to whoever comes.
+
+    Arguments as in `serve`.
+
+    Raises:
+        RunFolderError: if the folder holds no run of a federated server.
+        LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
+    """
+    folder = RunFolder(Path(run))
+    config_json = folder.config()
+    if config_json.get("federated", {}).get("role") != federation.SERVER or not folder.begun:
+        raise RunFolderError(f"{folder.path} holds no run of a federated server.")
+    card = DataCard.from_dict(config_json["card"])
+    config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
+    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+        serving = Serving(grid, patience, wait, sink)
+        if folder.finished:
+            return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
+        source_json = folder.source()
+        rng = rng or Rng(config_json["seed"])
+        booked = None
+        if config_json["accounts"] is not None:
+            charge = charge_of(
+                ledger, run=config_json["run"], card=card, sources=Sources.from_json(source_json["sources"]),
+                found=held or _nothing(card), method=METHOD, folder=folder.path, infinite=rng.reproducible,
+            )  # fmt: skip
+            booked = go_on(book_at(source_json["accounts"], beside=folder), charge, ledger, say=_say(sink))
+        saved = checkpoint.load(folder.private, ledger, lost=lambda count: _say(sink)(
+            f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
+        ))  # fmt: skip
+        return _train(serving, folder, ledger, booked, config, card, rng, saved)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a server is told that is no part of the run: grid, patience, wait and sink, as in `serve`."""
+
+    grid: NamedGrid
+    patience: float
+    wait: float
+    sink: Sink
+
+
+def _train(
+    serving: Serving,
+    folder: RunFolder,
+    ledger: PrivacyLedger,
+    booked: Booked | None,
+    config: Config,
+    card: DataCard,
+    rng: Rng,
+    saved: tuple[dict[str, Any], dict[str, Any]] | None = None,
+) -> Synthesizer:
+    """Train with whoever answers, certify, and give the generator to all who took part."""
+    method = Federated(lambda run: _clients(serving, run, ledger, card))
+    synthesizer = train(
+        Underway(
+            folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger, found=_nothing(card),
+            booked=booked, rng=rng, device="cpu", sink=serving.sink, with_tensorboard=False,
+        ),
+        saved=saved,
+    )  # fmt: skip
+    assert method.clients is not None
+    method.clients.dismiss(weights_record(synthesizer.net.state_dict()))
+    return synthesizer
+
+
+def _serve_again(
+    serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
+) -> Synthesizer:
+    """Give the generator of a finished run to clients that were away at its end, and so have no certificate yet."""
+    synthesizer = Synthesizer.load(folder.path)
+    clients = _clients(serving, Run(config, card, Rng(seed)), ledger, card)
+    clients.dismiss(weights_record(synthesizer.net.state_dict()), awaited=card.declared_size)
+    return synthesizer
+
+
+def _clients(serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard) -> Clients:
+    """The clients under the terms of a run."""
+    config, answers = run.config, _answers(run.config, card)
+    terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
+    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _say(serving.sink))
+
+
+def _answers(config: Config, card: DataCard) -> int:
+    """How many answers each client has to grant."""
+    return federation.enough(
+        answers=config.steps * config.answers, critics=config.critics, clients=card.declared_size
+    )  # fmt: skip
+
+
+def _nothing(card: DataCard) -> Found:
+    """The records that a server has: none."""
+    none = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
+    return Found(none, None, NO_PUBLIC, NO_UNITS, "")
+
+
+def _say(sink: Sink) -> Callable[[str], None]:
+    return lambda text: sink(note(text))

@@ -1,0 +1,137 @@
+"""`gossamer federated simulate`: all clients on one machine, each with a folder, a ledger and a certificate of its own."""
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError
+from gossamer.events import Sink, silent
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
+from gossamer.run.checkpoint import Clock
+from gossamer.run.federated.client import Client
+from gossamer.run.federated.local import LocalGrid
+from gossamer.run.federated.server import decide, go_on_serving, serve
+from gossamer.run.folder import RunFolder
+from gossamer.run.sources import Found, Sources, fingerprint
+
+CLIENTS = "clients"
+"""In the private folder: a RUN of each client, critics among them."""
+_FILES, _FILES_BESIDES = 2, 256
+"""Each client holds its folder's lock and its ledger open; the process has some files besides."""
+
+
+def simulate(
+    *,
+    data: str | Path,
+    card: DataCard | str | Path,
+    out: str | Path,
+    units: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    preset: str | None = None,
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    seed: int = 0,
+    accounts: str | Path | None = None,
+    resume: bool = False,
+    sink: Sink = silent,
+    **settings: Any,
+) -> Synthesizer:
+    """Train with a client for each unit of `data`, in this process, over the messages of a real federation.
+
+    Args:
+        data: the records of all clients.
+        card: the declared facts; its unit is the client, its declared size how many there are.
+        out: the RUN folder; clients have theirs in its private folder.
+        units: whose each record is, see `data.readers.read`.
+        epsilon: the budget against those who see the release. What each client loses to the server follows from it.
+        delta: of both.
+        preset: named settings, or None.
+        images_key: key of the images.
+        labels_key: key of the labels.
+        seed: fixes initialisation and public draws; never noise, nor who is drawn.
+        accounts: folder of the account book, in which the data set is charged once; None: the user's state folder.
+        resume: go on with an unfinished simulation in `out`; settings are then its own.
+        sink: takes the events, with notes and progress.
+        settings: fields of the method's Config.
+
+    Raises:
+        RequestError: if the request is wrong; nothing has been written then.
+    """
+    card = card if isinstance(card, DataCard) else DataCard.load(card)
+    sources = Sources.of(data, public=None, images_key=images_key, labels_key=labels_key, units=units)
+    folder = RunFolder(Path(out))
+    if resume:
+        found, answers_delta = sources.read(card), float(folder.config()["delta"])
+        with clients_of(folder, found, card, sources, answers_delta) as grid:
+            return go_on_serving(grid, out, sink=sink, held=found)
+    request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
+    found = sources.read(card)
+    with clients_of(folder, found, card, sources, request.delta) as grid:
+        return serve(
+            grid, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts, sink=sink,
+            sources=sources, held=found, **settings,
+        )  # fmt: skip
+
+
+@contextmanager
+def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources, delta: float) -> Iterator[LocalGrid]:
+    """A client for each unit, and one without records for each that is declared and not there.
+
+    Raises:
+        RequestError: if there are more units than the card declares.
+    """
+    if found.private.population > card.declared_size:
+        raise RequestError(
+            f"there are more {card.unit}s in the data than the {card.declared_size:,} that the card declares: correct the card."
+        )
+    _allow_files(_FILES * card.declared_size + _FILES_BESIDES)
+    clients, clock = {}, Clock()
+    for number in range(card.declared_size):
+        name = f"client-{number + 1:04d}"
+        records = _of(found.private, number)
+        one = Found(records, None, NO_PUBLIC, NO_UNITS, fingerprint(records))
+        clients[name] = Client(
+            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(one),
+            card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,
+        )  # fmt: skip
+    try:
+        yield LocalGrid({name: client.app for name, client in clients.items()})
+    finally:
+        for client in clients.values():
+            client.close()
+
+
+def _allow_files(count: int) -> None:
+    """Let this process open so many files at once.
+
+    Raises:
+        RequestError: if the machine forbids it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count or soft == resource.RLIM_INFINITY:
+        return
+    if hard < count and hard != resource.RLIM_INFINITY:
+        raise RequestError(
+            f"so many clients hold {count:,} files open, and this machine allows {hard:,}: raise the limit (ulimit -n), or "
+            "take fewer clients."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def _given(found: Found) -> Callable[[DataCard], Found]:
+    """In place of reading it."""
+    return lambda _card: found
+
+
+def _of(records: Records, unit: int) -> Records:
+    """The records of one unit, none where there is no such unit."""
+    mine = (np.arange(len(records)) if records.units is None else records.units) == unit
+    return Records(records.images[mine], records.labels[mine], class_names=records.class_names)

@@ -1,0 +1,747 @@
+"""Federated GS-WGAN: the same as the central loop, both guarantees, and what clients and the server refuse."""
+
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="the extra `federated` is not installed")
+
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from pki import Authority
+from scipy.stats import binom
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError, TooFewClients
+from gossamer.events import Event
+from gossamer.methods.adversarial import Fakes
+from gossamer.methods.gs_wgan import GsWgan
+from gossamer.methods.method import Job, Run
+from gossamer.privacy import accounting, federation
+from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.noise import Rng
+from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
+from gossamer.privacy.rows import SanitizedRows
+from gossamer.run.accounts import mark_of
+from gossamer.run.cli import main
+from gossamer.run.federated import messages
+from gossamer.run.federated.client import Client
+from gossamer.run.federated.link import Identity, Link, attend
+from gossamer.run.federated.local import LocalGrid, context
+from gossamer.run.federated.messages import (
+    Malformed,
+    Round,
+    read_round,
+    read_rows,
+    round_record,
+    rows_record,
+    to_client,
+)
+from gossamer.run.federated.panel import Clients
+from gossamer.run.federated.server import go_on_serving, serve
+from gossamer.run.federated.simulate import simulate
+from gossamer.run.fit import resume
+from gossamer.run.folder import RunFolder
+from gossamer.run.sources import Found, Sources, fingerprint
+from gossamer.run.verify import verify
+
+K = 4
+CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=K, unit="client")
+TINY: dict[str, Any] = {
+    "noise_multiplier": 1.0, "steps": 6, "batch_size": 4, "critic_steps": 2, "critic_batch_size": 6, "width": 2,
+    "latent_size": 4, "warm_steps": 0, "generator": "dcgan", "visits": 2, "answers": 2,
+}  # fmt: skip
+NAMES = [f"client-{number}" for number in range(K)]
+
+
+def records(seed: int, n: int = 10) -> Records:
+    draw = np.random.default_rng(seed)
+    return Records(draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8), draw.integers(3, size=n))
+
+
+class Heard(list[str]):
+    """A sink that keeps the notes."""
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "note":
+            self.append(str(event.values["text"]))
+
+
+def client(folder: Path, number: int, held: Records | None = None, *, secret: bool = False, **named: Any) -> Client:
+    """A client with a noise of its own that repeats, unless it is secret."""
+    found = held or records(number)
+    one = Found(found, None, NO_PUBLIC, NO_UNITS, fingerprint(found))
+    given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, **named}
+    if not secret:
+        given["rng"] = lambda seed: Rng(seed, noise_seed=number)
+    return Client(
+        folder=RunFolder(folder / NAMES[number]), sources=Sources(data="d"), records=lambda _card: one, **given
+    )  # fmt: skip
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[list[Client]]:
+    made = [client(tmp_path, number) for number in range(K)]
+    yield made
+    for one in made:
+        one.close()
+
+
+def grid_of(clients: Iterable[Client]) -> LocalGrid:
+    return LocalGrid({one.folder.path.name: one.app for one in clients})
+
+
+def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
+    rng = None if secret else Rng(0, noise_seed=99)
+    given: dict[str, Any] = {**TINY, "delta": 1e-3, "accounts": False, "wait": 0.3, "patience": 20, "rng": rng, **named}
+    return serve(grid, card=CARD, out=out, **given)
+
+
+def weights(synthesizer: Any) -> Tensor:
+    return torch.cat([value.reshape(-1) for value in synthesizer.net.state_dict().values()])
+
+
+# ---------------------------------------------------------------------- the same as the central loop
+
+
+class Scripted(Rng):
+    """The central run's randomness, made of what the server and each client draw by themselves."""
+
+    def __init__(self, shards: np.ndarray) -> None:
+        super().__init__(0, noise_seed=99)
+        self._shards, self._of, self._visit = shards, [Rng(0, noise_seed=number) for number in range(K)], 0
+        self._drawn: list[int] = []
+
+    def integers(self, n: int, high: int) -> np.ndarray:
+        if n == len(self._shards):
+            return self._shards
+        drawn = super().integers(n, high)
+        self._drawn += drawn.tolist()
+        return drawn
+
+    def secret_generator(self) -> torch.Generator:
+        critic, self._visit = self._visit % K, self._visit + 1
+        return self._of[critic].secret_generator()
+
+    def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
+        for part in out.view(TINY["answers"], -1):
+            self._of[self._drawn.pop(0)].add_gaussian_(part, std)
+        return out
+
+
+@pytest.fixture(scope="module")
+def central() -> Tensor:
+    """What the central loop trains on the same shards, with the same draws and the same noise."""
+    held = [records(number) for number in range(K)]
+    together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
+    method = GsWgan()
+    job = Job(method, method.config_type(**TINY, critics=K), CARD)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
+    ledger.reserve(job.plan)
+    training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
+    for _ in training.drive(Confined(together, ledger)):
+        pass
+    return torch.cat([value.reshape(-1) for value in training.state.released.state_dict().values()])
+
+
+def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Client], central: Tensor) -> None:
+    """Tolerance: a critic is computed alone here and in a stack there, which moves the last digits."""
+    found = weights(run(grid_of(four), tmp_path / "run"))
+    torch.testing.assert_close(found, central, rtol=0, atol=2e-6)
+    untrained = weights(
+        run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9)
+    )
+    assert (found - untrained).abs().max() > 1e-4  # it has moved by more than the tolerance forgives
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Path:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    authority = Authority(folder)
+    authority.sign("server", server=True)
+    for name in NAMES:
+        authority.sign(name)
+    return folder
+
+
+def identity(papers: Path, name: str) -> Identity:
+    return Identity(papers / "ca.pem", papers / f"{name}.pem", papers / f"{name}.key")
+
+
+def calling(papers: Path, link: Link, clients: list[Client], heard: Heard) -> list[threading.Thread]:
+    """Each client on a thread and a TLS connection of its own."""
+
+    def call(one: Client) -> None:
+        attend(
+            one.app, f"localhost:{link.port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
+            wait=20, say=heard.append,
+        )  # fmt: skip
+
+    threads = [threading.Thread(target=call, args=(one,), daemon=True) for one in clients]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_connections_give_what_the_central_loop_gives(
+    tmp_path: Path, papers: Path, four: list[Client], central: Tensor
+) -> None:
+    with Link("localhost:0", identity(papers, "server"), clients=K, largest=1 << 20) as link:
+        threads = calling(papers, link, four, Heard())
+        found = weights(run(link, tmp_path / "run", wait=30))
+        for thread in threads:
+            thread.join(20)
+    torch.testing.assert_close(found, central, rtol=0, atol=2e-6)
+    assert all(one.finished for one in four)
+
+
+# ---------------------------------------------------------------------- guarantees
+
+
+def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    n = 24
+    np.savez(
+        tmp_path / "d.npz", images=draw.integers(0, 256, (n, 28, 28), np.uint8), labels=np.arange(n) % 3,
+        units=np.arange(n) % K,
+    )  # fmt: skip
+    settings = {**TINY, "answers": 1, "noise_multiplier": 4.0}
+    made = simulate(
+        data=tmp_path / "d.npz", units=":units", card=CARD, out=tmp_path / "run", delta=1e-3, accounts=tmp_path / "book",
+        **settings,
+    )  # fmt: skip
+    granted = federation.enough(answers=6, critics=K, clients=K)
+    s = 4.0 / math.sqrt(4)
+    lost = accounting.guarantee(
+        [(accounting.GaussianDpEvent(s / math.sqrt(granted)), 1)], delta=1e-3, relation=federation.ADD_OR_REMOVE_ONE,
+        unit="client",
+    )  # fmt: skip
+    stated = made.certificate
+    views = {view["against"]: view["guarantee"] for view in stated.facts["views"]}
+    assert views["those who see the release and nothing else"] == str(federation.Guarantee.from_json(
+        {key: stated.guarantee[key] for key in ("epsilon", "delta", "relation", "unit")}
+    ))  # fmt: skip
+    against_server = federation.against_server({
+        "config": {"batch_size": 4, "noise_multiplier": 4.0}, "federated": {"answers": granted}, "card": {"unit": "client"},
+        "delta": 1e-3,
+    })  # fmt: skip
+    assert against_server.epsilon == pytest.approx(
+        lost.epsilon, rel=1e-3
+    )  # granted Gaussians are one of s / sqrt(granted)
+    assert views["the server and the other clients"] == str(against_server)
+    assert str(against_server) in stated.statement
+    assert verify(tmp_path / "run").ok
+    clients = sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())
+    assert len(clients) == K
+    for one in clients:
+        assert verify(one).ok
+        assert Certificate.load(one).guarantee["epsilon"] == pytest.approx(against_server.epsilon)
+
+
+def test_a_client_grants_what_the_draw_may_ask(tmp_path: Path) -> None:
+    """By the tail of the binomial, summed term by term, over all clients."""
+    for answers, critics, clients in ((6, 4, 4), (400, 8, 10), (50, 1, 3)):
+        n = federation.enough(answers=answers, critics=critics, clients=clients) - federation.SPARE
+        tail = lambda n, t=answers, k=critics: math.fsum(binom(t, 1 / k).pmf(np.arange(n + 1, t + 1)))  # noqa: E731
+        assert clients * tail(n) <= federation.CHANCE
+        assert n == 0 or clients * tail(n - 1) > federation.CHANCE
+    with pytest.raises(RequestError, match="so many clients must be there"):
+        federation.enough(answers=6, critics=5, clients=4)
+
+
+def test_draws_are_uniform_over_those_who_are_there(tmp_path: Path) -> None:
+    """Chi-square of 4,000 draws among 3 of 4 clients; it fails once in a million times."""
+    asked: list[str] = []
+
+    class Three(LocalGrid):
+        def present(self) -> dict[str, int]:
+            return {name: node for name, node in super().present().items() if name != "client-2"}
+
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            names = {node: name for name, node in self.present().items()}
+            given = list(given)
+            asked.extend(
+                names[each.metadata.dst_node_id]
+                for each in given if each.metadata.message_type == messages.ROUND
+                for _ in each.content["asked"]["labels"].numpy()
+            )  # fmt: skip
+            return super().push_messages(given)
+
+    settings = {**TINY, "critics": 3, "answers": 3, "steps": 4, "visits": 1}
+    panel = clients_alone(Three({name: granting(10**6) for name in NAMES}), settings, steps=4_000 // 3)
+    fakes = Fakes(torch.zeros(12, 1, 28, 28), torch.zeros(12, dtype=torch.int64))
+    while panel.left:
+        panel.release(fakes)
+    counts = np.array([asked.count(name) for name in NAMES])
+    assert counts[2] == 0
+    expected = counts.sum() / 3
+    assert float(((counts[[0, 1, 3]] - expected) ** 2 / expected).sum()) < 27.6
+
+
+def granting(answers: int, noise: float = 1.0) -> Any:
+    """An app that agrees to everything and answers with zeros."""
+
+    def app(message: Message, _context: Any) -> Message:
+        if message.metadata.message_type == messages.TERMS:
+            return messages.reply(message, messages.grant_record(answers=answers, noise_multiplier=noise))
+        asked = message.content.get("asked")
+        n = 0 if asked is None else asked["labels"].numpy().size
+        return messages.reply(message, rows_record(torch.zeros(n, 1, 28, 28)) if n else None)
+
+    return app
+
+
+def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard: Heard | None = None) -> Clients:
+    """The server's side without a run around it."""
+    method = GsWgan()
+    job = Job(method, method.config_type(**{"critics": K, **settings, "steps": steps}), CARD)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
+    ledger.reserve(job.plan)
+    answers = federation.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
+    terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
+    heard = Heard() if heard is None else heard
+    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, 20.0, 0.3, heard.append)
+
+
+def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
+    seen: list[int] = []
+
+    class Watched(LocalGrid):
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            given = list(given)
+            if any("asked" in each.content for each in given if each.metadata.message_type == messages.ROUND):
+                seen.append(sum(panel.ledger.used))
+            return super().push_messages(given)
+
+    panel = clients_alone(Watched({one.folder.path.name: one.app for one in four}), {**TINY, "visits": 1})
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    panel.release(fakes)
+    panel.release(fakes)
+    assert seen == [2, 4]  # two answers a step, each charged by then
+    assert sum(count for one in four for count in one._run.ledger.used) == 4
+
+
+def test_records_reach_a_message_only_through_the_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a deaf mechanism, unrelated records give the same replies, bit for bit."""
+    monkeypatch.setattr(
+        SanitizedRows, "_ask", lambda self, held, query: torch.zeros(self.batch_size, 1, 28, 28)
+    )  # fmt: skip
+    sent: list[list[bytes]] = []
+    for salt in (0, 50):
+        replies: list[bytes] = []
+        clients = [client(tmp_path / str(salt), i, records(i + salt, n=10 + (i * salt) % 7)) for i in range(K)]
+
+        def listened(one: Client, replies: list[bytes] = replies) -> Any:
+            def app(message: Message, given: Any) -> Message:
+                answer = one.app(message, given)
+                replies.append(b"".join(each.data for part in answer.content.values() if isinstance(part, ArrayRecord)
+                                        for each in part.values()))  # fmt: skip
+                return answer
+
+            return app
+
+        run(LocalGrid({one.folder.path.name: listened(one) for one in clients}), tmp_path / f"run{salt}")
+        sent.append(replies)
+    assert sent[0] == sent[1]
+    assert any(sent[0])
+
+
+# ---------------------------------------------------------------------- what a client refuses
+
+
+def terms(**changed: Any) -> dict[str, Any]:
+    config = dataclasses.asdict(GsWgan().config_type(**TINY, critics=K)) | changed.pop("config", {})
+    return {"config": config, "card": CARD.to_dict(), "seed": 0, "answers": 3, **changed}
+
+
+def ask(one: Client, kind: str, content: RecordDict) -> Message:
+    return one.app(to_client(2, kind, content), context(2))
+
+
+def question(answers: int = 1) -> RecordDict:
+    batch = Fakes(torch.rand(4, 1, 28, 28), torch.zeros(4, dtype=torch.int64))
+    return round_record(Round(None, [batch] * answers))
+
+
+def test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    assert not ask(one, messages.TERMS, messages.terms_record(terms())).has_error()
+    assert "rows" in ask(one, messages.ROUND, question(2)).content
+    refused = ask(one, messages.ROUND, question(2))  # one is left
+    assert "1 are left" in messages.reason_of(refused)
+    assert "rows" in ask(one, messages.ROUND, question(1)).content
+    assert "0 are left" in messages.reason_of(ask(one, messages.ROUND, question(1)))
+    richer = ask(one, messages.TERMS, messages.terms_record(terms(answers=100)))
+    assert "not the terms" in messages.reason_of(richer)
+    assert "0 are left" in messages.reason_of(ask(one, messages.ROUND, question(1)))
+    one.close()
+
+
+def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> None:
+    read: list[int] = []
+    one = client(tmp_path, 0, epsilon=5.0)
+    one.records = lambda _card: read.append(1)  # type: ignore[assignment, func-returns-value]  # to see that it is not called
+    for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
+        refused = ask(one, messages.TERMS, messages.terms_record(cheap))
+        assert "more than the budget" in messages.reason_of(refused)
+    assert not read
+    assert not one.folder.path.exists() or one.folder.blank
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"card": {**CARD.to_dict(), "declared_size": 5}}, "not the one that this client was given"),
+        ({"config": {"batch_size": 0}}, "none of this method"),
+        ({"config": {"gift": 1}}, "none of this method"),
+        ({"seed": None}, "lack"),
+        ({"answers": 0}, "none of this method"),
+    ],
+)
+def test_a_client_refuses_other_terms(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
+    one = client(tmp_path, 0)
+    assert why in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(**changed))))
+
+
+def test_a_client_answers_nothing_before_the_terms(tmp_path: Path) -> None:
+    assert "terms" in messages.reason_of(ask(client(tmp_path, 0), messages.ROUND, question()))
+
+
+def test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_chose(tmp_path: Path) -> None:
+    held, rows = records(0), []
+    for place in ("a", "b"):
+        one = client(tmp_path / place, 0, held, secret=True)
+        ask(one, messages.TERMS, messages.terms_record(terms()))
+        torch.manual_seed(0)
+        rows.append(read_rows(ask(one, messages.ROUND, question()).content, shape=(4, 1, 28, 28), largest=math.inf))
+        assert not one._run.ledger.reasons
+        one.close()
+    spread = (rows[0] - rows[1]).std() / (
+        2 * math.sqrt(2)
+    )  # of two independent noises; 3,136 values: within 10 % but for 1e-14
+    assert 0.9 < spread < 1.1
+
+
+def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    train = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])
+    ask(one, messages.ROUND, round_record(train))
+    one._save()
+    ask(one, messages.ROUND, question())  # paid for, and in no checkpoint
+    before = one._panel._critics
+    copies: list[Tensor] = []
+    before.update(lambda held: copies.append(held.weights.clone()))
+    one._open.close()  # as a kill does: nothing more is saved
+    again = client(tmp_path, 0)
+    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    again._panel._critics.update(lambda held: copies.append(held.weights.clone()))
+    assert torch.equal(copies[0], copies[1])
+    assert again._panel.left == 2
+    assert "2 are left" in messages.reason_of(ask(again, messages.ROUND, question(3)))
+    again.close()
+
+
+# ---------------------------------------------------------------------- what the server refuses
+
+
+def lying(rows: Callable[[int], RecordDict], *, honest: Any) -> Any:
+    """A client that sends something else in place of its rows."""
+
+    def app(message: Message, given: Any) -> Message:
+        if message.metadata.message_type == messages.ROUND and "asked" in message.content:
+            return messages.reply(message, rows(message.content["asked"]["labels"].numpy().size))
+        return honest(message, given)
+
+    return app
+
+
+def of_rows(rows: Any) -> RecordDict:
+    return RecordDict({"rows": ArrayRecord({"rows": Array(np.ascontiguousarray(rows))})})
+
+
+WRONG: dict[str, tuple[Callable[[int], RecordDict], str]] = {
+    "not finite": (lambda n: of_rows(np.full((n, 1, 28, 28), np.nan, np.float32)), "not finite"),
+    "too long": (lambda n: of_rows(np.full((n, 1, 28, 28), 1e6, np.float32)), "longer than"),
+    "another shape": (lambda n: of_rows(np.zeros((n + 1, 1, 28, 28), np.float32)), "another shape"),
+    "another type": (lambda n: of_rows(np.zeros((n, 1, 28, 28), np.float64)), "another shape or type"),
+    "something besides": (
+        lambda n: RecordDict({**of_rows(np.zeros((n, 1, 28, 28), np.float32)), "more": ArrayRecord()}), "besides",
+    ),
+    "no array": (
+        lambda n: RecordDict({"rows": ArrayRecord({"rows": Array("float32", (n,), "numpy.ndarray", b"\x93NUMPY")})}),
+        "no array",
+    ),
+    "nothing": (lambda n: RecordDict(), "no rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
+    rows, why = WRONG[name]
+    honest, heard = granting(10_000), Heard()
+    apps = dict.fromkeys(NAMES[:3], honest) | {NAMES[3]: lying(rows, honest=honest)}
+    panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    for _ in range(40):  # 80 draws miss it with a chance of 1e-10
+        assert torch.equal(panel.release(fakes), torch.zeros(8, 1, 28, 28))
+    assert [said for said in heard if said.startswith(f"{NAMES[3]}: shut out: ")]
+    assert why in " ".join(heard)
+    assert panel._there().keys() == set(NAMES[:3])
+
+
+@pytest.mark.parametrize(
+    ("app", "why"),
+    [
+        (granting(1), "grants fewer answers"),
+        (granting(10_000, noise=2.0), "another noise multiplier"),
+        (lambda message, _: messages.refusal(message, "I will\nnot"), "refused the terms: I will not"),
+        (lambda message, _: messages.reply(message, RecordDict()), "no grant"),
+    ],
+)
+def test_a_client_that_does_not_agree_takes_no_part(app: Any, why: str) -> None:
+    heard = Heard()
+    apps = {each: granting(10_000) for each in NAMES[:3]} | {NAMES[3]: app}
+    panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 4}, heard=heard)
+    with pytest.raises(TooFewClients, match="only 3 of the 4"):
+        panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
+    assert sum(panel.ledger.used) == 0
+    assert why in " ".join(heard)
+
+
+def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
+    """Rows of zeros, in the place of the answer that did not come; the charge stays, and nobody is drawn in its stead."""
+    honest, calls = granting(10_000), []
+
+    def ones(message: Message, given: Any) -> Message:
+        answer = honest(message, given)
+        if message.metadata.message_type == messages.ROUND:
+            n = message.content["asked"]["labels"].numpy().size
+            return messages.reply(message, rows_record(torch.ones(n, 1, 28, 28)))
+        return answer
+
+    def silent_one(message: Message, given: Any) -> Message:
+        if message.metadata.message_type == messages.ROUND:
+            calls.append(1)
+            return messages.refusal(message, "lost")
+        return honest(message, given)
+
+    panel = clients_alone(
+        LocalGrid(dict.fromkeys(NAMES[:3], ones) | {NAMES[3]: silent_one}), {**TINY, "visits": 1}, steps=50
+    )  # fmt: skip
+    lost = 0
+    for step in range(1, 41):
+        rows = panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
+        per_answer = rows.view(2, -1).mean(1)
+        assert set(per_answer.tolist()) <= {0.0, 1.0}
+        lost += int((per_answer == 0).sum())
+        assert sum(panel.ledger.used) == 2 * step
+    assert lost >= len(calls) > 0
+
+
+def test_a_client_that_goes_between_its_turn_and_the_draw_holds_nobody_up() -> None:
+    class Leaves(LocalGrid):
+        gone = False
+
+        def present(self) -> dict[str, int]:
+            return {name: node for name, node in super().present().items() if not (self.gone and name == NAMES[0])}
+
+    grid = Leaves(dict.fromkeys(NAMES, granting(10_000)))
+    panel = clients_alone(grid, {**TINY, "critics": 3, "visits": 3})
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    panel.train(fakes)
+    grid.gone = True
+    assert panel.release(fakes).shape == (8, 1, 28, 28)
+
+
+def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "d.npz", images=draw.integers(0, 256, (12, 28, 28), np.uint8), labels=np.arange(12) % 3,
+        units=np.arange(12) % 3,
+    )  # fmt: skip
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+
+    def stopped(event: Event) -> None:
+        if event.kind == "progress" and event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(**request, sink=stopped, **{**TINY, "steps": 20, "noise_multiplier": 30.0})
+    simulate(**request, resume=True)
+    folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
+    assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
+    assert all(verify(each).ok for each in folders)
+
+
+def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Client]) -> None:
+    class Breaks(LocalGrid):
+        left = 3
+
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            given = list(given)
+            if any(each.metadata.message_type == messages.ROUND for each in given):
+                self.left -= 1
+                if self.left < 0:
+                    raise KeyboardInterrupt
+            return super().push_messages(given)
+
+    apps = {one.folder.path.name: one.app for one in four}
+    with pytest.raises(KeyboardInterrupt):
+        run(Breaks(apps), tmp_path / "run", steps=20)
+    with pytest.raises(RequestError, match="gossamer federated"):
+        resume(tmp_path / "run")
+    before = sum(count for one in four for count in one._run.ledger.used)
+    made = go_on_serving(LocalGrid(apps), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.3)
+    ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
+    assert sum(ledger.used) == sum(ledger._reserved) == 40
+    assert verify(tmp_path / "run").ok
+    assert made.certificate.config["steps"] == 20
+    answered = [
+        Certificate.load(one.folder.path).ledger["lines"] - 3 for one in four
+    ]  # opening, plan, and that the noise repeats
+    assert before == 6
+    assert (
+        sum(answered) == before + 24
+    )  # a block of 16 draws was paid for, and only 6 were asked for when it was killed
+    assert all(one.finished for one in four)
+
+
+# ---------------------------------------------------------------------- what goes over the wire
+
+
+def test_a_round_carries_fakes_and_labels_and_is_checked() -> None:
+    batch = Fakes(torch.rand(4, 1, 28, 28), torch.arange(4) % 3)
+    asked = Round(Fakes(torch.rand(6, 1, 28, 28), torch.zeros(6, dtype=torch.int64)), [batch, batch])
+    content = round_record(asked)
+    assert set(content) == {"train", "asked"}
+    facts: dict[str, Any] = {"shape": (1, 28, 28), "classes": 3, "trains": 6, "rows": 4}
+    found = read_round(content, **facts)
+    assert found.train is not None and torch.equal(found.train.images, asked.train.images)  # type: ignore[union-attr]
+    assert len(found.asked) == 2 and torch.equal(found.asked[1].labels, batch.labels)
+    for wrong in ({"shape": (1, 32, 32)}, {"classes": 2}, {"trains": 5}, {"rows": 3}):
+        with pytest.raises(Malformed):
+            read_round(content, **{**facts, **wrong})
+    with pytest.raises(Malformed):
+        read_round(RecordDict(), **facts)
+    bad = Fakes(torch.full((6, 1, 28, 28), math.inf), torch.zeros(6, dtype=torch.int64))
+    with pytest.raises(Malformed, match="not finite"):
+        read_round(round_record(Round(bad, [])), **facts)
+
+
+def test_a_header_cannot_ask_for_memory() -> None:
+    header = of_rows(np.zeros((1, 1, 28, 28), np.float32))["rows"]["rows"].data
+    huge = header.replace(b"(1, 1, 28, 28)", b"(9999999999999,)"[:14].ljust(14))
+    content = RecordDict({"rows": ArrayRecord({"rows": Array("float32", (1,), "numpy.ndarray", huge)})})
+    with pytest.raises(Malformed):
+        read_rows(content, shape=(1, 1, 28, 28), largest=1.0)
+
+
+def test_a_stranger_gets_no_stream(tmp_path: Path, papers: Path) -> None:
+    """A certificate of another authority, and none at all."""
+    others = tmp_path / "others"
+    others.mkdir()
+    Authority(others).sign(NAMES[0])
+    with Link("localhost:0", identity(papers, "server"), clients=1, largest=1 << 20) as link:
+        stranger = Identity(papers / "ca.pem", others / f"{NAMES[0]}.pem", others / f"{NAMES[0]}.key")
+        with pytest.raises(RequestError, match="cannot be reached"):
+            attend(granting(1), f"localhost:{link.port}", stranger, until=lambda: False, wait=0.5, say=lambda _: None)
+        assert link.present() == {}
+
+
+def test_a_client_trusts_no_other_server(tmp_path: Path, papers: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    false = Authority(others)
+    false.sign("server", server=True)
+    with (
+        Link("localhost:0", identity(others, "server"), clients=1, largest=1 << 20) as link,
+        pytest.raises(RequestError),
+    ):
+        attend(
+            granting(1), f"localhost:{link.port}", identity(papers, NAMES[0]), until=lambda: False, wait=0.5,
+            say=lambda _: None,
+        )  # fmt: skip
+
+
+def test_a_reply_counts_under_the_name_of_its_certificate_alone(papers: Path) -> None:
+    """A client that answers what another was asked is not heard; one whose stream ends is answered for at once."""
+    with Link("localhost:0", identity(papers, "server"), clients=2, largest=1 << 20) as link:
+        stop = threading.Event()
+
+        def app(message: Message, given: Any) -> Message:
+            raise RuntimeError("it dies here")
+
+        def call() -> None:
+            with pytest.raises(RuntimeError):
+                attend(app, f"localhost:{link.port}", identity(papers, NAMES[0]), until=stop.is_set, wait=5, say=print)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        while NAMES[0] not in link.present():
+            stop.wait(0.01)
+        node = link.present()[NAMES[0]]
+        mine = to_client(node, messages.TERMS, messages.terms_record({}))
+        forged = messages.reply(mine, RecordDict())
+        link._waiting[mine.metadata.message_id] = mine
+        link._take(forged, node + 1)
+        assert link.pull_messages([mine.metadata.message_id]) == []
+        (answer,) = link.send_and_receive([to_client(node, messages.TERMS, messages.terms_record({}))], timeout=10)
+        assert messages.reason_of(answer) == "has gone"
+        thread.join(10)
+
+
+def test_many_clients_may_open_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gossamer.run.federated import simulate as module
+
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(module.resource, "getrlimit", lambda _: (1_024, 4_096))
+    monkeypatch.setattr(module.resource, "setrlimit", lambda _, both: asked.append(both))
+    module._allow_files(1_000)
+    module._allow_files(1_334)
+    assert asked == [(1_334, 4_096)]
+    with pytest.raises(RequestError, match="ulimit"):
+        module._allow_files(5_000)
+
+
+def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
+    nothing = Records(np.zeros((0, 1, 28, 28), np.uint8), np.zeros(0, np.int64))
+    assert mark_of(Found(nothing, None, NO_PUBLIC, NO_UNITS, "")) == ""
+    assert mark_of(Found(records(0), None, NO_PUBLIC, NO_UNITS, "")) != ""
+
+
+def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
+    grid = LocalGrid({})
+    alone = dataclasses.replace(CARD, unit="record")
+    with pytest.raises(RequestError, match='unit = "client"'):
+        serve(grid, card=alone, out=tmp_path / "run", delta=1e-3, wait=0.1, **TINY)
+    settings = {**TINY, "visits": 1, "draw": "round_robin"}
+    with pytest.raises(RequestError, match="in secret"):
+        serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, wait=0.1, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_flower_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gossamer.run.commands import federated as module
+
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["federated", "simulate", "--data", "d", "--card", "c", "--out", "o"])
+    assert ended.value.code == 2
+    assert "gossamer[federated]" in capsys.readouterr().err
