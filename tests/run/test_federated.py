@@ -113,6 +113,9 @@ def weights(synthesizer: Any) -> Tensor:
 
 # ---------------------------------------------------------------------- the same as the central loop
 
+QUIET = {"noise_multiplier": 0.01}
+"""So little noise that another critic would move the generator by more than the tolerance."""
+
 
 class Scripted(Rng):
     """The central run's randomness, made of what the server and each client draw by themselves."""
@@ -153,7 +156,7 @@ def central(off_the_grid: None) -> Tensor:
     held = [records(number) for number in range(K)]
     together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
     method = GsWgan()
-    job = Job(method, method.config_type(**TINY, critics=K), CARD)
+    job = Job(method, method.config_type(**{**TINY, **QUIET}, critics=K), CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
@@ -164,7 +167,7 @@ def central(off_the_grid: None) -> Tensor:
 
 def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Client], central: Tensor) -> None:
     """Tolerance: a critic is computed alone here and in a stack there, which moves the last digits."""
-    found = weights(run(grid_of(four), tmp_path / "run"))
+    found = weights(run(grid_of(four), tmp_path / "run", **QUIET))
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
     untrained = weights(
         run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9)
@@ -188,11 +191,18 @@ def identity(papers: Path, name: str) -> Identity:
 
 
 def calling(papers: Path, link: Link, clients: list[Client], heard: Heard) -> list[threading.Thread]:
-    """Each client on a thread and a TLS connection of its own."""
+    """Each client on a thread and a TLS connection of its own. They answer one after the other: threads share PyTorch's global
+    generator, which processes do not, and new networks draw from it.
+    """
+    alone = threading.Lock()
 
     def call(one: Client) -> None:
+        def app(message: Message, given: Any) -> Message:
+            with alone:
+                return one.app(message, given)
+
         attend(
-            one.app, f"localhost:{link.port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
+            app, f"localhost:{link.port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
             wait=20, say=heard.append,
         )  # fmt: skip
 
@@ -207,7 +217,7 @@ def test_connections_give_what_the_central_loop_gives(
 ) -> None:
     with Link("localhost:0", identity(papers, "server"), clients=K, largest=1 << 20) as link:
         threads = calling(papers, link, four, Heard())
-        found = weights(run(link, tmp_path / "run", wait=30))
+        found = weights(run(link, tmp_path / "run", wait=30, **QUIET))
         for thread in threads:
             thread.join(20)
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
