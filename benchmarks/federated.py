@@ -5,8 +5,7 @@
     python benchmarks/federated.py deploy --out /tmp/deploy     1 server, 8 clients, TLS, kills, a liar, a resume
     python benchmarks/federated.py bytes                        per client and step, on the wire, beside Fed-Avg GAN
 
-Each prints what `docs/federated.md` states. It needs the extra `federated`; `debug` needs ../shared/data, and is as good as its
-`steps`.
+Each prints what `docs/federated.md` states. It needs the extra `federated`; `debug` needs ../shared/data too.
 """
 
 import argparse
