@@ -329,6 +329,20 @@ def test_class_names_stand_beside_their_numbers_where_the_card_has_them(run: Pat
     assert "The labels: 0 benign, 1 malignant." in readme(named, samples=0, no_loader="")
 
 
+def test_what_others_wrote_is_text_in_the_readme(run: Path) -> None:
+    """A name, a title or an answer may hold what a reader of Markdown would run, or a bar that would end a cell."""
+    bad = "<script>alert(1)</script>|x"
+    certificate = Certificate.load(run)
+    declared = {**certificate.declared, "made_by": bad}
+    named = dataclasses.replace(
+        certificate, card={**certificate.card, "class_names": [bad, "b"], "title": bad}, declared=declared
+    )
+    page = readme(named, samples=0, no_loader="")
+    assert "<script>" not in page
+    assert page.startswith("# Synthetic records: &lt;script&gt;alert(1)&lt;/script&gt;|x\n")
+    assert "| made by | &lt;script&gt;alert(1)&lt;/script&gt;\\|x |" in page
+
+
 def test_a_run_of_an_earlier_version_is_released_with_todays_certificate(tmp_path: Path) -> None:
     shutil.copytree(FORMAT_2, tmp_path / "run")
     images = np.zeros((10, 1, 28, 28), dtype=np.uint8)

@@ -1,5 +1,6 @@
 """The README of a release, on a page, from the certificate alone: what it is, how to load it, what is promised and what not."""
 
+import html
 import math
 from typing import Any
 
@@ -43,7 +44,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
 
 def _title(card: dict[str, Any]) -> str:
     """What the records are called; empty where the card does not say."""
-    return str(card.get("title") or card.get("data_set") or "")
+    return _plain(str(card.get("title") or card.get("data_set") or ""))
 
 
 def class_names(card: dict[str, Any]) -> list[str]:
@@ -81,7 +82,7 @@ def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: boo
             f"`labels` int64 [{samples}]{called}. More can be drawn."
         )
     if names:
-        text += "\n\nThe labels: " + ", ".join(f"{number} {name}" for number, name in enumerate(names)) + "."
+        text += "\n\nThe labels: " + ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(names)) + "."
     return text
 
 
@@ -121,7 +122,12 @@ def _attacked(attacked: dict[str, str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return _plain(text).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """What others wrote, as text: some readers of Markdown take HTML for what it is."""
+    return html.escape(text, quote=False)
 
 
 def _up(epsilon: float | str) -> str:
