@@ -9,7 +9,9 @@ Exit status 1 where a claim is refuted.
 import argparse
 import sys
 
-from gossamer.run.audit import REFUTED, SMALL, audit
+from gossamer.run.audit import audit
+from gossamer.run.audited import REFUTED
+from gossamer.run.trials import SMALL
 
 
 def main() -> int:

@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from gossamer.attacks import audit
 from gossamer.attacks.audit import Errors, Profile
 from gossamer.attacks.canaries import TurnedCritics
+from gossamer.attacks.weights import shown_along
 from gossamer.errors import DataError, RequestError
+from gossamer.privacy import revealed
 from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.quantiles import SharesBelow
@@ -146,6 +149,28 @@ def test_a_curve_at_rate_1_is_the_gaussian_one() -> None:
     profile = audit.poisson_gaussian(1.0, 2.0, 4)
     assert profile.deltas == pytest.approx([audit.gaussian_delta(1.0, each) for each in profile.epsilons])
     assert audit.poisson_gaussian_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
+
+
+def test_a_curve_of_draws_that_all_are_told_is_that_of_the_accountant_and_one_part_is_no_draw() -> None:
+    event = revealed.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
+    known = revealed.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
+    assert audit.told_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
+        known, rel=2e-3
+    )  # which charges a part of delta as lost
+    profile = audit.told(1 / 3, 1.5, 4)
+    assert np.interp(known, profile.epsilons, profile.deltas) == pytest.approx(DELTA, rel=0.1)
+    assert audit.told_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
+    assert audit.told_epsilon(1e-7, 2.0, 4, DELTA) == 0.0
+
+
+def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> None:
+    """Pairs share their noise: a weight that moves by 1 among noise of 2, one that does not move, and one that is fixed."""
+    noise = np.random.default_rng(0).normal(0, 2, (40, 2)).astype(np.float32)
+    outside = np.concatenate([noise, np.ones((40, 1), np.float32)], axis=1)
+    inside = outside + np.array([1, 0, 0], np.float32)
+    along = shown_along(inside, outside)
+    assert along[0] == pytest.approx(1 / noise[:, 0].var(), rel=1e-5)
+    assert along[1:].tolist() == [0.0, 0.0]
 
 
 def test_guessing_refutes_nothing_and_certainty_refutes_all_that_is_looked_at() -> None:
@@ -348,8 +373,8 @@ def test_the_rows_of_gs_wgan() -> None:
     )
     asked = Asked(torch.zeros(T * n, B, 1, 1, 2))
     x = [
-        mechanism(Held(np.array([3])), TurnedCritics(asked, canary)).view(T * n, B, -1)[:, :, 0].mean(1) / 4 + 0.5
-        for canary in (0, None)
+        mechanism(Held(np.array([3])), TurnedCritics(asked, 0, present)).view(T * n, B, -1)[:, :, 0].mean(1) / 4 + 0.5
+        for present in (True, False)
     ]
     inside, outside = (each.double().view(T, n).numpy() for each in x)
     joint = sigma / math.sqrt(B)
