@@ -352,7 +352,7 @@ def told_epsilon(share: float, noise_multiplier: float, releases: int, delta: fl
         return 0.0
     return float(
         optimize.brentq(
-            lambda each: _told_delta(share, noise_multiplier, releases, each) - delta, 0, highest, xtol=1e-9
+            lambda each: _told_delta(share, noise_multiplier, releases, each) - delta, 0, highest + 1, xtol=1e-9
         )
     )
 
