@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 10.0])
     parser.add_argument("--trials", type=int, help="in place of each method's own")
+    parser.add_argument("--jobs", type=int, default=1, help="processes among which trials with one canary are dealt")
     parser.add_argument("--final", action="store_true", help="the attacker sees the released model alone")
     options = parser.parse_args()
     print("| method | claim | lower bound, 95 % | share | counted errors alone | trials | seconds | verdict |")
@@ -34,7 +35,14 @@ def main() -> int:
     for name in options.methods:
         method, settings = ROWS[name]
         for epsilon in options.epsilons:
-            found = audit(method, epsilon=epsilon, settings=settings, trials=options.trials, final=options.final)
+            found = audit(
+                method,
+                epsilon=epsilon,
+                settings=settings,
+                trials=options.trials,
+                final=options.final,
+                jobs=options.jobs,
+            )
             refuted = refuted or found.verdict == REFUTED
             print(
                 f"| {name} | {found.claim:g} | {found.lower_bound:.2f} | {found.lower_bound / found.claim:.0%} | "

@@ -1,7 +1,8 @@
 """Lower bounds against mechanisms whose epsilon is known: below the truth as often as they say, and near it.
 
 Every repeat has noise of its own. The bounds take two errors at their worst at once, so that they lie above the truth in about
-0.3 % of repeats where 5 % are allowed: 6 of 100 have a chance of 1e-6. The seeds are fixed.
+0.3 % of repeats where 5 % are allowed: 6 of 100 have a chance of 1e-6. The seeds are fixed. The file is long because each
+mechanism stands beside the bound that is held against it.
 """
 
 import math

@@ -91,6 +91,15 @@ def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> Non
     assert outside.x == pytest.approx(0, abs=0.02)
 
 
+def test_trials_are_dealt_to_processes_with_coins_and_noise_of_their_own() -> None:
+    card = DataCard(shape=(1, 8, 8), classes=2, declared_size=61)
+    runs = Runs(METHODS["moments"].job({"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1)
+    inside, outside = runs.dealt("record", 20, 2)
+    assert inside.x.shape[1] + outside.x.shape[1] == 40
+    assert len(np.unique(np.concatenate([inside.x, outside.x], axis=1))) == 40
+    assert dataclasses.astuple(inside.declared) == pytest.approx(dataclasses.astuple(outside.declared))
+
+
 def test_a_steered_canary_pulls_at_the_network_s_own_weights() -> None:
     """Two groups: what goes along u is exchanged, group by group, and all else stays."""
     own = torch.randn(2, 6, generator=torch.Generator().manual_seed(1))

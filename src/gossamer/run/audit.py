@@ -103,6 +103,7 @@ def audit(
     trials: int | None = None,
     confidence: float = bounds.CONFIDENCE,
     final: bool = False,
+    jobs: int = 1,
     seed: int = 0,
     sink: Sink = silent,
     noise_seed: int | None = None,
@@ -117,6 +118,7 @@ def audit(
         trials: canaries that take part, and about as many that do not; None: what `Small.trials` says.
         confidence: that the bound lies below the truth.
         final: the attacker sees the released model, and none of the releases that it was made of.
+        jobs: processes among which trials with one canary are dealt.
         seed: fixes initialisation and public draws; never noise or sampling.
         sink: is told how far it is.
         noise_seed: for tests: fixes noise and coins too.
@@ -148,7 +150,7 @@ def audit(
         found = of_models(declared, *models, delta=delta, confidence=confidence)
         counts = [len(each) for each in models]
     else:
-        inside, outside = runs.together(trials) if together else runs.one_by_one(kind, trials, sink)
+        inside, outside = runs.together(trials) if together else runs.dealt(kind, trials, jobs, sink)
         declared, counts = inside.declared, [inside.x.shape[1], outside.x.shape[1]]
         found = lower_bound(inside, outside, delta=delta, confidence=confidence)
     return Audited(

@@ -6,8 +6,11 @@ state that earlier trials left behind, so in that state the guarantee binds the 
 averages over all trials as if each had begun anew.
 """
 
+import dataclasses
 import math
-from collections.abc import Mapping
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +24,7 @@ from gossamer.attacks.arrays import Scores
 from gossamer.attacks.audit import Profile
 from gossamer.attacks.canaries import Planted, planted
 from gossamer.attacks.weights import shown_along
+from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Sink, progress, silent
@@ -148,6 +152,11 @@ class Seen:
     noise: Scores
     told: bool = False
 
+    @classmethod
+    def joined(cls, parts: Sequence["Seen"]) -> "Seen":
+        """Trials of the same kind side by side."""
+        return dataclasses.replace(parts[0], x=np.concatenate([each.x for each in parts], axis=1))
+
     @property
     def declared(self) -> Releases:
         """The releases of a trial. Those over all records make one Gaussian."""
@@ -208,6 +217,21 @@ class Runs:
         x, noise, rates = (np.reshape(each, (len(coins), -1)).T for each in (watch.seen, watch.noise, watch.rates))
         noise, rates = np.mean(noise**2, axis=1) ** 0.5, rates[:, 0]
         return Seen(x[:, coins], rates, noise, self._told), Seen(x[:, ~coins], rates, noise, self._told)
+
+    def dealt(self, kind: str, trials: int, jobs: int, sink: Sink = silent) -> tuple[Seen, Seen]:
+        """The same, dealt to so many processes, each with coins and noise of its own."""
+        if jobs == 1:
+            return self.one_by_one(kind, trials, sink)
+        terms = self.job.method.name, self.job.settings, self.job.card, self.delta, self.seed
+        seeds = [None if self.noise_seed is None else self.noise_seed + (part << 20) for part in range(jobs)]
+        found = []
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            asked = [pool.submit(_part, *terms, seed, kind, -(-trials // jobs)) for seed in seeds]
+            for part in as_completed(asked):
+                found.append(part.result())
+                sink(progress("audit", len(found), jobs))
+        with_canary, without = (Seen.joined(parts) for parts in zip(*found, strict=True))
+        return with_canary, without
 
     def models(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Releases, Scores, Scores]:
         """Twice so many whole trainings with one canary or without, by coins; only what they release is looked at.
@@ -287,3 +311,11 @@ class Runs:
         draw, card = np.random.default_rng(self.seed), self.job.card
         images = draw.integers(0, 256, size=(ORDINARY, *card.shape), dtype=np.uint8)
         return Records(images, draw.integers(card.classes, size=ORDINARY))
+
+
+def _part(
+    method: str, settings: Mapping[str, Any], card: DataCard, delta: float, seed: int, noise_seed: int | None,
+    kind: str, trials: int,
+) -> tuple[Seen, Seen]:  # fmt: skip
+    """What one process does."""
+    return Runs(METHODS[method].job(settings, card), delta, seed, noise_seed).one_by_one(kind, trials)

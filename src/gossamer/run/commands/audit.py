@@ -74,6 +74,13 @@ audit = per_method(
             is_flag=True,
             help="The attacker sees the released model alone: a lower bound, mostly much lower.",
         ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Processes among which trials with one canary are dealt.",
+        ),
         seed,
         as_json,
     ],
