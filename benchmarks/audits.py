@@ -1,7 +1,8 @@
-"""Every method at epsilon 1, 3 and 10 through its own loop: claim, lower bound, trials and minutes, as a table.
+"""Every method at epsilon 1, 3 and 10 through its own loop: claim, lower bound, trials and seconds, as a table.
 
-    python benchmarks/audits.py                                # nightly; an hour or two on one core
+    python benchmarks/audits.py                                # nightly: some hours on one core, each row 20 minutes at most
     python benchmarks/audits.py --methods teacher --epsilons 3 --trials 2000
+    python benchmarks/audits.py --final --epsilons 10          # the attacker sees the released model alone
 
 Exit status 1 where a claim is refuted.
 """
@@ -9,24 +10,42 @@ Exit status 1 where a claim is refuted.
 import argparse
 import sys
 
-from gossamer.run.audit import REFUTED, SMALL, audit
+from gossamer.run.audit import audit
+from gossamer.run.audited import REFUTED
+from gossamer.run.trials import SMALL
+
+ROWS = {name: (name, {}) for name in SMALL} | {
+    "gs-wgan-in-turns": ("gs-wgan", {"draw": "round_robin"}),
+    "gs-wgan-paper": ("gs-wgan", {"draw": "paper"}),
+}
+"""The methods, and GS-WGAN with its other draws."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", choices=list(SMALL), default=list(SMALL))
+    parser.add_argument("--methods", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 10.0])
     parser.add_argument("--trials", type=int, help="in place of each method's own")
+    parser.add_argument("--jobs", type=int, default=1, help="processes among which trials with one canary are dealt")
+    parser.add_argument("--final", action="store_true", help="the attacker sees the released model alone")
     options = parser.parse_args()
     print("| method | claim | lower bound, 95 % | share | counted errors alone | trials | seconds | verdict |")
     print("|---|---|---|---|---|---|---|---|")
     refuted = False
-    for method in options.methods:
+    for name in options.methods:
+        method, settings = ROWS[name]
         for epsilon in options.epsilons:
-            found = audit(method, epsilon=epsilon, trials=options.trials)
+            found = audit(
+                method,
+                epsilon=epsilon,
+                settings=settings,
+                trials=options.trials,
+                final=options.final,
+                jobs=options.jobs,
+            )
             refuted = refuted or found.verdict == REFUTED
             print(
-                f"| {method} | {found.claim:g} | {found.lower_bound:.2f} | {found.lower_bound / found.claim:.0%} | "
+                f"| {name} | {found.claim:g} | {found.lower_bound:.2f} | {found.lower_bound / found.claim:.0%} | "
                 f"{found.counted:.2f} | {found.trials:,} | {found.seconds:.0f} | {found.verdict} |",
                 flush=True,
             )

@@ -1,10 +1,12 @@
 """Lower bounds against mechanisms whose epsilon is known: below the truth as often as they say, and near it.
 
 Every repeat has noise of its own. The bounds take two errors at their worst at once, so that they lie above the truth in about
-0.3 % of repeats where 5 % are allowed: 6 of 100 have a chance of 1e-6. The seeds are fixed.
+0.3 % of repeats where 5 % are allowed: 6 of 100 have a chance of 1e-6. The seeds are fixed. The file is long because each
+mechanism stands beside the bound that is held against it.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +18,11 @@ from torch import Tensor, nn
 from gossamer.attacks import audit
 from gossamer.attacks.audit import Errors, Profile
 from gossamer.attacks.canaries import TurnedCritics
+from gossamer.attacks.weights import shown_along
 from gossamer.errors import DataError, RequestError
+from gossamer.privacy import revealed
 from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.quantiles import SharesBelow
@@ -146,6 +151,28 @@ def test_a_curve_at_rate_1_is_the_gaussian_one() -> None:
     profile = audit.poisson_gaussian(1.0, 2.0, 4)
     assert profile.deltas == pytest.approx([audit.gaussian_delta(1.0, each) for each in profile.epsilons])
     assert audit.poisson_gaussian_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
+
+
+def test_a_curve_of_draws_that_all_are_told_is_that_of_the_accountant_and_one_part_is_no_draw() -> None:
+    event = revealed.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
+    known = revealed.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
+    assert audit.told_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
+        known, rel=2e-3
+    )  # which charges a part of delta as lost
+    profile = audit.told(1 / 3, 1.5, 4)
+    assert np.interp(known, profile.epsilons, profile.deltas) == pytest.approx(DELTA, rel=0.1)
+    assert audit.told_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
+    assert audit.told_epsilon(1e-7, 2.0, 4, DELTA) == 0.0
+
+
+def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> None:
+    """Pairs share their noise: a weight that moves by 1 among noise of 2, one that does not move, and one that is fixed."""
+    noise = np.random.default_rng(0).normal(0, 2, (40, 2)).astype(np.float32)
+    outside = np.concatenate([noise, np.ones((40, 1), np.float32)], axis=1)
+    inside = outside + np.array([1, 0, 0], np.float32)
+    along = shown_along(inside, outside)
+    assert along[0] == pytest.approx(1 / noise[:, 0].var(), rel=1e-5)
+    assert along[1:].tolist() == [0.0, 0.0]
 
 
 def test_guessing_refutes_nothing_and_certainty_refutes_all_that_is_looked_at() -> None:
@@ -295,35 +322,43 @@ def test_gaussian_sums_by_the_exact_statistic(rate: float, noise: float, steps: 
     assert np.median(found) >= 0.9 * truth
 
 
-def test_the_quantile() -> None:
-    """One record that votes, or none: R 3,000 answers on either side, one record being the whole data set; epsilon 9.6."""
+Trials = Callable[[int], tuple[np.ndarray, np.ndarray]]
+"""So many trials with the canary and as many without: [T, n] each."""
+
+
+@dataclass(frozen=True)
+class Few(Tensors):
+    """Records of which every one is drawn."""
+
+    @property
+    def population(self) -> int:
+        return len(self)
+
+    def take(self, chosen: np.ndarray) -> "Few":
+        return self
+
+
+def quantile(noise: float = 0.5) -> tuple[Trials, float, float, int]:
+    """One record that votes, or none: it is the whole data set."""
     query = SharesBelow(
         PerRecordGradient(nn.Linear(2, 1), lambda net, batch: net(batch.parts[0])[:, 0]), (1e-3,), (0, 0)
     )
     mechanism = PoissonGaussianSum(
-        sampling_rate=1.0, max_norm=query.sensitivity, noise_multiplier=0.5, rng=Rng(noise_seed=6)
+        sampling_rate=1.0, max_norm=query.sensitivity, noise_multiplier=noise, rng=Rng(noise_seed=6)
     )
-
-    @dataclass(frozen=True)
-    class Few(Tensors):
-        @property
-        def population(self) -> int:
-            return len(self)
-
-        def take(self, chosen: np.ndarray) -> "Few":
-            return self
-
     one, none = Few((torch.ones(1, 2),)), Few((torch.ones(0, 2),))
-    inside, outside = (
-        np.array([[float(mechanism(held, query)) / -query.sensitivity for _ in range(3_000)]]) for held in (one, none)
-    )
-    assert inside.mean() == pytest.approx(1.0, abs=0.05)
-    truth = audit.poisson_gaussian_epsilon(1.0, 0.5, 1, DELTA)
-    assert 0.85 * truth <= exact_bound(inside, outside, 1.0, 0.5) <= truth
+
+    def trials(n: int) -> tuple[np.ndarray, np.ndarray]:
+        inside, outside = (
+            np.array([[float(mechanism(held, query)) / -query.sensitivity for _ in range(n)]]) for held in (one, none)
+        )
+        return inside, outside
+
+    return trials, 1.0, noise, 1
 
 
-def test_the_rows_of_gs_wgan() -> None:
-    """Critics of which the canary's says the opposite: 8,000 trials of four answers, all answers of one call.
+def rows(sigma: float = 1.5) -> tuple[Trials, float, float, int]:
+    """Critics of which the canary's says the opposite: four answers a trial, all answers of one call.
 
     The claim is the tight bound for one of K in secret; the attained pair is one side of it, a Poisson-sampled Gaussian's.
     """
@@ -336,29 +371,26 @@ def test_the_rows_of_gs_wgan() -> None:
     class Asked:
         images: Tensor
 
-    K, B, T, n, sigma = 5, 4, 4, 8_000, 1.5
-    mechanism = SanitizedRows(
-        draw="secret",
-        critics=K,
-        batch_size=B,
-        max_norm=2.0,
-        noise_multiplier=sigma,
-        rng=Rng(noise_seed=7),
-        answers=T * n,
-    )
-    asked = Asked(torch.zeros(T * n, B, 1, 1, 2))
-    x = [
-        mechanism(Held(np.array([3])), TurnedCritics(asked, canary)).view(T * n, B, -1)[:, :, 0].mean(1) / 4 + 0.5
-        for canary in (0, None)
-    ]
-    inside, outside = (each.double().view(T, n).numpy() for each in x)
-    joint = sigma / math.sqrt(B)
-    truth = audit.poisson_gaussian_epsilon(1 / K, joint, T, DELTA)
-    assert 0.8 * truth <= exact_bound(inside, outside, 1 / K, joint) <= truth
+    K, B, T = 2, 4, 4
+    rng = Rng(noise_seed=7)
+
+    def trials(n: int) -> tuple[np.ndarray, np.ndarray]:
+        mechanism = SanitizedRows(
+            draw="secret", critics=K, batch_size=B, max_norm=2.0, noise_multiplier=sigma, rng=rng, answers=T * n
+        )
+        asked = Asked(torch.zeros(T * n, B, 1, 1, 2))
+        inside, outside = (
+            mechanism(Held(np.array([1])), TurnedCritics(asked, 0, present)).view(T * n, B, -1)[:, :, 0].mean(1) / 4
+            + 0.5
+            for present in (True, False)
+        )
+        return inside.double().view(T, n).numpy(), outside.double().view(T, n).numpy()
+
+    return trials, 1 / K, sigma / math.sqrt(B), T
 
 
-def test_two_terms() -> None:
-    """A record that adds to the first sum and turns its group around in the second: 3,000 releases on either side."""
+def two_terms(noise: float = 0.6) -> tuple[Trials, float, float, int]:
+    """A record that adds to the first sum and turns its group around in the second."""
 
     @dataclass(frozen=True)
     class Both:
@@ -371,11 +403,35 @@ def test_two_terms() -> None:
             return torch.full((1,), 1e6 if (records.numbers == 0).any() else -1e6)
 
     mechanism = TermwiseGaussianSum(
-        sampling_rate=1.0, noise_multiplier=0.6, rng=Rng(noise_seed=8), max_norm=1.0, max_norm_batch=0.3, partitions=1
+        sampling_rate=1.0, noise_multiplier=noise, rng=Rng(noise_seed=8), max_norm=1.0, max_norm_batch=0.3, partitions=1
     )
-    x = []
-    for first in (0, 1):  # with the canary, number 0, or without
-        sums = torch.stack([mechanism(Ones(np.arange(first, 5), 0), Both()) for _ in range(3_000)])[:, :, 0]
-        x.append((0.5 * sums[:, 0] + 0.5 * (sums[:, 1] / 0.6 + 0.5)).double().numpy()[None])
-    truth = audit.poisson_gaussian_epsilon(1.0, 0.6, 1, DELTA)
-    assert 0.85 * truth <= exact_bound(x[0], x[1], 1.0, 0.6) <= truth
+
+    def trials(n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = []
+        for first in (0, 1):  # with the canary, number 0, or without
+            sums = torch.stack([mechanism(Ones(np.arange(first, 5), 0), Both()) for _ in range(n)])[:, :, 0]
+            x.append((0.5 * sums[:, 0] + 0.5 * (sums[:, 1] / 0.6 + 0.5)).double().numpy()[None])
+        return x[0], x[1]
+
+    return trials, 1.0, noise, 1
+
+
+MECHANISMS = {"quantile": quantile, "rows": rows, "two terms": two_terms}
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "repeats", "share"),
+    [(name, 2_000, 1, 0.75) for name in MECHANISMS]
+    + [
+        pytest.param("quantile", 5_000, 100, 0.9, marks=pytest.mark.slow),
+        pytest.param("rows", 40_000, 100, 0.9, marks=pytest.mark.slow),
+        pytest.param("two terms", 5_000, 100, 0.9, marks=pytest.mark.slow),
+    ],
+)
+def test_the_product_s_other_mechanisms(name: str, n: int, repeats: int, share: float) -> None:
+    """Epsilon 10.0, 10.3 and 8.0: below the truth in 95 of 100 repeats, at 90 % of it in the median; or once, in short."""
+    trials, rate, noise, steps = MECHANISMS[name]()
+    truth = audit.poisson_gaussian_epsilon(rate, noise, steps, DELTA)
+    found = np.array([exact_bound(*trials(n), rate, noise) for _ in range(repeats)])
+    assert (found <= truth).mean() >= 0.95
+    assert np.median(found) >= share * truth

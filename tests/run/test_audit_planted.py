@@ -23,7 +23,8 @@ from gossamer.privacy.mechanisms import GroupedGaussianSum, PoissonGaussianSum, 
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.termwise import TermwiseGaussianSum
 from gossamer.run import sources
-from gossamer.run.audit import SMALL, Runs, Seen, lower_bound
+from gossamer.run.audit import lower_bound
+from gossamer.run.trials import SMALL, Runs, Seen
 
 DELTA = 1e-5
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -73,10 +74,10 @@ def lower(method: str, noise: float, *, share: float = 1.0, trials: int = 300, *
         settings["expected_batch_size"] = round(share * card.declared_size)
     job = METHODS[method].job({**small.settings, "noise_multiplier": noise, **settings}, card)
     runs = Runs(job, DELTA, 0, 7)
-    inside, outside = runs.together(trials) if many else runs.apart(small.canary, trials)
-    rate, declared, steps = inside.declared
+    inside, outside = runs.together(trials) if many else runs.one_by_one(small.canary, trials)
+    declared = inside.declared
     found = lower_bound(inside, outside, delta=DELTA, confidence=0.95)
-    return bounds.poisson_gaussian_epsilon(rate, declared, steps, DELTA), max(found.epsilon, found.counted)
+    return declared.epsilon(declared.noise, DELTA), max(found.epsilon, found.counted)
 
 
 CASES: dict[str, tuple[Plant, dict[str, Any]]] = {
@@ -88,7 +89,10 @@ CASES: dict[str, tuple[Plant, dict[str, Any]]] = {
 }
 ONE_A_RUN: dict[str, tuple[Plant, dict[str, Any]]] = {
     "C2 for 2 C2": (c2_for_2_c2, {"method": "privae", "noise": 0.7, "steps": 2, "split": 0.05}),
-    "rows against C, not 2 C": (halved_noise, {"method": "gs-wgan", "noise": 0.5, "steps": 3, "critics": 2}),
+    "rows against C, not 2 C": (
+        halved_noise,
+        {"method": "gs-wgan", "noise": 0.5, "steps": 1, "answers": 2, "critics": 2},
+    ),
     "noise of one vote halved": (halved_noise, {"method": "evolve", "noise": 0.7, "steps": 2}),
     "noise of the moments halved": (halved_noise, {"method": "moments", "noise": 0.5}),
 }

@@ -15,7 +15,8 @@ them, and differential privacy forbids both to be small together:
 5. `log_likelihood_ratio` with `most_noise`: the best statistic there is for a canary that a mechanism adds along a
    direction of its own; its errors lie on the privacy curve of the mechanism, so the bound comes as near as trials allow.
 
-Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand.
+Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand. The file is long because
+bounds and the curves that they are held against are read side by side.
 """
 
 import functools
@@ -330,6 +331,42 @@ def poisson_gaussian_epsilon(sampling_rate: float, noise_multiplier: float, step
     if sampling_rate == 1:
         return gaussian_epsilon(math.sqrt(steps) / noise_multiplier, delta)
     return float(_losses(sampling_rate, noise_multiplier, steps).get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=256)
+def told(share: float, noise_multiplier: float, releases: int) -> Profile:
+    """The privacy curve of T Gaussians of which one part makes each, drawn for all to see: Binomial(T, share) are the canary's.
+
+    The draws are part of the output, so the deltas of all counts add up.
+    """
+    mus, _ = _counts(share, noise_multiplier, releases)
+    epsilons = np.linspace(0, min(_LARGEST, mus[-1] ** 2 / 2 + 6 * mus[-1]), 400)
+    return Profile(epsilons, np.array([_told_delta(share, noise_multiplier, releases, each) for each in epsilons]))
+
+
+def told_epsilon(share: float, noise_multiplier: float, releases: int, delta: float) -> float:
+    """Epsilon of the same mechanism at delta."""
+    mus, _ = _counts(share, noise_multiplier, releases)
+    highest = gaussian_epsilon(mus[-1], delta)
+    if highest == 0 or _told_delta(share, noise_multiplier, releases, 0.0) <= delta:
+        return 0.0
+    return float(
+        optimize.brentq(
+            lambda each: _told_delta(share, noise_multiplier, releases, each) - delta, 0, highest + 1, xtol=1e-9
+        )
+    )
+
+
+def _told_delta(share: float, noise: float, releases: int, epsilon: float) -> float:
+    return float(
+        sum(chance * gaussian_delta(mu, epsilon) for mu, chance in zip(*_counts(share, noise, releases), strict=True))
+    )
+
+
+def _counts(share: float, noise: float, releases: int) -> tuple[Scores, Scores]:
+    """mu where 1, 2, ... T releases are the canary's, and the probability of that."""
+    counts = np.arange(1, releases + 1)
+    return np.sqrt(counts) / noise, np.asarray(stats.binom.pmf(counts, releases, share))
 
 
 @functools.lru_cache(maxsize=8)

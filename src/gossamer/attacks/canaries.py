@@ -10,7 +10,6 @@ Queries are those of the methods, taken by their fields: nothing here knows a me
 """
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -48,12 +47,17 @@ class Planted(Records):
 
 
 def planted(records: Records, canaries: Records) -> Planted:
-    """The records, and before them the canaries, numbered from 1."""
+    """The records, and after them the canaries, numbered from 1: with them or without, the others have the same coins."""
     return Planted(
-        np.concatenate([canaries.images, records.images]),
-        np.concatenate([canaries.labels, records.labels]),
-        marks=np.concatenate([np.arange(1, len(canaries) + 1), np.zeros(len(records), np.int64)]),
+        np.concatenate([records.images, canaries.images]),
+        np.concatenate([records.labels, canaries.labels]),
+        marks=np.concatenate([np.zeros(len(records), np.int64), np.arange(1, len(canaries) + 1)]),
     )
+
+
+def others(records: Planted) -> Planted:
+    """The records without the canaries."""
+    return records[records.marks == 0]
 
 
 def blank(count: int, shape: tuple[int, ...]) -> Records:
@@ -155,7 +159,7 @@ class Alone:
 
     def clipped_sum(self, records: Planted, bounds: Any, /) -> Tensor:
         """[D]"""
-        self.others = self.query.clipped_sum(records[records.marks == 0], bounds)
+        self.others = self.query.clipped_sum(others(records), bounds)
         self.added = self.query.clipped_sum(self.canary, bounds)
         answer: Tensor = self.query.clipped_sum(records, bounds)
         return answer
@@ -169,23 +173,27 @@ class Alone:
         return along / (length * max_norm), length / max_norm
 
 
-@dataclass(frozen=True)
+@dataclass
 class TurnedCritics:
     """Answers of critics of which one is turned around: that with the canary in its shard says the opposite of the others.
 
     Args:
         query: of images and labels, [answers, B, ...].
-        canary: the unit whose shard turns its critic; None where it is not among the records.
+        canary: the unit whose shard turns its critic.
+        present: whether it does.
+        own: of each answer, whether the critic of that shard gave it.
     """
 
     query: Any
-    canary: int | None
+    canary: int
+    present: bool = True
+    own: list[bool] = dataclasses.field(default_factory=list)
 
     def rows(self, held: Any, critics: Any, /) -> Tensor:
         """[answers, B, C, H, W]: every row along one pixel, far beyond the bound."""
         answers = torch.zeros_like(self.query.images)
-        turned = None if self.canary is None else int(held.shards[self.canary])
-        signs = [1.0 if critic == turned else -1.0 for critic in critics]
+        self.own = [critic == int(held.shards[self.canary]) for critic in critics]
+        signs = [1.0 if own and self.present else -1.0 for own in self.own]
         answers.flatten(2)[..., 0] = PULL * torch.tensor(signs, dtype=answers.dtype)[:, None]
         return answers
 
@@ -195,13 +203,10 @@ class TurnedGroup:
     """Two terms of which the canary moves both: it adds to the first, and turns the gradient of its group around.
 
     Args:
-        query: with `phi` and `group_gradient`.
-        size: numbers of the canary's table.
+        query: with `phi`, whose answer ends with the weight at which the canary pulls.
     """
 
     query: Any
-    group: Callable[[Any], Tensor]
-    size: int
 
     @property
     def dimension(self) -> int:
@@ -214,9 +219,7 @@ class TurnedGroup:
         return answer
 
     def group_gradient(self, records: Planted, /) -> Tensor:
-        """[D]"""
-        own = self.group(records)
-        there = bool((records.marks > 0).any())
-        pulled = own.new_zeros(self.size)
-        pulled[-1] = PULL if there else -PULL
-        return torch.cat([own, pulled])
+        """[D], far beyond the bound: what a group says by itself would be lost beside that."""
+        pulled = torch.zeros(self.dimension)
+        pulled[-1] = PULL if bool((records.marks > 0).any()) else -PULL
+        return pulled

@@ -163,12 +163,14 @@ class Checked:
         guarantees: the promise recomputed from the ledger; empty where that cannot be read.
         ledger: None where it cannot be read.
         settings: what config.json holds; None where it cannot be read.
+        stated: what certificate.json holds; empty where one of the files cannot be read.
     """
 
     problems: list[str]
     guarantees: list[dict[str, Any]]
     ledger: PrivacyLedger | None = None
     settings: dict[str, Any] | None = None
+    stated: dict[str, Any] = field(default_factory=dict)
 
 
 def verify(folder: Path) -> list[str]:
@@ -207,7 +209,7 @@ def check(folder: Path) -> Checked:
         said = {**files.stated, "figures": settled(files.stated.get("figures", ...), rebuilt["figures"])}
         for name in (name for name in rebuilt if name not in _LOOKED_AT):
             problems += _difference(name, said.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
-    return Checked(problems, expected, files.ledger, files.settings)
+    return Checked(problems, expected, files.ledger, files.settings, files.stated)
 
 
 def _difference(name: str, stated: Any, expected: Any, source: str) -> list[str]:

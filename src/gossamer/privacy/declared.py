@@ -24,6 +24,7 @@ QUESTIONS = {
     "public_tuned": "whether the public records were chosen beside records like the private ones: no, yes or unknown",
     "baseline": "what the public inputs alone give (epsilon 0), if that was measured on public records",
     "previous_releases": "what was released from these records before",
+    "audited": "what an audit measured from below, at this epsilon; a low value proves nothing",
 }
 """Each entry that a curator may declare, and what it answers."""
 
@@ -86,7 +87,9 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 def what_is_wrong(declared: Any) -> str:
     """Why this is no such entry of a certificate, in one phrase; empty if it is one."""
-    if not isinstance(declared, dict) or declared.keys() != nothing_declared().keys():
+    if (
+        not isinstance(declared, dict) or declared.keys() | {"audited"} != nothing_declared().keys()
+    ):  # older ones lack it
         return "what is declared has other entries than a certificate has"
     attacked = declared["attacked"]
     if not isinstance(attacked, dict) or attacked.keys() != ATTACKS.keys():

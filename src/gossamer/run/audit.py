@@ -1,109 +1,42 @@
 """`gossamer audit`: how much a method gives away at the least, measured through its own loop, beside what it claims.
 
-The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets; `watched.py` lets canaries
-in and looks at what comes out. The attacker knows every record but the canary, and sees every release: what the guarantee is
-about. A bound above the claim refutes it. One below proves nothing.
+The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets (`trials.py`); `watched.py`
+lets canaries in and looks at what comes out. The attacker knows every record but the canary, and sees every release: what the
+guarantee is about; or, with `final`, the released model alone. A bound above the claim refutes it. One below proves nothing.
 """
 
 import dataclasses
+import datetime
+import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gossamer.attacks import audit as bounds
-from gossamer.attacks import canaries
 from gossamer.attacks.arrays import Scores
-from gossamer.attacks.canaries import Planted, planted
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.errors import RequestError
-from gossamer.events import Sink, progress, silent
-from gossamer.methods.method import BaseConfig, Job, State
-from gossamer.privacy.confined import Confined
+from gossamer.events import Sink, silent
+from gossamer.files import write_atomically
+from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.run.arguments import checked_arguments
+from gossamer.run.audited import AUDIT, CONSISTENT, LOW_VALUE, REFUTED
+from gossamer.run.folder import RunFolder
 from gossamer.run.plan import method_named, plan
-from gossamer.run.watched import Gradients, OneCritic, OneInBothTerms, OneRecord, Watch, Watched
+from gossamer.run.report import write_report
+from gossamer.run.trials import ORDINARY, SMALL, Releases, Runs, Seen
+from gossamer.run.verify import is_release
 
-CONSISTENT, REFUTED = "consistent", "REFUTED"
-LOW_VALUE = (
-    "A lower bound above the claim would refute it. One below proves nothing: it says how much this attacker sees, "
-    "not that no other sees more."
-)
-_ORDINARY = 60
-"""Records beside the canaries."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Small:
-    """How a method is audited.
-
-    Args:
-        canary: which kind; "gradients" has many in a run, the others have one.
-        settings: of its Config, small and quick.
-        shape: of the records.
-        classes: of the records.
-        trials: canaries that take part, and as many that do not.
-        about: in words, what the attacker's canary is.
-    """
-
-    canary: str
-    settings: Mapping[str, Any]
-    shape: tuple[int, int, int] = (1, 28, 28)
-    classes: int = 2
-    trials: int
-    about: str
-
-
-_GRADIENT = "records whose clipped gradient points along a weight that no other record moves"
-_RECORD = "one record unlike the others, found along what it adds"
-SMALL: dict[str, Small] = {
-    "dpgan": Small(
-        canary="gradients", trials=60_000, about=_GRADIENT,
-        settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2},
-    ),
-    "dp-wgan": Small(
-        canary="gradients", trials=60_000, about=f"{_GRADIENT}, in every group",
-        settings={
-            "steps": 10, "width": 2, "latent_size": 4, "critic_steps": 2, "grouping": "weight-bias",
-        },
-    ),
-    "privae": Small(
-        canary="terms", trials=4_000, shape=(1, 2, 2),
-        about="a record that adds to the sample-wise sum and turns the gradient of its group around",
-        settings={
-            "steps": 4, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
-        },
-    ),
-    "gs-wgan": Small(
-        canary="critic", trials=1_000,
-        about="a record whose critic, and no other, says the opposite of what the others say",
-        settings={
-            "steps": 10, "critics": 5, "batch_size": 2, "critic_steps": 1, "critic_batch_size": 2, "width": 2,
-            "latent_size": 2, "warm_steps": 0, "generator": "dcgan",
-        },
-    ),
-    "dp-diffusion": Small(
-        canary="gradients", trials=60_000, about=_GRADIENT, shape=(1, 8, 8),
-        settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
-    ),
-    "moments": Small(canary="record", trials=4_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
-    "evolve": Small(
-        canary="record", trials=1_000, about="one record, found at the candidate that it votes for",
-        settings={
-            "steps": 3, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
-        },
-    ),
-    "teacher": Small(canary="gradients", trials=60_000, about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
-}  # fmt: skip
-"""Each method that promises something: small nets, few steps, many trials."""
-_RATE = 0.25
-"""Sampling rate of the small runs, unless --expected-batch-size says another."""
+_RATES = {"gradients": 0.25, "terms": 0.5}
+"""Sampling rate of the small runs, by the kind of canary, unless --expected-batch-size says another."""
+_FINAL = 500
+"""Models with the canary, and about as many without, where only models are looked at."""
+_OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "draw")
+"""Settings that say where noise goes: those of a run are audited with it. Its nets, steps and batches are not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +51,8 @@ class Audited:
         counted: the same from the two errors alone, whatever the mechanism is.
         delta: of both.
         confidence: of both.
-        trials: canaries that took part; as many did not.
+        trials: canaries that took part.
+        without: canaries that did not.
         releases: of one trial.
         sampling_rate: of a release.
         noise_multiplier: that the loop declared.
@@ -136,6 +70,7 @@ class Audited:
     delta: float
     confidence: float
     trials: int
+    without: int
     releases: int
     sampling_rate: float
     noise_multiplier: float
@@ -158,38 +93,7 @@ class Audited:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What some trials showed.
-
-    Args:
-        x: [T, n], a column for each trial.
-        rates: [T], the sampling rates that were declared.
-        noise: [T], the noise multipliers.
-    """
-
-    x: Scores
-    rates: Scores
-    noise: Scores
-
-    @property
-    def declared(self) -> tuple[float, float, int]:
-        """Sampling rate, noise multiplier and number of releases. Releases over all records make one Gaussian."""
-        if len(np.unique(self.rates)) > 1:
-            raise RequestError("the releases have different sampling rates; audit one kind at a time")
-        return float(self.rates[0]), float(np.mean(self.noise**-2.0) ** -0.5), len(self.x)
-
-    @property
-    def ratio(self) -> Scores:
-        """The exact statistic. [n]"""
-        return bounds.log_likelihood_ratio(self.x, self.rates, self.noise)
-
-    @property
-    def spread(self) -> Scores:
-        """How far the releases of a trial are apart: whether a canary was drawn now and then, if noise was drawn once. [n]"""
-        return np.asarray(np.ptp(self.x, axis=0))
-
-
+@checked_arguments
 def audit(
     method: str,
     *,
@@ -198,6 +102,8 @@ def audit(
     settings: Mapping[str, Any] | None = None,
     trials: int | None = None,
     confidence: float = bounds.CONFIDENCE,
+    final: bool = False,
+    jobs: int = 1,
     seed: int = 0,
     sink: Sink = silent,
     noise_seed: int | None = None,
@@ -209,8 +115,10 @@ def audit(
         epsilon: that the method is to claim.
         delta: of both.
         settings: fields of its Config, in place of the small ones.
-        trials: canaries that take part, and as many that do not; None: what `SMALL` says.
+        trials: canaries that take part, and about as many that do not; None: what `Small.trials` says.
         confidence: that the bound lies below the truth.
+        final: the attacker sees the released model, and none of the releases that it was made of.
+        jobs: processes among which trials with one canary are dealt.
         seed: fixes initialisation and public draws; never noise or sampling.
         sink: is told how far it is.
         noise_seed: for tests: fixes noise and coins too.
@@ -225,18 +133,26 @@ def audit(
             "gives away."
         )
     small, began = SMALL[method], time.monotonic()
-    trials = trials or small.trials
-    together = small.canary == "gradients"
-    card = DataCard(shape=small.shape, classes=small.classes, declared_size=_ORDINARY + (trials if together else 1))
-    chosen: dict[str, Any] = dict(small.settings)
+    chosen = {**small.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
+    kind = "gradients" if chosen.get("divergence") == "none" else small.canary  # a canary of gradients alone
+    together = kind == "gradients" and not final
+    most = math.inf if not together else int(0.9 / delta) - ORDINARY  # delta is below 1 / declared size
+    trials = trials or int(min(_FINAL if final else small.trials(epsilon), most))
+    card = DataCard(shape=small.shape, classes=small.classes, declared_size=ORDINARY + (trials if together else 1))
     if "expected_batch_size" in {each.name for each in dataclasses.fields(asked.config_type)}:
-        chosen["expected_batch_size"] = max(1, round(_RATE * card.declared_size))
-    chosen |= {name: value for name, value in (settings or {}).items() if value is not None}
+        chosen.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
+    if chosen.get("draw") == "paper":  # which gives one answer a step
+        chosen |= {"steps": chosen["steps"] * chosen["answers"], "answers": 1}
     request = plan(method, card, chosen, epsilon=epsilon, delta=delta)
     runs = Runs(request.job, delta, seed, noise_seed)
-    inside, outside = runs.together(trials) if together else runs.apart(small.canary, trials, sink)
-    rate, noise, steps = inside.declared
-    found = lower_bound(inside, outside, delta=delta, confidence=confidence)
+    if final:
+        declared, *models = runs.models(kind, trials, sink)
+        found = of_models(declared, *models, delta=delta, confidence=confidence)
+        counts = [len(each) for each in models]
+    else:
+        inside, outside = runs.together(trials) if together else runs.dealt(kind, trials, jobs, sink)
+        declared, counts = inside.declared, [inside.x.shape[1], outside.x.shape[1]]
+        found = lower_bound(inside, outside, delta=delta, confidence=confidence)
     return Audited(
         method=method,
         claim=float(rounded_up(request.promise.epsilon)),
@@ -244,13 +160,14 @@ def audit(
         counted=found.counted,
         delta=delta,
         confidence=confidence,
-        trials=trials,
-        releases=steps,
-        sampling_rate=rate,
-        noise_multiplier=noise,
+        trials=counts[0],
+        without=counts[1],
+        releases=declared.count,
+        sampling_rate=declared.rate,
+        noise_multiplier=declared.noise,
         noise_at_most=found.noise,
         seconds=time.monotonic() - began,
-        canary=small.about,
+        canary=small.about if kind == small.canary else SMALL["dpgan"].about,
         statistic=found.statistic,
         settings=request.job.settings,
     )
@@ -278,92 +195,63 @@ def lower_bound(inside: Seen, outside: Seen, *, delta: float, confidence: float)
 
     They share what may go wrong, 19 parts of 20 to the first. Each chooses its threshold on a fifth of the trials.
     """
-    rate, claimed, steps = inside.declared
-    wrong = 1 - confidence
-    statistics = {"log-likelihood ratio": (inside.ratio, outside.ratio, 0.95 * wrong)}
-    if steps > 1:
-        statistics["spread of the releases"] = inside.spread, outside.spread, 0.05 * wrong
-    found = []
-    for name, (with_canary, without, share) in statistics.items():
-        threshold, mine, others = bounds.split(with_canary, without)
-        errors = bounds.errors_at(mine, others, threshold, confidence=1 - share)
-        noise = bounds.most_noise(errors, lambda scale: bounds.poisson_gaussian(rate, scale, steps), claimed=claimed)
-        epsilon = 0.0 if math.isinf(noise) else bounds.poisson_gaussian_epsilon(rate, noise, steps, delta)
-        counted = bounds.counted(errors, delta=delta)
-        found.append(Found(epsilon=epsilon, counted=counted, noise=noise, statistic=name))
+    declared, wrong = inside.declared, 1 - confidence
+    found = [
+        _by("log-likelihood ratio", inside.ratio, outside.ratio, declared, delta=delta, confidence=1 - 0.95 * wrong)
+    ]
+    if declared.count > 1:
+        found.append(
+            _by(
+                "spread of the releases", inside.spread, outside.spread, declared,
+                delta=delta, confidence=1 - 0.05 * wrong,
+            )
+        )  # fmt: skip
     return max(found, key=lambda each: (each.epsilon, each.counted))
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Runs of one job, in memory.
+def of_models(declared: Releases, inside: Scores, outside: Scores, *, delta: float, confidence: float) -> Found:
+    """From scores of released models."""
+    return _by("weights of the model", inside, outside, declared, delta=delta, confidence=confidence)
+
+
+def _by(name: str, inside: Scores, outside: Scores, declared: Releases, *, delta: float, confidence: float) -> Found:
+    threshold, mine, others = bounds.split(inside, outside)
+    errors = bounds.errors_at(mine, others, threshold, confidence=confidence)
+    noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
+    epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
+    return Found(epsilon=epsilon, counted=bounds.counted(errors, delta=delta), noise=noise, statistic=name)
+
+
+@checked_arguments
+def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink: Sink = silent) -> Audited:
+    """Audit the method of a finished RUN at the run's epsilon and delta, and write RUN/audit.json, which its report shows.
+
+    What is audited is the method's own loop in small, as by `audit`: no record of the run is read. What the run says about
+    where noise goes (`_OF_A_RUN`) is kept.
 
     Args:
-        job: the method with its settings, and the card.
-        delta: for the ledger.
-        seed: fixes initialisation and public draws.
-        noise_seed: for tests; None: fresh noise and coins.
+        run: a finished RUN.
+        trials: see `audit`.
+        seed: see `audit`.
+        sink: is told how far it is.
+
+    Raises:
+        RunFolderError: if it is no finished run.
+        RequestError: if it is a release, or its epsilon is infinity.
     """
-
-    job: Job[BaseConfig, State]
-    delta: float
-    seed: int
-    noise_seed: int | None = None
-
-    def together(self, trials: int) -> tuple[Seen, Seen]:
-        """One run with so many canaries, each with a weight of its own; as many weights have no canary."""
-        watch = Gradients(count=2 * trials)
-        self._drive(planted(self._ordinary, canaries.blank(trials, self._shape)), watch, 0)
-        x, rates, noise = np.stack(watch.seen), np.array(watch.rates), np.array(watch.noise)
-        return Seen(x[:, :trials], rates, noise), Seen(x[:, trials:], rates, noise)
-
-    def apart(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Seen, Seen]:
-        """A run for each trial: so many with the canary as the first record, and as many without."""
-        found: dict[bool, list[Watch]] = {True: [], False: []}
-        canary = canaries.out_of_distribution(self._shape)
-        none = planted(self._ordinary, canaries.blank(0, self._shape))
-        one = planted(self._ordinary, canary)
-        for number in range(2 * trials):
-            present = number % 2 == 0
-            watch: Watch
-            match kind:
-                case "record":
-                    watch = OneRecord(canary=canary)
-                case "critic":
-                    watch = OneCritic(present=present)
-                case _:
-                    watch = OneInBothTerms()
-            self._drive(one if present else none, watch, number)
-            found[present].append(watch)
-            sink(progress("audit", number + 1, 2 * trials))
-        with_canary, without = (_side_by_side(found[present]) for present in (True, False))
-        return with_canary, without
-
-    def _drive(self, records: Planted, watch: Watch, number: int) -> None:
-        """One training, with a ledger of its own."""
-        ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=self.job.relation)
-        ledger.reserve(self.job.plan)
-        noise_seed = None if self.noise_seed is None else self.noise_seed + number
-        training = self.job.begin(Rng(self.seed, noise_seed=noise_seed))
-        for _ in training.drive(Watched(Confined(records, ledger), watch)):
-            pass
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return self.job.card.shape
-
-    @property
-    def _ordinary(self) -> Records:
-        """Records beside the canaries: noise, for what they hold does not matter to a guarantee."""
-        draw, card = np.random.default_rng(self.seed), self.job.card
-        images = draw.integers(0, 256, size=(_ORDINARY, *card.shape), dtype=np.uint8)
-        return Records(images, draw.integers(card.classes, size=_ORDINARY))
-
-
-def _side_by_side(watches: Sequence[Watch]) -> Seen:
-    """Trials of runs of their own."""
-    noise = np.mean([np.square(watch.noise) for watch in watches], axis=0) ** 0.5
-    return Seen(np.concatenate([np.stack(watch.seen) for watch in watches], axis=1), np.array(watches[0].rates), noise)
+    folder = RunFolder(Path(run))
+    certificate = Certificate.load(folder.path)
+    if is_release(folder.path):
+        raise RequestError(f"{folder.path} is a release, which holds what it was made with: audit its RUN.")
+    epsilon, delta = (float(certificate.guarantee[name]) for name in ("epsilon", "delta"))
+    if math.isinf(epsilon):
+        raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
+    kept = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
+    found = audit(certificate.method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    write_atomically(folder.file(AUDIT), json.dumps({**found.to_json(), "date": today}, indent=2) + "\n")
+    write_report(folder.path, internal=True)
+    return found
 
 
 def lines(found: Audited) -> list[str]:
@@ -374,7 +262,7 @@ def lines(found: Audited) -> list[str]:
         f"{found.method}: claims epsilon {found.claim:g} at delta {in_full(found.delta)}",
         f"lower bound  {found.lower_bound:.3f} ({share:.0%} of the claim) at {found.confidence:.0%} confidence; {counted}",
         f"attacker     {found.canary}; {found.statistic}",
-        f"trials       {found.trials:,} with a canary and as many without, {found.releases:,} releases each, sampling rate "
+        f"trials       {found.trials:,} with a canary and {found.without:,} without, {found.releases:,} releases each, rate "
         f"{found.sampling_rate:.4g}, noise multiplier {found.noise_multiplier:.4g} (at most {found.noise_at_most:.4g} is left "
         "by what was seen)",
         f"cost         {found.seconds:.0f} s",

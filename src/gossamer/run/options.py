@@ -154,12 +154,12 @@ class PerMethod(NearestName):
 
 
 def per_method(
-    name: str, about: str, example: str, command: Callable[..., None], shared: list[Callable[[F], F]]
+    name: str, about: str, example: str, command: Callable[..., None], shared: list[Callable[[F], F]], **more: Any
 ) -> click.Group:
     """See `PerMethod`. `about` and `example` are its help."""
     return PerMethod(
         name, example, command, shared, help=f"\b\n{example}\n\n{about}", no_args_is_help=True,
-        subcommand_metavar="METHOD [FLAGS]...",
+        subcommand_metavar="METHOD [FLAGS]...", **more,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from gossamer.privacy.declared import declare
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
+from gossamer.run.audited import audited
 from gossamer.run.folder import ATTACKS, EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
 from gossamer.run.loader import Unloadable, classifies, loader
 from gossamer.run.readme import readme
@@ -144,6 +145,8 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
         answers = dict(declared)
     if (folder / ATTACKS).is_file() and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
+    if said := audited(folder):
+        answers = {"audited": said, **answers}
     if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
         answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)

@@ -22,6 +22,7 @@ from gossamer.files import write_atomically
 from gossamer.privacy.certificate import CERTIFICATE
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import plots, words
+from gossamer.run.audited import audited, said_by
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 from gossamer.run.named import PERCENT
 
@@ -84,6 +85,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             internal=internal,
             metrics=metrics,
             attacks=attacks,
+            audited=audited(folder) or said_by(certificate),
             curves=_curves(events, spent),
             plan=[f"{entry['count']:,} × {words.release_in_words(entry['event'])}" for entry in certificate["plan"]],
             settings={name: words.setting_in_words(value) for name, value in certificate["config"].items()},

@@ -19,6 +19,7 @@ from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.privacy.promise import MODEL
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
+from gossamer.run.audited import AUDIT, audited, refuted, said_by
 from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
 
 README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
@@ -77,6 +78,11 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         named, notes = _sums(folder.path)
         wrong, said = signing.check(folder.path, to_sign(folder.path), key=key)
         problems, notes = problems + named + wrong, notes + said
+        if refuted(folder.path):
+            problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
+        notes += filter(None, [audited(folder.path) or said_by(found.stated)])
+    except RunFolderError as error:
+        problems.append(str(error))
     except OSError as error:
         problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
     if found.ledger is not None and found.settings is not None:

@@ -7,11 +7,12 @@ Charges, sampling, clipping and noise stay those of the run. Each kind of `Watch
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
@@ -39,11 +40,13 @@ class Watch(ABC):
         seen: of each release, how far it went along each canary, in units of what a record may add: [canaries].
         rates: the sampling rate that was declared for each.
         noise: the noise multiplier that was.
+        present: whether the canary takes part, where there is one at a time. It may change between releases.
     """
 
     seen: list[Scores] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)
+    present: bool = True
 
     @abstractmethod
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
@@ -54,6 +57,10 @@ class Watch(ABC):
         self.seen.append(np.atleast_1d(np.asarray(x, dtype=np.float64)))
         self.rates.append(rate)
         self.noise.append(noise)
+
+    def held(self, inner: Confined[Any]) -> Confined[Any]:
+        """The records, without the canary where it does not take part."""
+        return inner if self.present else inner.map(canaries.others)
 
 
 class Watched(Confined[T]):
@@ -87,9 +94,11 @@ class Gradients(Watch):
 
     Args:
         count: canaries.
+        steered: the one canary pulls at the network's own weights, all of them, for who sees only what became of those.
     """
 
     count: int = 0
+    steered: bool = False
     known: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
@@ -103,11 +112,19 @@ class Gradients(Watch):
         asked, tables = self._with_canaries(gradient, groups)
         if gradient is not query:
             asked = dataclasses.replace(query, phi=asked)
-        released = inner.release(_widened(mechanism, gradient, groups), asked)
+        released = self.held(inner).release(_widened(mechanism, gradient, groups), asked)
         size = released.shape[-1] - tables.size
-        tail = released[..., size:].reshape(-1, groups, self.count + 1)[0, :, 1:].double().numpy()
-        self.keep(_in_units(tail, mechanism), rate=mechanism.sampling_rate, noise=mechanism.noise_multiplier)
-        return released[..., :size].contiguous()
+        own, beside = released[..., :size].contiguous(), released[..., size:]
+        pulls = beside.reshape(-1, groups, self.count + 1)[:, :, 1:]
+        self.keep(
+            _in_units(pulls[0].double().numpy(), mechanism),
+            rate=mechanism.sampling_rate,
+            noise=mechanism.noise_multiplier,
+        )
+        if not self.steered:
+            return own
+        of_tensor = (mechanism.bounds.groups if groups > 1 else None) or (0,) * len(gradient.sizes)
+        return steered(own.reshape(-1, own.shape[-1]), pulls[:, :, 0], gradient.sizes, of_tensor).view_as(own)
 
     def _with_canaries(self, gradient: Any, groups: int) -> tuple[Any, WithCanaries]:
         """The query with canaries in it, one for each query of the loop, because a query remembers its network."""
@@ -118,6 +135,28 @@ class Gradients(Watch):
             else:
                 self.known[key] = gradient, *canaries.pulling(gradient, self.count)
         return self.known[key][1:]
+
+
+def steered(own: Tensor, pulls: Tensor, sizes: Sequence[int], of_tensor: Sequence[int]) -> Tensor:
+    """The release as it is where the weight at which a canary pulls is no weight beside the network, but a direction in it.
+
+    In each group of tensors, what goes along one fixed direction u is exchanged for what the canary's weight shows: the release
+    of a canary whose clipped gradient is C u, where no other record has a part along u. Noise is alike in all directions.
+
+    Args:
+        own: [rows, D], the loop's part of the release.
+        pulls: [rows, groups], the canary's.
+        sizes: of the tensors, which add up to D.
+        of_tensor: the group of each.
+    """
+    member = torch.repeat_interleave(torch.tensor(list(of_tensor)), torch.tensor(list(sizes)))
+    signs = torch.randint(2, (own.shape[1],), generator=torch.Generator().manual_seed(0)).to(own) * 2 - 1
+    found = own.clone()
+    for group in range(pulls.shape[1]):
+        here = torch.where(member == group, signs, 0)
+        u = here / here.norm()
+        found += (pulls[:, group] - own @ u)[:, None] * u
+    return found
 
 
 def _widened(mechanism: Any, gradient: Any, groups: int) -> Any:
@@ -146,7 +185,6 @@ class OneRecord(Watch):
     """
 
     canary: Records | None = None
-    lengths: list[float] = field(default_factory=list)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `Watch`."""
@@ -154,7 +192,7 @@ class OneRecord(Watch):
         if not isinstance(mechanism, PoissonGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("one record is looked for in releases over all records")
         alone = canaries.Alone(query, self.canary)
-        released = inner.release(mechanism, alone)
+        released = self.held(inner).release(mechanism, alone)
         along, length = alone.seen(released, mechanism.max_norm)
         # Added up to s where the bound is 1: in units of s, the noise is larger by 1 / s.
         self.keep(along / length, rate=1.0, noise=mechanism.noise_multiplier / length)
@@ -163,30 +201,38 @@ class OneRecord(Watch):
 
 @dataclass
 class OneCritic(Watch):
-    """One canary, whose shard turns its critic around.
+    """One canary, the last record, whose shard turns its critic around.
 
-    Args:
-        present: whether it is among the records, as the first of them.
+    With the secret draw nobody knows who answers. With the others everyone does, and the attacker is told which critic's shard
+    the canary is dealt to: what other critics answer shows nothing, and is kept as 1/2.
     """
 
-    present: bool = False
-
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `Watch`."""
-        if not isinstance(mechanism, SanitizedRows) or mechanism.draw != "secret":
-            raise RequestError("critics are audited with --draw secret: the others tell who answers.")
-        released = inner.release(mechanism, canaries.TurnedCritics(query, 0 if self.present else None))
+        """See `Watch`. In turns, only the answers of the canary's own critic are kept: one of each pass."""
+        if not isinstance(mechanism, SanitizedRows):
+            raise RequestError("there are no critics here that one record could turn around")
+        turned = canaries.TurnedCritics(query, -1, present=self.present)
+        released = inner.release(mechanism, turned)
         along = released.view(mechanism.answers, mechanism.batch_size, -1)[:, :, 0].double().mean(1)
         joint = mechanism.noise_multiplier / math.sqrt(mechanism.batch_size)
-        for answer in along:
-            self.keep(float(answer) / (2 * mechanism.max_norm) + 0.5, rate=1 / mechanism.critics, noise=joint)
+        rate = 1.0 if mechanism.draw == "round_robin" else 1 / mechanism.critics
+        for answer, own in zip(along, turned.own, strict=True):
+            if mechanism.draw == "secret" or own:
+                self.keep(float(answer) / (2 * mechanism.max_norm) + 0.5, rate=rate, noise=joint)
+            elif mechanism.draw == "paper":
+                self.keep(0.5, rate=rate, noise=joint)
         return released
 
 
 @dataclass
 class OneInBothTerms(Watch):
-    """One canary that adds to the sample-wise sum, and turns the gradient of its group around."""
+    """One canary that adds to the sample-wise sum, and turns the gradient of its group around.
 
+    Args:
+        steered: as of `Gradients`.
+    """
+
+    steered: bool = False
     known: tuple[Any, Any, int] | None = None
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
@@ -195,13 +241,13 @@ class OneInBothTerms(Watch):
             raise RequestError("there is no batch-wise term: leave --divergence none to canaries of gradients")
         if self.known is None or self.known[0] is not query:
             phi, tables = canaries.pulling(query.phi, 1)
-            joined = dataclasses.replace(query, phi=phi)
-            self.known = query, canaries.TurnedGroup(joined, query.group_gradient, tables.size), tables.size
-        released = inner.release(mechanism, self.known[1])
+            self.known = query, canaries.TurnedGroup(dataclasses.replace(query, phi=phi)), tables.size
+        released = self.held(inner).release(mechanism, self.known[1])
         first, second = mechanism.weights or (0.5**0.5, 0.5**0.5)
         samples = float(released[0, -1]) / mechanism.max_norm
         batches = float(released[1, -1]) / (2 * mechanism.max_norm_batch) + mechanism.partitions / 2
         self.keep(
             first**2 * samples + second**2 * batches, rate=mechanism.sampling_rate, noise=mechanism.noise_multiplier
         )
-        return released[:, : -self.known[2]].contiguous()
+        own = released[:, : -self.known[2]].contiguous()
+        return steered(own, released[:, -1:], query.phi.sizes, (0,) * len(query.phi.sizes)) if self.steered else own

@@ -1,11 +1,13 @@
 """`gossamer audit`."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gossamer.lazy import Lazy
+from gossamer.run.audited import REFUTED
 from gossamer.run.options import as_json, per_method
 
 if TYPE_CHECKING:
@@ -14,35 +16,75 @@ if TYPE_CHECKING:
 else:
     auditing, sinks = Lazy("gossamer.run.audit"), Lazy("gossamer.run.sinks")
 
+trials = click.option(
+    "--trials",
+    type=click.IntRange(min=20),
+    help="Canaries that take part, and about as many that do not [default: 500 to 60,000, by method and epsilon].",
+)
+seed = click.option("--seed", type=int, default=0, show_default=True, help="Fixes all but noise and sampling.")
+
 
 def _audit(*, as_json: bool, **named: Any) -> None:
     with sinks.Terminal() as terminal:
         found = auditing.audit(sink=terminal, **named)
-    if as_json:
-        click.echo(json.dumps(found.to_json()))
+    _show(found, as_json=as_json)
+
+
+@click.command()
+@click.option(
+    "--run", type=click.Path(path_type=Path), metavar="RUN", help="Audit at the epsilon of this finished run."
+)
+@trials
+@seed
+@as_json
+def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
+    """What the group does where no METHOD is named."""
+    if click.get_current_context().invoked_subcommand is not None:
         return
-    for line in auditing.lines(found):
+    if run is None:
+        raise click.UsageError("name a METHOD, or give --run RUN.")
+    with sinks.Terminal() as terminal:
+        found = auditing.audit_run(run, sink=terminal, **named)
+    _show(found, as_json=as_json)
+
+
+def _show(found: "auditing.Audited", *, as_json: bool) -> None:
+    """The result; exit status 1 where the claim is refuted."""
+    for line in [json.dumps(found.to_json())] if as_json else auditing.lines(found):
         click.echo(line)
+    click.get_current_context().exit(int(found.verdict == REFUTED))
 
 
 audit = per_method(
     "audit",
     "Measure what METHOD gives away at the least, through its own loop, beside what it claims. Small nets, few steps, canaries "
-    "in the place of records: no data are needed. Exit status 0 whatever the verdict.",
+    "in the place of records: no data are needed. With --run, at the epsilon of a finished RUN; the result goes into its "
+    "report. Exit status 1 where the claim is refuted, and 0 where it is not.",
     "gossamer audit METHOD --epsilon 3",
     _audit,
     [
         click.option("--epsilon", type=float, default=3.0, show_default=True, help="What the method is to claim."),
         click.option("--delta", type=float, default=1e-5, show_default=True, help="Of claim and bound."),
-        click.option(
-            "--trials",
-            type=click.IntRange(min=20),
-            help="Canaries that take part, and as many that do not [default: 1,000 to 60,000, by method].",
-        ),
+        trials,
         click.option(
             "--confidence", type=float, default=0.95, show_default=True, help="That the bound lies below the truth."
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Fixes all but noise and sampling."),
+        click.option(
+            "--final",
+            is_flag=True,
+            help="The attacker sees the released model alone: a lower bound, mostly much lower.",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Processes among which trials with one canary are dealt.",
+        ),
+        seed,
         as_json,
     ],
+    invoke_without_command=True,
+    callback=of_run.callback,
+    params=of_run.params,
 )

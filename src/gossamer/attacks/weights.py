@@ -1,0 +1,22 @@
+"""An attacker who has the released model and nothing else: along which of its weights a canary shows."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.attacks.arrays import Scores
+
+
+def shown_along(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Scores:
+    """What the attacker weighs the weights of a model with: how far the canary moves each, over its variance. float64 [numbers]
+
+    Fisher 1936, with the covariances left out. He learns it from shadow models that he trains himself, in pairs with the same
+    noise, of which one has the canary, so that what differs is the canary's doing.
+
+    Args:
+        inside: [pairs, numbers], the weights of shadow models with the canary; at least two.
+        outside: [pairs, numbers], without.
+    """
+    with_canary, without = (each.astype(np.float64) for each in (inside, outside))
+    variance = (with_canary.var(0) + without.var(0)) / 2
+    moved = (with_canary - without).mean(0)
+    return np.asarray(np.divide(moved, variance, out=np.zeros_like(moved), where=variance > 0))
