@@ -65,7 +65,7 @@ class Small:
 
     def trials(self, epsilon: float) -> int:
         """Canaries that take part, and about as many that do not, unless others are asked for."""
-        return 60_000 if self.canary == "gradients" else 100 * round(400 * max(1.0, epsilon) ** -0.8)
+        return 60_000 if self.canary == "gradients" else 100 * round(600 * max(1.0, epsilon) ** -0.8)
 
 
 _GRADIENT = "records whose clipped gradient points along a weight that no other record moves"
