@@ -156,7 +156,8 @@ class Client:
             raise Malformed("the terms lack settings, card, seed or answers") from None
         if theirs != self.card:
             raise Malformed("the card of the run is not the one that this client was given")
-        own = {**config, "critics": 1, "draw": "round_robin", "steps": answers, "answers": 1, "visits": 1}
+        alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": "", "start_settings": ""}
+        own = {**config, **alone, "steps": answers}
         try:
             job = METHODS[METHOD].job(own, self.card)
             return cast("Job[Config, State]", checked(job)), seed
