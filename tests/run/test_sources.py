@@ -325,8 +325,8 @@ def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
     )
     assert "a record without an id is a writer of its own" in certificate.assumptions
     assert certificate.covered[1] == (
-        "each writer with all records of that writer, however many: they are drawn together by one coin, and their gradients "
-        "are added up before they are clipped"
+        "each writer with all records of that writer, however many: they are drawn together by one coin, and what they add to "
+        "a release is bounded as a whole"
     )
     assert verify(tmp_path / "run").ok
 
