@@ -195,6 +195,8 @@ def test_only_a_full_disk_is_full() -> None:
 
 def test_memory_that_there_is_not_is_said(gossamer: Callable[..., Any], card: Path) -> None:
     """Asked for at once, so that no machine has it and none is slowed down."""
-    answer = gossamer("plan", "dpgan", "--card", card, "--epsilon", 1, "--delta", 1e-4, "--width", 10**8)
+    answer = gossamer(
+        "plan", "dpgan", "--card", card, "--epsilon", 1, "--delta", 1e-4, "--expected-batch-size", 16, "--width", 10**8
+    )
     assert answer.status == 1
     assert answer.err.startswith("gossamer: there is not enough memory. Take a smaller --physical-batch-size")

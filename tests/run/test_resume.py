@@ -112,10 +112,8 @@ def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Pa
     ledger = PrivacyLedger.resume(tmp_path / "RUN" / "ledger.jsonl")
     state, _ = checkpoint.load(tmp_path / "RUN" / "checkpoint", ledger) or ({}, {})
     ledger.close()
-    assert state["phase"] == "training"
-    assert state["step"] == 0
+    assert (state["phase"], state["step"]) == ("drawing", 0)
     assert float(state["begun"]["state"]["net"]["mixture.means"].abs().sum()) > 0
-    assert state["begun"]["images"].shape == (30, 1, 28, 28)
     resume(tmp_path / "RUN")
     assert verify(tmp_path / "RUN").ok
 
