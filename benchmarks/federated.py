@@ -220,7 +220,7 @@ def deploy(out: Path) -> None:
 def liar(words: list[str]) -> None:
     """A client of the real program, but for its rows: none of them is finite."""
     honest = client_module.rows_record
-    client_module.rows_record = lambda rows: honest(torch.full_like(rows, math.nan))  # type: ignore[assignment]
+    client_module.rows_record = lambda rows: honest(torch.full_like(rows, math.nan))  # type: ignore[assignment]  # the liar
     gossamer(words)
 
 
