@@ -2,7 +2,7 @@
 
 A guarantee is an upper bound, proved. These are its counterparts, measured: they lie below the truth with the stated
 confidence, whatever the mechanism is. One above the claim refutes it; one below proves nothing, because a better attacker
-may exist. It is long because its five bounds are read beside one another.
+may exist.
 
 Scores are those of *canaries*: higher where the attacker thinks that the canary took part. A threshold makes two errors of
 them, and differential privacy forbids both to be small together:
