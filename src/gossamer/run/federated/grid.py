@@ -46,7 +46,7 @@ class NamedGrid(Grid):
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> NoReturn:
         """Flower has given this way of making messages up; `messages.to_client` makes them."""
-        raise NotImplementedError
+        raise NotImplementedError  # nobody may call it
 
     def set_run(self, run: object) -> None:
         """There is one run, that of the server's folder; Flower's own numbers are not used."""
@@ -54,4 +54,4 @@ class NamedGrid(Grid):
     @property
     def run(self) -> NoReturn:
         """See `set_run`."""
-        raise NotImplementedError
+        raise NotImplementedError  # there is nothing to give, and nobody asks
