@@ -35,7 +35,7 @@ bench: $(READY)
 audit: $(READY)
 	$(BIN)/python -m pytest tests/attacks/test_audit.py tests/run/test_audit_loops.py tests/run/test_audit_planted.py -m "slow or not slow" --numprocesses 2
 	$(BIN)/python benchmarks/published_claims.py
-	$(BIN)/python benchmarks/audits.py
+	$(BIN)/python benchmarks/audits.py --jobs 2
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
