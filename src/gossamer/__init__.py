@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
     from gossamer.errors import ConfinedError as ConfinedError
     from gossamer.errors import DataError as DataError
     from gossamer.errors import GossamerError as GossamerError
+    from gossamer.errors import Interrupted as Interrupted
     from gossamer.errors import LedgerDamaged as LedgerDamaged
     from gossamer.errors import PrivacyError as PrivacyError
     from gossamer.errors import RequestError as RequestError
@@ -58,7 +59,6 @@ if typing.TYPE_CHECKING:
     from gossamer.run.plan import plan as plan
     from gossamer.run.release import release as release
     from gossamer.run.sinks import Terminal as Terminal
-    from gossamer.run.training import Interrupted as Interrupted
     from gossamer.run.verify import Verdict as Verdict
     from gossamer.run.verify import verify as verify
 
@@ -67,8 +67,8 @@ _FOR_CURATORS = {
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers": "read",
     "gossamer.data.records": "Records Samples",
-    "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError LedgerDamaged "
-    "PrivacyError RequestError RunFolderError UnplannedRelease",
+    "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError Interrupted "
+    "LedgerDamaged PrivacyError RequestError RunFolderError UnplannedRelease",
     "gossamer.estimate": "Estimate",
     "gossamer.events": "Event Sink",
     "gossamer.methods": "METHODS",
@@ -81,7 +81,6 @@ _FOR_CURATORS = {
     "gossamer.run.plan": "Request plan",
     "gossamer.run.release": "release",
     "gossamer.run.sinks": "Terminal",
-    "gossamer.run.training": "Interrupted",
     "gossamer.run.verify": "Verdict verify",
 }
 _FOR_AUTHORS_OF_METHODS = {

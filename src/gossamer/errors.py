@@ -6,8 +6,11 @@
     │   ├── DataError           the data cannot be read as records
     │   ├── BudgetError         no run can meet this epsilon, delta or noise
     │   ├── RunFolderError      the output folder is taken, or is not a run
+    │   ├── NotBegun            rank 0 has refused the request: what the other ranks say, to nobody
     │   └── AccountsError       the account book cannot be used, so that nothing may be started
+    ├── Interrupted             the user stopped the run; `resume` goes on; exit status 1
     ├── TooFewClients           a federated run waits for clients that do not come; it can be resumed; exit status 1
+    ├── RanksDisagree           a rank is gone, or believes something else than the others; `resume` goes on; exit status 1
     ├── DiskFull                there is no room left: make some, and `resume` goes on; exit status 1
     └── PrivacyError            the run is stopped to keep its promise; exit status 1
         ├── BudgetExceeded      a plan costs more than the budget
@@ -53,6 +56,18 @@ class AccountsError(RequestError):
 
 class TooFewClients(GossamerError):
     """Fewer clients are there than a draw needs. What was trained is kept; the message says how to go on."""
+
+
+class Interrupted(GossamerError):
+    """The user stopped the run; it can be resumed."""
+
+
+class NotBegun(RequestError):
+    """Rank 0 has refused the request, and told why; the other ranks end with it."""
+
+
+class RanksDisagree(GossamerError):
+    """Ranks cannot go on together: one is gone, has failed, or is about to release something else. Nothing has left."""
 
 
 class DiskFull(GossamerError):

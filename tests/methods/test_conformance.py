@@ -159,10 +159,10 @@ def deafen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mechanisms run the query, then answer with noise only."""
     for mechanism in (PoissonGaussianSum, GroupedGaussianSum, SanitizedRows, TermwiseGaussianSum, WholeGaussian):
 
-        def deaf(self: Any, held: Any, query: Any, ask: Any = mechanism._ask) -> Tensor:
+        def deaf(self: Any, held: Any, query: Any, ask: Any = mechanism.exact) -> Tensor:
             return torch.zeros_like(ask(self, held, query))
 
-        monkeypatch.setattr(mechanism, "_ask", deaf)
+        monkeypatch.setattr(mechanism, "exact", deaf)
 
 
 def says_infinity(ledger: PrivacyLedger, reason: str) -> None:

@@ -242,10 +242,10 @@ def test_the_critic_of_the_paper_has_seven_tensors() -> None:
 def test_public_bounds_do_not_look_at_the_private_records(grouping: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unrelated records of another number, and a deaf mechanism: the bounds and the weights are the same, bit for bit."""
 
-    def deaf(self: Any, held: Any, query: Any, ask: Any = GroupedGaussianSum._ask) -> torch.Tensor:
+    def deaf(self: Any, held: Any, query: Any, ask: Any = GroupedGaussianSum.exact) -> torch.Tensor:
         return torch.zeros_like(ask(self, held, query))
 
-    monkeypatch.setattr(GroupedGaussianSum, "_ask", deaf)
+    monkeypatch.setattr(GroupedGaussianSum, "exact", deaf)
     more = {"groups": 3} if grouping == "cluster" else {}
     config = Config(**TINY, grouping=grouping, bounds="public", warm_steps=2, **more)  # type: ignore[arg-type]  # a Literal
     ends = [

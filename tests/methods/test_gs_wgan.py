@@ -302,9 +302,9 @@ def test_a_changed_shard_moves_no_other_critic() -> None:
         rng = Rng(0, noise_seed=1)
         coined = rng.integers
         rng.integers = lambda n, high, dealt=dealt, coined=coined: dealt if n > 1 else coined(n, high)  # type: ignore[method-assign]  # the coins of the shards, matched
-        mechanism = SanitizedRows._ask
+        mechanism = SanitizedRows.exact
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SanitizedRows, "_ask", lambda self, h, q, ask=mechanism: torch.zeros_like(ask(self, h, q)))
+            patch.setattr(SanitizedRows, "exact", lambda self, h, q, ask=mechanism: torch.zeros_like(ask(self, h, q)))
             *_, state = states(begin(config, rng), private)
         inside(state).update(lambda critics: rows.append(critics.weights.clone()))
     changed = [i for i in range(5) if not torch.equal(rows[0][i], rows[1][i])]
@@ -398,7 +398,7 @@ def test_the_generator_descends_along_the_released_rows(answers: int, monkeypatc
     derivative of the image, by a plain loop in float64, and not its opposite. Only as many images lead back as have rows."""
     rows = torch.randn(4 * answers, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(
-        SanitizedRows, "_ask", lambda self, held, query: (query.rows(held, [0] * answers), rows.clone())[1]
+        SanitizedRows, "exact", lambda self, held, query: (query.rows(held, [0] * answers), rows.clone())[1]
     )
     config = Config(**{**TINY, "noise_multiplier": 0.0, "steps": 1, "answers": answers})
     state, _ = run(config)
@@ -463,8 +463,8 @@ def test_a_resumed_round_robin_begins_a_new_pass(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("kind", ["resnet", "dcgan"])
 def test_non_interference_of_every_draw(draw: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deaf mechanism, same seeds, unrelated records of another number: released generators are bitwise equal."""
-    ask = SanitizedRows._ask
-    monkeypatch.setattr(SanitizedRows, "_ask", lambda self, held, query: torch.zeros_like(ask(self, held, query)))
+    ask = SanitizedRows.exact
+    monkeypatch.setattr(SanitizedRows, "exact", lambda self, held, query: torch.zeros_like(ask(self, held, query)))
     config = Config(**{**TINY, "steps": 6, "generator": kind, "warm_steps": 1}, draw=draw)
     first, second = (run(config, rng=Rng(1, noise_seed=2), held=held)[0] for held in (records(40), records(7, seed=3)))
     for mine, theirs in zip(first.released.state_dict().values(), second.released.state_dict().values(), strict=True):

@@ -112,7 +112,7 @@ def test_map_and_update_are_free_and_stay_inside() -> None:
     halves.update(lambda held: held.values.__imul__(0))
     assert ledger.used == [0]
     exact = PoissonGaussianSum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
-    assert float(exact._ask(halves.declassify(reason="test"), Total())) == 0.0
+    assert float(exact.exact(halves.declassify(reason="test"), Total())) == 0.0
     private.release(mechanism, Total())
     assert ledger.used == [1]
 

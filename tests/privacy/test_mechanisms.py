@@ -154,7 +154,7 @@ def test_the_rate_is_that_of_the_declared_size_whatever_the_number_of_records(n:
     mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
     held = Records(np.zeros((n, 1, 1, 1), np.uint8), np.arange(n))
     for _ in range(draws):
-        mechanism._ask(held, query)
+        mechanism.exact(held, query)
     sizes = np.array([len(seen) for seen in query.seen])
     variance = n * rate * (1 - rate)
     of_squares = (

@@ -362,9 +362,9 @@ def test_noise_does_not_move_with_coins() -> None:
 
 
 def test_streams_differ_from_one_another() -> None:
-    rng = Rng(noise_seed=10)
-    heads = {bytes(stream.take(16)) for stream in rng._secret.values()}
-    assert len(heads) == 4
+    ranks = [Rng(noise_seed=10), Rng(noise_seed=10, rank=1)]
+    heads = {bytes(stream.take(16)) for rng in ranks for stream in rng._secret.values()}
+    assert len(heads) == 9, "five purposes, of which ranks have one in common"
 
 
 def test_real_generators_never_repeat_and_test_generators_do() -> None:

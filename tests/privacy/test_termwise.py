@@ -86,7 +86,7 @@ def test_the_noise_covers_two_c2_however_many_groups(partitions: int) -> None:
     """One group is a preset (the pinwheel): its clipped gradient turns round like that of any other, and moves by 2 C2."""
     asked = mechanism([0, 0, 0], noise_multiplier=1.5, partitions=partitions)
     with_it = mechanism([0, 0, 0, 0], noise_multiplier=1.5, partitions=partitions)
-    moved = with_it._ask(records([9, 1, 2, 3]), Adversarial()) - asked._ask(records([1, 2, 3]), Adversarial())
+    moved = with_it.exact(records([9, 1, 2, 3]), Adversarial()) - asked.exact(records([1, 2, 3]), Adversarial())
     assert moved.norm(dim=1).tolist() == pytest.approx([C1, 2 * C2], rel=1e-5)
     in_noise = [float(part.norm()) / s for part, s in zip(moved, asked.deviations, strict=True)]
     assert math.hypot(*in_noise) == pytest.approx(1 / 1.5, rel=1e-5)
@@ -129,7 +129,7 @@ def test_in_units_of_its_noise_a_record_moves_the_pair_by_one(weights: tuple[flo
         )
         for c in (coins, [0, *coins])
     ]  # fmt: skip
-    moved = asked[1]._ask(records([9, 1, 2, 3]), Adversarial()) - asked[0]._ask(records([1, 2, 3]), Adversarial())
+    moved = asked[1].exact(records([9, 1, 2, 3]), Adversarial()) - asked[0].exact(records([1, 2, 3]), Adversarial())
     in_noise = [float(part.norm()) / s for part, s in zip(moved, asked[0].deviations, strict=True)]
     assert math.hypot(*in_noise) == pytest.approx(1 / multiplier, rel=1e-5)
     assert asked[0].event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier)

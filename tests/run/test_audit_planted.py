@@ -144,8 +144,8 @@ def test_the_guard_on_norms(shielded: bool, monkeypatch: pytest.MonkeyPatch) -> 
         return One((torch.full((1, 2, 16, 16), 1 / 3), pulls - pulls.mean((2, 3), keepdim=True)))
 
     mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1e-3, noise_multiplier=1.0, rng=Rng(noise_seed=3))
-    worst = max((cancelling(seed) for seed in range(20)), key=lambda one: float(mechanism._ask(one, query).norm()))
-    added = mechanism._ask(worst, query).double()
+    worst = max((cancelling(seed) for seed in range(20)), key=lambda one: float(mechanism.exact(one, query).norm()))
+    added = mechanism.exact(worst, query).double()
     assert float(added.norm()) > 0
 
     def x(held: One) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.errors import AccountsError, BudgetError, RequestError, RunFolderError
+from gossamer.errors import AccountsError, BudgetError, Interrupted, RequestError, RunFolderError
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting
@@ -27,7 +27,6 @@ from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
 from gossamer.run.sinks import Terminal, to_all
 from gossamer.run.sources import Sources
 from gossamer.run.spending import budget, discard
-from gossamer.run.training import Interrupted
 from gossamer.run.verify import verify
 
 Run = Callable[..., Any]

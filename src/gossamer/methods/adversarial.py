@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.privacy.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,23 @@ def loss_on_fakes(discriminator: nn.Module, fakes: Fakes) -> Tensor:
     return F.softplus(discriminator(fakes.images, fakes.labels))
 
 
-def non_saturating_loss(logits: Tensor) -> Tensor:
-    """-log D(G(z)), averaged. Bie et al. 2023, Algorithm 1, line 12."""
-    return F.softplus(-logits).mean()
+def non_saturating_losses(logits: Tensor) -> Tensor:
+    """-log D(G(z)), one per fake. [n]. Bie et al. 2023, Algorithm 1, line 12."""
+    return F.softplus(-logits)
 
 
-def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module) -> None:
-    """One step of the optimiser on the parameters of `module` alone; other networks in the graph keep no gradient."""
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module, ranks: Ranks = ALONE) -> None:
+    """One step of the optimiser on the parameters of `module` alone; other networks in the graph keep no gradient.
+
+    Args:
+        optimiser: of these parameters.
+        loss: of the fakes of this rank; the losses of all ranks are added up.
+        module: the generator.
+        ranks: those that have the other fakes.
+    """
     parameters = list(module.parameters())
-    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+    gradients = ranks.totals(torch.autograd.grad(loss, parameters))
+    for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     optimiser.step()
 

@@ -26,6 +26,7 @@ from typing import (
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
+from gossamer.privacy.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     import torch
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
     from gossamer.data.records import Records
     from gossamer.methods import adversarial
     from gossamer.methods.start import Begun
-    from gossamer.privacy import guarantee
+    from gossamer.privacy import confined, guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.noise import Rng
 else:
     torch = Lazy("torch")
     adversarial = Lazy("gossamer.methods.adversarial")
+    confined = Lazy("gossamer.privacy.confined")
     guarantee = Lazy("gossamer.privacy.guarantee")
 
 Setting: TypeAlias = bool | int | float | str
@@ -151,6 +153,7 @@ class Run(Generic[C]):
         rng: secret noise and coins, and the public streams.
         device: where the networks are.
         public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
+        ranks: the processes that train together; all public draws are the same on each.
     """
 
     config: C
@@ -158,6 +161,7 @@ class Run(Generic[C]):
     rng: "Rng"
     device: str = "cpu"
     public: "Records | None" = None
+    ranks: Ranks = ALONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +263,8 @@ class AnyMethod(ABC):
     """Whether public records are of any use to it."""
     makes_starts: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
+    deals_records: ClassVar[bool] = False
+    """Whether it deals its records out itself where ranks train together, so that each of them needs to see all."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
 
@@ -314,6 +320,13 @@ class Method(AnyMethod, Generic[C, S]):
 
     def check(self, config: C, card: "DataCard") -> None:
         """Refuse settings that contradict each other. Pure.
+
+        Raises:
+            RequestError: naming the flag.
+        """
+
+    def check_ranks(self, config: C, count: int) -> None:
+        """Refuse settings that are impossible on several ranks. Pure.
 
         Raises:
             RequestError: naming the flag.
@@ -468,9 +481,15 @@ class Job(Generic[C_co, S_co]):
         *_, last = self.phases
         return bool(saved["phase"] == last.name and saved["step"] > 0)
 
-    def begin(self, rng: "Rng", device: str = "cpu") -> "Training[C_co, S_co]":
-        """A training at its start; `load_state_dict` of its state goes on from a checkpoint."""
-        return Training(self, Run(self._config, self.card, rng, device))
+    def begin(self, rng: "Rng", device: str = "cpu", ranks: Ranks = ALONE) -> "Training[C_co, S_co]":
+        """A training at its start; `load_state_dict` of its state goes on from a checkpoint.
+
+        Raises:
+            RequestError: if the settings are impossible on so many ranks.
+        """
+        if ranks.count > 1:
+            self._method.check_ranks(self._config, ranks.count)
+        return Training(self, Run(self._config, self.card, rng, device, ranks=ranks))
 
 
 class Training(Generic[C_co, S_co]):
@@ -514,6 +533,7 @@ class Training(Generic[C_co, S_co]):
         state.phase = state.phase or names[0]
         if state.phase not in names:
             raise RequestError(f"the {state.phase} of this run had public records; without them it cannot go on")
+        self._agree()
         for phase, following in zip(going, [*names[1:], ""], strict=True):
             if phase.name != state.phase:
                 continue
@@ -523,7 +543,16 @@ class Training(Generic[C_co, S_co]):
             done = state.step
             if following:  # before the next checkpoint: the end of a phase is not gone through twice
                 state.phase, state.step = following, 0
+            self._agree()
             yield Reached(phase, done, None)
+
+    def _agree(self) -> None:
+        """Every rank goes on from what rank 0 has: without a release between them, the last digits of nets may drift apart."""
+        if self._run.ranks.count > 1:
+            mine = self._state.state_dict()
+            inside = {name: value for name, value in mine.items() if isinstance(value, confined.Confined)}
+            shared = self._run.ranks.same({name: value for name, value in mine.items() if name not in inside})
+            self._state.load_state_dict({**shared, **inside})
 
     def _steps(
         self,

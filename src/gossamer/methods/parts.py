@@ -12,9 +12,11 @@ from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.method import BaseConfig, Run
 from gossamer.nets.flat import flatten
+from gossamer.privacy.ranks import ALONE, Ranks
 
 N = TypeVar("N", bound=nn.Module)
 C = TypeVar("C", bound=BaseConfig)
+ALL = slice(None)
 Optimiser: TypeAlias = Callable[[list[Tensor]], torch.optim.Optimizer]
 """From parameters to a fresh optimiser of theirs."""
 
@@ -114,21 +116,33 @@ class InTraining(Generic[N]):
         """Begin anew with an optimiser: the moments of the old one belong to other gradients."""
         self.optimiser = optimiser(list(self.net.parameters()))
 
-    def descend(self, loss: Tensor) -> None:
-        """One step of the optimiser on the generator alone; other networks in the graph keep no gradient."""
-        adversarial.descend(self.optimiser, loss, self.net)
+    def descend(self, loss: Tensor, ranks: Ranks = ALONE) -> None:
+        """One step of the optimiser on the generator alone; other networks in the graph keep no gradient.
 
-    def latents(self, run: Run[C], n: int, *, prefix: str = "") -> tuple[Tensor, Tensor]:
-        """Latents [n, latent_size] and labels [n] from public streams: no record can change their place."""
+        Args:
+            loss: of the fakes of this rank.
+            ranks: those that have the others; all losses are added up.
+        """
+        adversarial.descend(self.optimiser, loss, self.net, ranks)
+
+    def latents(self, run: Run[C], n: int, *, prefix: str = "", part: slice = ALL) -> tuple[Tensor, Tensor]:
+        """Latents [n, latent_size] and labels [n] from public streams: no record can change their place.
+
+        Args:
+            run: the run.
+            n: how many are drawn.
+            prefix: of the names of the streams.
+            part: which of them are handed out; the streams move by all of them.
+        """
         size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
         z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))
         y = adversarial.draw_labels(n, run.card, run.rng.public(f"{prefix}labels"))
-        return z.to(run.device), y.to(run.device)
+        return z[part].to(run.device), y[part].to(run.device)
 
     @torch.no_grad()
-    def fakes(self, run: Run[C], n: int) -> Fakes:
-        """A batch from the present weights."""
-        latents, labels = self.latents(run, n)
+    def fakes(self, run: Run[C], n: int, *, part: slice = ALL) -> Fakes:
+        """A batch from the present weights, or a part of it."""
+        latents, labels = self.latents(run, n, part=part)
         return Fakes(self.net(latents, labels), labels)
 
     def state_dict(self) -> dict[str, Any]:

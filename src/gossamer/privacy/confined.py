@@ -17,6 +17,7 @@ from torch import Tensor
 from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Mechanism
+from gossamer.privacy.ranks import ALONE, Ranks
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -46,17 +47,19 @@ class Confined(Generic[T]):
     Args:
         value: anything that must not leave.
         ledger: pays for every release.
+        ranks: those that hold the other parts of the records, where there are any.
     """
 
-    __slots__ = ("__held", "__ledger")
+    __slots__ = ("__held", "__ledger", "__ranks")
 
-    def __init__(self, value: T, ledger: PrivacyLedger) -> None:
+    def __init__(self, value: T, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> None:
         self.__held = value
         self.__ledger = ledger
+        self.__ranks = ranks
 
     def map(self, fn: Callable[[T], U]) -> "Confined[U]":
         """Compute something from the value; the result stays inside. Free."""
-        return Confined(_inside(lambda: fn(self.__held)), self.__ledger)
+        return Confined(_inside(lambda: fn(self.__held)), self.__ledger, self.__ranks)
 
     def update(self, fn: Callable[[T], object]) -> None:
         """Change the value in place; what `fn` returns is dropped. Free."""
@@ -67,12 +70,21 @@ class Confined(Generic[T]):
 
         Raises:
             UnplannedRelease: if the ledger has not reserved this release. No record has been read then.
+            RanksDisagree: if another rank is gone or is about to release something else.
             ConfinedError: if the query fails. Its message is withheld, because it could hold a record.
         """
         if mechanism.rng.reproducible:
             self.__ledger.declassify(FIXED_SEED)
-        self.__ledger.charge(mechanism.event)
-        return _inside(lambda: mechanism(self.__held, query)).detach()
+        event = mechanism.event
+
+        def exact() -> Tensor:
+            self.__ledger.charge(event)
+            return _inside(lambda: mechanism.exact(self.__held, query)).detach()
+
+        def noised(total: Tensor) -> Tensor:
+            return _inside(lambda: mechanism.noised(total, query))
+
+        return self.__ranks.release(exact, noised, lambda: f"{event}, {self.remaining(event)} left; {mechanism}")
 
     def remaining(self, event: DpEvent) -> int:
         """How many more releases of this event the plan holds: a public number."""

@@ -24,7 +24,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -126,6 +126,16 @@ class PrivacyLedger:
             self._charged[number] += block
             self._prepaid[number] = block
         self._prepaid[number] -= 1
+
+    def catch_up(self, used: Sequence[int]) -> None:
+        """Count releases as used that were paid for elsewhere: of a rank that follows, whose ledger is on no disk.
+
+        Args:
+            used: for each event of `plan`.
+        """
+        if self._file is not None or any(self._charged):
+            raise ValueError("a ledger on disk, or in use, knows what it has paid for")
+        self._charged = list(used)
 
     def spent(self) -> Guarantee:
         """What the releases so far cost. A display: the promise of a run is its reserved plan."""

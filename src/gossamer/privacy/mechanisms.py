@@ -68,7 +68,11 @@ class ClippedSum(Protocol[Drawn]):
 
 
 class Mechanism(Protocol[Held]):
-    """A way out of `Confined`, with its price."""
+    """A way out of `Confined`, with its price: what leaves is `noised(exact(held, query), query)`.
+
+    The exact answer to a part of the records is a part of the exact answer: over disjoint parts they add up, which is what
+    ranks rely on (`ranks.py`).
+    """
 
     @property
     def rng(self) -> Rng:
@@ -80,8 +84,12 @@ class Mechanism(Protocol[Held]):
         """What one call costs."""
         ...
 
-    def __call__(self, held: Held, query: Any, /) -> Tensor:
-        """Sample, ask, add noise. Each mechanism declares the query it asks."""
+    def exact(self, held: Held, query: Any, /) -> Tensor:
+        """Sample and ask. The answer has no noise and stays inside. Each mechanism declares the query it asks."""
+        ...
+
+    def noised(self, total: Tensor, query: Any, /) -> Tensor:
+        """The exact answer with its noise; `total` is overwritten. Of the query it asks public facts only: sizes."""
         ...
 
 
@@ -113,6 +121,18 @@ class PoissonSampled:
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
+    def exact(self, held: Any, query: Any, /) -> Tensor:
+        """See `Mechanism`."""
+        raise NotImplementedError
+
+    def noised(self, total: Tensor, query: Any, /) -> Tensor:
+        """See `Mechanism`."""
+        raise NotImplementedError
+
+    def __call__(self, held: Any, query: Any, /) -> Tensor:
+        """The whole mechanism, on records that are all here."""
+        return self.noised(self.exact(held, query), query)
+
     def _drawn(self, held: AnyPopulation) -> AnyPopulation:
         """The units of one draw."""
         return held.take(self.rng.poisson_sample(held.population, self.sampling_rate))
@@ -130,16 +150,15 @@ class PoissonGaussianSum(PoissonSampled):
 
     max_norm: float
 
-    def __call__(self, held: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
-        """Sum over the drawn units, with noise. [D]"""
-        total = self._ask(held, query)
+    def exact(self, held: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
+        """Sum over the drawn units. An empty draw is an ordinary answer of zeros. [D]"""
+        return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))
+
+    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+        """The sum, with noise. [D]"""
         if self.noise_multiplier > 0:
             self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
         return total
-
-    def _ask(self, held: AnyPopulation, query: ClippedSum[AnyPopulation]) -> Tensor:
-        """The exact answer, before noise. An empty draw is an ordinary answer of zeros."""
-        return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +183,12 @@ class GroupedGaussianSum(PoissonSampled):
         if self.noise_multiplier > 0 and any(not 0 < norm < math.inf for norm in self.bounds.norms):
             raise RequestError("every bound of a sum with noise must be a finite number above zero")
 
-    def __call__(self, held: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
-        """Sum over the drawn units, with noise on each group. [D]"""
-        total = self._ask(held, query)
+    def exact(self, held: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
+        """Sum over the drawn units. [D]"""
+        return query.clipped_sum(self._drawn(held), self.bounds)
+
+    def noised(self, total: Tensor, query: GroupedSum[Any], /) -> Tensor:
+        """The sum, with noise on each group. [D]"""
         if self.noise_multiplier > 0:
             groups = self.bounds.groups or (0,) * len(query.sizes)
             for part, group in zip(total.split(list(query.sizes)), groups, strict=True):
@@ -175,10 +197,6 @@ class GroupedGaussianSum(PoissonSampled):
 
     def _weight(self, group: int) -> float:
         return len(self.bounds.norms) ** -0.5 if self.weights is None else self.weights[group]
-
-    def _ask(self, held: AnyPopulation, query: GroupedSum[AnyPopulation]) -> Tensor:
-        """The exact answer, before noise."""
-        return query.clipped_sum(self._drawn(held), self.bounds)
 
 
 def check_weights(weights: tuple[float, ...] | None, count: int) -> None:

@@ -49,7 +49,7 @@ _BELOW_ONE = 1 - 2.0**-53  # what is taken from it: the middles of 2^52 steps of
 _STEP = math.pi * 2.0**-31  # a step of the angle, 1 / 2^32 of the circle
 _COINS = 1 << 16  # coins per pass
 _TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
-_SECRET = ("noise", "coins", "query", "generator")
+_SECRET = ("noise", "coins", "query", "generator", "common")
 
 
 class _Keystream:
@@ -114,12 +114,17 @@ class Rng:
     Args:
         seed: fixes the public streams.
         noise_seed: fixes the secret draws too. For tests only: such a run is reproducible and not private.
+        rank: whose noise and coins a noise seed fixes; those of ranks differ.
     """
 
-    def __init__(self, seed: int = 0, *, noise_seed: int | None = None) -> None:
+    def __init__(self, seed: int = 0, *, noise_seed: int | None = None, rank: int = 0) -> None:
         self.seed = seed
         self.reproducible = noise_seed is not None
-        self._secret = {purpose: _Keystream(_fixed_key(noise_seed, purpose)) for purpose in _SECRET}
+        whose = "" if rank == 0 else f" of rank {rank}"
+        self._secret = {
+            purpose: _Keystream(_fixed_key(noise_seed, purpose if purpose == "common" else purpose + whose))
+            for purpose in _SECRET
+        }
         self._public: dict[str, torch.Generator] = {}
         self._passes: dict[tuple[torch.device, int], _Pass] = {}
 
@@ -196,15 +201,19 @@ class Rng:
         Raises:
             ValueError: high is below 1 or above 2^63.
         """
-        if not 1 <= high <= 1 << 63:
-            raise ValueError(f"high must be between 1 and 2^63, not {high}")
-        largest = np.uint64((1 << 64) - (1 << 64) % high - 1)  # words above it would favour small numbers
-        found = np.empty(0, dtype=np.int64)
-        while len(found) < n:
-            words = self._secret["query"].words(n - len(found))
-            kept = words[words <= largest] % np.uint64(high)
-            found = np.concatenate([found, kept.astype(np.int64)])
-        return found
+        return _integers(self._secret["query"], n, high)
+
+    def common_integers(self, n: int, high: int) -> np.ndarray:
+        """The same, by coins that are secret and alike on all ranks. For a draw that all of them must know. int64 [n]"""
+        return _integers(self._secret["common"], n, high)
+
+    def draw_alike(self, key: bytes) -> None:
+        """From here on the common coins are those of this key: 16 bytes of entropy that rank 0 has drawn and sent to all."""
+        if not self.reproducible:
+            self._secret["common"] = _Keystream(key)
+
+    def __repr__(self) -> str:
+        return f"Rng({self.seed})"
 
     def secret_generator(self) -> torch.Generator:
         """A fresh CPU generator, for coins inside a query that torch must draw. Use it and drop it, never store it.
@@ -276,6 +285,19 @@ class Rng:
         angle.copy_(drawn.steps)
         torch.add(drawn.half_step, angle, alpha=_STEP, out=angle)
         return drawn
+
+
+def _integers(stream: _Keystream, n: int, high: int) -> np.ndarray:
+    """Uniform over 0 ... high - 1. int64 [n]"""
+    if not 1 <= high <= 1 << 63:
+        raise ValueError(f"high must be between 1 and 2^63, not {high}")
+    largest = np.uint64((1 << 64) - (1 << 64) % high - 1)  # words above it would favour small numbers
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < n:
+        words = stream.words(n - len(found))
+        kept = words[words <= largest] % np.uint64(high)
+        found = np.concatenate([found, kept.astype(np.int64)])
+    return found
 
 
 class _Pass:

@@ -113,18 +113,21 @@ class SanitizedRows:
         return self._position if self.draw == "round_robin" else self._drawn
 
     def __call__(self, held: Held, query: Rows[Held], /) -> Tensor:
-        """The rows of the answering critics, clipped, with noise. [answers x B, ...], answer by answer
+        """The whole mechanism, on critics that are all here."""
+        return self.noised(self.exact(held, query))
+
+    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+        """The rows, with noise. [answers x B, ...]"""
+        if self.noise_multiplier > 0:
+            self.rng.add_gaussian_(total.view(-1), self.noise_multiplier * 2 * self.max_norm)
+        return total
+
+    def exact(self, held: Held, query: Rows[Held], /) -> Tensor:
+        """The rows of the answering critics, clipped. [answers x B, ...], answer by answer
 
         Raises:
             RequestError: another number of rows than declared, or another value than the one whose pass was paid for.
         """
-        answer = self._ask(held, query)
-        if self.noise_multiplier > 0:
-            self.rng.add_gaussian_(answer.view(-1), self.noise_multiplier * 2 * self.max_norm)
-        return answer
-
-    def _ask(self, held: Held, query: Rows[Held]) -> Tensor:
-        """The exact answer, before noise."""
         rows = query.rows(held, [self._answering(held) for _ in range(self.answers)])
         if rows.shape[:2] != (self.answers, self.batch_size):
             given, charged = tuple(rows.shape[:2]), (self.answers, self.batch_size)

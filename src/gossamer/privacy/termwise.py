@@ -76,16 +76,15 @@ class TermwiseGaussianSum(PoissonSampled):
         sensitivity = 2 * self.max_norm_batch
         return self.noise_multiplier * self.max_norm / first, self.noise_multiplier * sensitivity / second
 
-    def __call__(self, held: AnyPopulation, query: TwoTermSum[AnyPopulation], /) -> Tensor:
-        """The sample-wise sum and the batch-wise sum, each with noise. [2, D]"""
-        sums = self._ask(held, query)
-        for total, deviation in zip(sums, self.deviations, strict=True):
+    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+        """The two sums, each with noise. [2, D]"""
+        for part, deviation in zip(total, self.deviations, strict=True):
             if deviation > 0:
-                self.rng.add_gaussian_(total, deviation)
-        return sums
+                self.rng.add_gaussian_(part, deviation)
+        return total
 
-    def _ask(self, held: AnyPopulation, query: TwoTermSum[AnyPopulation]) -> Tensor:
-        """The exact sums, before noise."""
+    def exact(self, held: AnyPopulation, query: TwoTermSum[AnyPopulation], /) -> Tensor:
+        """The sample-wise sum and the batch-wise sum. [2, D]"""
         drawn = self._drawn(held)
         samples = query.clipped_sum(drawn, Bounds(norms=(self.max_norm,)))
         batches = torch.zeros_like(samples)
@@ -114,15 +113,14 @@ class WholeGaussian(PoissonSampled):
         if not self.max_norm > 0 or (self.noise_multiplier > 0 and math.isinf(self.max_norm)):
             raise RequestError("max_norm must be above zero, and finite where there is noise")
 
-    def __call__(self, held: AnyPopulation, query: WholeAnswer[AnyPopulation], /) -> Tensor:
+    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
         """The clipped answer, with noise. [D]"""
-        answer = self._ask(held, query)
         if self.noise_multiplier > 0:
-            self.rng.add_gaussian_(answer, self.noise_multiplier * 2 * self.max_norm)
-        return answer
+            self.rng.add_gaussian_(total, self.noise_multiplier * 2 * self.max_norm)
+        return total
 
-    def _ask(self, held: AnyPopulation, query: WholeAnswer[AnyPopulation]) -> Tensor:
-        """The exact clipped answer, before noise."""
+    def exact(self, held: AnyPopulation, query: WholeAnswer[AnyPopulation], /) -> Tensor:
+        """The clipped answer. [D]"""
         return clip_whole(query.whole(self._drawn(held)), self.max_norm)
 
 

@@ -11,7 +11,8 @@ import traceback
 
 import click
 
-from gossamer.errors import GossamerError, RequestError, is_full, is_out_of_memory
+from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
+from gossamer.run import torchrun
 from gossamer.run.options import NearestName
 
 COMMANDS = {
@@ -51,6 +52,8 @@ class Commands(NearestName):
         """Load it."""
         if cmd_name not in COMMANDS:
             return None
+        if torchrun.launched() and cmd_name not in torchrun.COMMANDS:
+            raise click.UsageError(f"{cmd_name} runs in one process: leave torchrun out. It starts fit and resume.")
         module = importlib.import_module(f"gossamer.run.commands.{COMMANDS[cmd_name][0]}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
@@ -112,6 +115,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _explain(error: Exception, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
+    if torchrun.rank() > 0:  # what all ranks would say, rank 0 has said
+        if not isinstance(error, NotBegun | Interrupted | click.ClickException):
+            said = str(error) if isinstance(error, GossamerError) else type(error).__name__
+            click.echo(f"gossamer, rank {torchrun.rank()}: {said}", err=True)
+        return 2 if isinstance(error, RequestError | click.ClickException) else 1
     if isinstance(error, click.Abort):
         click.echo("gossamer: stopped.", err=True)
         return 1

@@ -21,6 +21,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, room
 from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, new_word
 from gossamer.run.arguments import checked_arguments
+from gossamer.run.distributed import on_every_rank, present
 from gossamer.run.folder import RunFolder
 from gossamer.run.plan import Request, method_named, plan
 from gossamer.run.sinks import tensorboard_writer
@@ -30,6 +31,7 @@ from gossamer.run.versions import versions
 
 
 @checked_arguments
+@on_every_rank
 def fit(
     method: str,
     *,
@@ -140,7 +142,7 @@ def fit(
         )  # fmt: skip
         return train(Underway(
             folder=folder, job=job, ledger=ledger, found=found, booked=booked, rng=rng, device=device, sink=sink,
-            with_tensorboard=with_tensorboard,
+            with_tensorboard=with_tensorboard, ranks=present(), sources=sources,
         ))  # fmt: skip
 
 
@@ -217,6 +219,7 @@ def enter(
 
 
 @checked_arguments
+@on_every_rank
 def resume(
     run: str | Path,
     *,
@@ -280,7 +283,7 @@ def resume(
         booked = go_on(book, charge, ledger, say=say)
         underway = Underway(
             folder=folder, job=job, ledger=ledger, found=found, booked=booked, rng=rng, device=config_json["device"],
-            sink=sink, with_tensorboard=config_json["tensorboard"],
+            sink=sink, with_tensorboard=config_json["tensorboard"], ranks=present(), sources=sources,
         )  # fmt: skip
         return train(underway, saved=saved)
 

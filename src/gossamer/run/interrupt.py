@@ -1,9 +1,12 @@
-"""Ctrl-C, heard where nothing is lost."""
+"""Ctrl-C, and the polite `kill`, heard where nothing is lost."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+HEARD = (signal.SIGINT, signal.SIGTERM)
+"""The second is what machines send that are about to stop: schedulers, containers, torchrun when another rank has failed."""
 
 
 class Stop:
@@ -26,11 +29,12 @@ def stop_asked() -> Iterator[Stop]:
         stop.asked = True
 
     try:
-        before = signal.signal(signal.SIGINT, ask)
+        before = {each: signal.signal(each, ask) for each in HEARD}
     except ValueError:  # not in the main thread: whoever runs us there handles signals
         yield stop
         return
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.errors import DiskFull, GossamerError, RunFolderError, is_full
+from gossamer.errors import DiskFull, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
@@ -21,7 +21,8 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.run import checkpoint, room
+from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.run import checkpoint, distributed, room
 from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
@@ -29,16 +30,13 @@ from gossamer.run.memory import keep_pages
 from gossamer.run.plots import sample_grid
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, tensorboard, to_all
-from gossamer.run.sources import Found
+from gossamer.run.sources import Found, Sources
+from gossamer.run.torchrun import local
 from gossamer.run.versions import versions
 
 GRID_PER_CLASS = 10
 GRID_ALONE = 100
 """Samples on the grid of a generator without labels."""
-
-
-class Interrupted(GossamerError):
-    """The user stopped the run; it can be resumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +53,8 @@ class Underway:
         device: where the networks are.
         sink: takes the events, with notes and progress.
         with_tensorboard: whether TensorBoard files are written too.
+        ranks: the processes that train together.
+        sources: where the records are; needed where there are other ranks, which read them too.
     """
 
     folder: RunFolder
@@ -66,6 +66,8 @@ class Underway:
     device: str
     sink: Sink
     with_tensorboard: bool
+    ranks: Ranks = ALONE
+    sources: Sources | None = None
 
 
 def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None = None) -> Synthesizer:
@@ -90,7 +92,8 @@ def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None 
 
 def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> Synthesizer:
     keep_pages()
-    training = run.job.begin(run.rng, run.device)
+    training = run.job.begin(run.rng, local(run.device), run.ranks)
+    distributed.lead(run, saved)
     up_to = None
     if saved is not None:
         training.state.load_state_dict(saved[0])
@@ -104,7 +107,9 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
             raise untrained(run.folder)
         checkpoint.give_room(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
-    return finish(run, training.state)
+    synthesizer = finish(run, training.state)
+    run.ranks.same(synthesizer)
+    return synthesizer
 
 
 def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> None:
@@ -118,7 +123,8 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     full = False
     try:
         with stop_asked() as stop:
-            for reached in training.drive(Confined(run.found.private, run.ledger), run.found.public):
+            private = Confined(distributed.part_of(run.found.private, run.job, run.ranks), run.ledger, run.ranks)
+            for reached in training.drive(private, run.found.public):
                 if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
                 try:
@@ -130,7 +136,9 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
                 paid_for = (
                     reached.shown is None and reached.phase.releases
                 )  # the phase is over: it cannot be paid for again
-                if run.ledger.prepaid == 0 and (full or stop or paid_for or clock.due()):
+                at_rest = run.ledger.prepaid == 0
+                run.ranks.goes_on(not (at_rest and (full or stop)))
+                if at_rest and (full or stop or paid_for or clock.due()):
                     clock.written(save())
                     if full:
                         raise DiskFull

@@ -25,7 +25,7 @@ FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """Algorithm 1 of the paper, one discriminator step per yield. Ends when the ledger holds no further release."""
-    config, B, D = run.config, run.config.expected_batch_size, state.D
+    config, B, D, ranks = run.config, run.config.expected_batch_size, state.D, run.ranks
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
@@ -35,10 +35,10 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     bounds = Bounds(norms=(C if config.clip_fakes else math.inf,))
 
     while private.remaining(release.event):  # Alg. 1, l. 3
-        fakes = state.G.fakes(run, B)  # l. 5
+        fakes = state.G.fakes(run, B, part=ranks.mine(B))  # l. 5
         g = private.release(release, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         norm = g.norm()
-        on_fakes.clipped_sum(fakes, bounds, out=g)  # the second sum of l. 6
+        g = ranks.total(on_fakes.clipped_sum(fakes, bounds, out=ranks.once(g)))  # the second sum of l. 6
         D.step(g.div_(2 * B))  # l. 7-8
         state.since += 1
         if state.since >= state.n_D:  # l. 10
@@ -50,16 +50,17 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 def generator_step(run: Run[Config], state: "State", B: int) -> float:
     """Lines 11 to 14: one update of the generator. Returns the discriminator's accuracy on its fresh fakes."""
-    latents, labels = state.G.latents(run, B)
+    latents, labels = state.G.latents(run, B, part=run.ranks.mine(B))
     logits = state.D.net(state.G.net(latents, labels), labels)  # l. 11
-    loss = adversarial.non_saturating_loss(logits)  # l. 12
-    state.G.descend(loss)  # l. 13
+    loss = adversarial.non_saturating_losses(logits).sum() / B  # l. 12
+    state.G.descend(loss, run.ranks)  # l. 13
     state.G.average.follow()
     state.generator_steps += 1  # l. 14
     state.since = 0
-    accuracy = float((logits.detach() < 0).float().mean())
-    state.shown = {"generator_loss": float(loss.detach()), "accuracy_on_fakes": accuracy}
-    return accuracy
+    found = (logits.detach() < 0).float().sum() / B
+    mean, accuracy = run.ranks.total(torch.stack([loss.detach(), found]))
+    state.shown = {"generator_loss": float(mean), "accuracy_on_fakes": float(accuracy)}
+    return float(accuracy)
 
 
 def adapt(config: Config, state: "State", accuracy: float) -> None:

@@ -117,6 +117,15 @@ class Privae(Startable[Config, "loop.State"]):
             self.training(config.steps, [(release, config.steps)]),
         ]
 
+    def check_ranks(self, config: Config, count: int) -> None:
+        """Each rank makes groups of its own records: they must come out even, and nothing may be clipped over all of them."""
+        if config.aggregation != "termwise":
+            raise RequestError(f"--aggregation {config.aggregation} clips one whole answer: it runs in one process.")
+        if config.divergence != "none" and config.partitions % count:
+            raise RequestError(
+                f"--partitions {config.partitions} cannot be shared out among {count} ranks: give a multiple of {count}."
+            )
+
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a split that gives one term nothing, and a baseline without the term that it is a baseline for."""
         if not 0 < config.split < 1:

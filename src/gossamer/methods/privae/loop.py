@@ -24,7 +24,7 @@ from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """Algorithm 1, one step per yield; its lines counted from "Initialize". Ends when the ledger holds no further release."""
     config, vae = run.config, state.vae  # l. 1
-    release = mechanism_for(config, run.card, run.rng)
+    release = mechanism_for(config, run.card, run.rng, ranks=run.ranks.count)
     query = Objective.of(vae.net, config, secret_coins(run.rng))
 
     while private.remaining(release.event):  # l. 2
@@ -36,8 +36,10 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield {"released_norm": g.norm()}
 
 
-def mechanism_for(config: Config, card: DataCard, rng: Rng) -> TermwiseGaussianSum | WholeGaussian:
-    """The release of one step. Without noise nothing is clipped: the non-private run."""
+def mechanism_for(
+    config: Config, card: DataCard, rng: Rng, *, ranks: int = 1
+) -> TermwiseGaussianSum | WholeGaussian:
+    """The release of one step. Without noise nothing is clipped: the non-private run. Ranks share out the groups."""
     B, sigma = config.expected_batch_size, config.noise_multiplier
     rate = B / card.declared_size
     C1, C2 = (clipped_to(norm, noise_multiplier=sigma) for norm in (config.max_norm, config.max_norm_batch))
@@ -52,7 +54,7 @@ def mechanism_for(config: Config, card: DataCard, rng: Rng) -> TermwiseGaussianS
         rng=rng,
         max_norm=C1,
         max_norm_batch=C2 if has_batch_term else 0.0,
-        partitions=config.partitions,
+        partitions=config.partitions // ranks,
         weights=(config.split**0.5, (1 - config.split) ** 0.5),
     )
 

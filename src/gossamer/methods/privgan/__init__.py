@@ -108,6 +108,10 @@ class Privgan(Method[Config, "loop.State"]):
         ]
         return both if config.pairs > 1 else both[1:]
 
+    def check_ranks(self, config: Config, count: int) -> None:  # noqa: ARG002 (what every method is asked)
+        """It hands its records out whole, to one process."""
+        raise RequestError(f"privgan trains in one process, not on {count} ranks: start it without torchrun.")
+
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other, and a declared size that is too small for them."""
         if config.release > config.pairs:

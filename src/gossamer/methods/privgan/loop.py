@@ -116,7 +116,7 @@ def generator_loss(
         The loss, and figures to show; they are computed on fakes.
     """
     logits = [D(fake, label) for D, fake, label in zip(model.discriminators, fakes, labels, strict=True)]
-    deceive = torch.stack([adversarial.non_saturating_loss(logit) for logit in logits]).sum()
+    deceive = torch.stack([adversarial.non_saturating_losses(logit).mean() for logit in logits]).sum()
     shown = {"generator_loss": float(deceive.detach()) / len(fakes)}
     shown["accuracy_on_fakes"] = float((torch.cat(logits).detach() < 0).float().mean())
     if model.adversary is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
+from gossamer.run import torchrun
 from gossamer.run.options import (
     BUDGET,
     accounts,
@@ -40,6 +41,8 @@ def _fit(*, method: str, settings: dict[str, Any], **named: Any) -> None:
 
 
 def _finished(synthesizer: "Synthesizer", out: Path) -> None:
+    if torchrun.rank() > 0:
+        return
     click.echo(synthesizer.certificate.statement)
     click.echo(f"report: {out / 'report.html'}", err=True)
 

@@ -1,0 +1,186 @@
+"""Ranks: processes that train one network together, each with its part of the records (`docs/guarantees.md`, condition 9).
+
+Every rank goes through the same loop, with the same public draws. A release is one mechanism over the records of all ranks:
+
+1. Each rank notes the charge; that of rank 0 is on disk before rank 0 reads.
+2. Each rank draws from its own part, by coins of its own, and asks. What it finds has no noise, and goes to rank 0 alone.
+3. All say what they believe to be releasing: the event, what is left of the plan, bounds and noise. If one believes something
+   else, or has failed, nothing is added up and every rank stops.
+4. Rank 0 adds the parts up in float64, adds the noise once, and sends the sum with its noise to all.
+
+A unit has all its records on one rank, so it moves one part, and the sum, as far as it would in one process. Everything else
+that ranks send one another has been released already, or never saw a record.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gossamer.errors import RanksDisagree
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+    from torch import Tensor
+else:
+    torch, dist = Lazy("torch"), Lazy("torch.distributed")
+
+_FAILED = 0
+"""What a rank says that cannot go on."""
+
+
+class Ranks:
+    """One process, alone; `Group` has several.
+
+    Args:
+        number: of this rank, from 0.
+        count: how many there are.
+    """
+
+    def __init__(self, number: int = 0, count: int = 1) -> None:
+        self.number, self.count = number, count
+
+    @property
+    def first(self) -> bool:
+        """Whether this is rank 0: it has the ledger, draws the noise, and writes what is written."""
+        return self.number == 0
+
+    def mine(self, n: int) -> slice:
+        """The part of n things in a row that is this rank's. The parts of all ranks are disjoint and make up the whole."""
+        return slice(n * self.number // self.count, n * (self.number + 1) // self.count)
+
+    def release(
+        self, exact: "Callable[[], Tensor]", noised: "Callable[[Tensor], Tensor]", belief: Callable[[], str]
+    ) -> "Tensor":
+        """What leaves: the exact answers of all ranks, added up, with noise on top once.
+
+        Args:
+            exact: pays, and finds this rank's part of the answer.
+            noised: adds the noise; called on rank 0 only.
+            belief: after the payment, what this rank believes to be releasing, in words that are the same on all.
+
+        Raises:
+            RanksDisagree: if ranks believe different things, or one of them has failed; nothing has left then.
+        """
+        del belief
+        return noised(exact())
+
+    def total(self, values: "Tensor") -> "Tensor":
+        """The sum over all ranks, in place; the same bits on each. For values that no record has moved but by a release."""
+        return values
+
+    def totals(self, values: "Sequence[Tensor]") -> "Sequence[Tensor]":
+        """The same for several tensors of one type, as one message."""
+        return values
+
+    def once(self, values: "Tensor") -> "Tensor":
+        """The values on rank 0 and zeros on the others: what is to be counted once in a total."""
+        return values
+
+    def goes_on(self, wanted: bool) -> bool:
+        """Whether rank 0 wants to go on; asked by all after each step."""
+        return wanted
+
+    def same(self, state: Any) -> Any:
+        """What rank 0 has, on every rank: tensors, plain numbers and their containers."""
+        return state
+
+
+ALONE = Ranks()
+"""The one process of an ordinary run."""
+
+
+class Group(Ranks):
+    """The ranks of the process group that PyTorch has set up; it is the one place where they talk.
+
+    Numbers go from device to device as the group's backends have it; words and flags go over the CPU, by gloo.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(dist.get_rank(), dist.get_world_size())
+
+    def release(
+        self, exact: "Callable[[], Tensor]", noised: "Callable[[Tensor], Tensor]", belief: Callable[[], str]
+    ) -> "Tensor":
+        """See `Ranks`."""
+        try:
+            part = exact()
+            said = _word(f"{belief()}; {tuple(part.shape)}, {part.dtype}")
+        except BaseException:
+            self._said(_FAILED)
+            raise
+        self._agree(said)
+        total = part.double()  # so that adding up the ranks rounds nothing that the noise does not cover
+        _on_wire(lambda: dist.reduce(total, 0))
+        answer = noised(total).to(part.dtype) if self.first else torch.empty_like(part)
+        _on_wire(lambda: dist.broadcast(answer, 0))
+        return answer
+
+    def total(self, values: "Tensor") -> "Tensor":
+        """See `Ranks`."""
+        _on_wire(lambda: dist.all_reduce(values))
+        return values
+
+    def totals(self, values: "Sequence[Tensor]") -> "Sequence[Tensor]":
+        """See `Ranks`."""
+        whole = self.total(torch.cat([each.flatten() for each in values]))
+        parts = whole.split([each.numel() for each in values])
+        return [part.view(each.shape) for part, each in zip(parts, values, strict=True)]
+
+    def once(self, values: "Tensor") -> "Tensor":
+        """See `Ranks`."""
+        return values if self.first else torch.zeros_like(values)
+
+    def goes_on(self, wanted: bool) -> bool:
+        """See `Ranks`."""
+        flag = torch.tensor([int(wanted)])
+        _on_wire(lambda: dist.broadcast(flag, 0))
+        return bool(flag)
+
+    def same(self, state: Any) -> Any:
+        """See `Ranks`."""
+        box = [state if self.first else None]
+        _on_wire(lambda: dist.broadcast_object_list(box, 0, device=torch.device("cpu")))
+        return box[0]
+
+    def _agree(self, said: int) -> None:
+        """Stop, unless all ranks say the same.
+
+        Raises:
+            RanksDisagree: naming the ranks.
+        """
+        words = self._said(said)
+        if failed := [rank for rank, word in enumerate(words) if word == _FAILED]:
+            raise RanksDisagree(f"{_named(failed)} could not go on, and says why itself. Nothing has left; resume the run.")
+        if others := [rank for rank, word in enumerate(words) if word != words[0]]:
+            raise RanksDisagree(
+                f"{_named(others)} and rank 0 disagree about the release that comes next: its cost, what is left of the plan, "
+                "its bounds or its size. Nothing has left. All ranks need the same version of Gossamer and of PyTorch."
+            )
+
+    def _said(self, word: int) -> list[int]:
+        mine = torch.tensor([word], dtype=torch.int64)
+        all_of_them = [torch.empty_like(mine) for _ in range(self.count)]
+        _on_wire(lambda: dist.all_gather(all_of_them, mine))
+        return [int(each) for each in all_of_them]
+
+
+def _on_wire(send: Callable[[], object]) -> None:
+    """Talk to the other ranks. That one is gone is told in our words: PyTorch's name hosts and ports."""
+    try:
+        send()
+    except RuntimeError as error:
+        raise RanksDisagree(
+            f"another rank is gone ({type(error).__name__}). What the last checkpoint holds is kept, and no budget is spent "
+            "twice: `gossamer resume RUN` goes on, on any number of ranks."
+        ) from None
+
+
+def _word(text: str) -> int:
+    """A text as a positive number of 62 bits that differs where the text does."""
+    return 1 + (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 2)
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
