@@ -10,6 +10,7 @@
     │   └── AccountsError       the account book cannot be used, so that nothing may be started
     ├── Interrupted             the user stopped the run; `resume` goes on; exit status 1
     ├── TooFewClients           a federated run waits for clients that do not come; it can be resumed; exit status 1
+    ├── Diverged                weights became infinite or no number; the last good checkpoint is kept; exit status 1
     ├── RanksDisagree           a rank is gone, or believes something else than the others; `resume` goes on; exit status 1
     ├── DiskFull                there is no room left: make some, and `resume` goes on; exit status 1
     └── PrivacyError            the run is stopped to keep its promise; exit status 1
@@ -52,6 +53,10 @@ class RunFolderError(RequestError):
 
 class AccountsError(RequestError):
     """The account book cannot be read or written. A run that it does not hold is not started."""
+
+
+class Diverged(GossamerError):
+    """Networks have left the numbers. The last checkpoint before that is kept; the message names its step."""
 
 
 class TooFewClients(GossamerError):

@@ -84,7 +84,7 @@ class Confined(Generic[T]):
         def noised(total: Tensor) -> Tensor:
             return _inside(lambda: mechanism.noised(total, query))
 
-        return self.__ranks.release(exact, noised, lambda: f"{event}, {self.remaining(event)} left; {mechanism}")
+        return self.__ranks.release(exact, noised, lambda: f"{event}, {self.__ledger.unused} left; {mechanism}")
 
     def remaining(self, event: DpEvent) -> int:
         """How many more releases of this event the plan holds: a public number."""
@@ -118,8 +118,13 @@ class Confined(Generic[T]):
         _inside(write)
 
     def unseal(self: "Confined[AnyKeepable]", path: Path) -> None:
-        """Go on from a sealed file: the way in, so it is free."""
-        _inside(lambda: self.__held.load_state_dict(torch.load(path, map_location="cpu", weights_only=True, mmap=True)))
+        """Go on from a sealed file, and those of other ranks that lie beside it: the way in, so it is free."""
+
+        def read() -> None:
+            for each in (path, *sorted(path.parent.glob(f"{path.name}.*"))):
+                self.__held.load_state_dict(torch.load(each, map_location="cpu", weights_only=True, mmap=True))
+
+        _inside(read)
 
     def __repr__(self) -> str:
         return "Confined(...)"

@@ -14,6 +14,7 @@ that ranks send one another has been released already, or never saw a record.
 
 import hashlib
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RanksDisagree
@@ -28,6 +29,15 @@ else:
 
 _FAILED = 0
 """What a rank says that cannot go on."""
+
+
+class Next(IntEnum):
+    """What comes after a step."""
+
+    STEP = 0
+    KEEP = 1
+    """A checkpoint is written, then the next step."""
+    KEEP_AND_STOP = 2
 
 
 class Ranks:
@@ -78,9 +88,17 @@ class Ranks:
         """The values on rank 0 and zeros on the others: what is to be counted once in a total."""
         return values
 
-    def goes_on(self, wanted: bool) -> bool:
-        """Whether rank 0 wants to go on; asked by all after each step."""
-        return wanted
+    def next(self, word: Next) -> Next:
+        """What rank 0 wants after this step; asked by all."""
+        return word
+
+    def together(self, act: Callable[[], None]) -> None:
+        """Do something that all ranks do, and wait until all have done it.
+
+        Raises:
+            RanksDisagree: if it failed on another rank.
+        """
+        act()
 
     def same(self, state: Any) -> Any:
         """What rank 0 has, on every rank: tensors, plain numbers and their containers."""
@@ -132,11 +150,20 @@ class Group(Ranks):
         """See `Ranks`."""
         return values if self.first else torch.zeros_like(values)
 
-    def goes_on(self, wanted: bool) -> bool:
+    def next(self, word: Next) -> Next:
         """See `Ranks`."""
-        flag = torch.tensor([int(wanted)])
-        _on_wire(lambda: dist.broadcast(flag, 0))
-        return bool(flag)
+        told = torch.tensor([word])
+        _on_wire(lambda: dist.broadcast(told, 0))
+        return Next(int(told))
+
+    def together(self, act: Callable[[], None]) -> None:
+        """See `Ranks`."""
+        try:
+            act()
+        except BaseException:
+            self._said(_FAILED)
+            raise
+        self._agree(_word(""))
 
     def same(self, state: Any) -> Any:
         """See `Ranks`."""

@@ -149,7 +149,7 @@ class SanitizedRows:
         return critic
 
     def _coin(self) -> int:
-        return int(self.rng.integers(1, self.critics)[0])
+        return int(self.rng.common_integers(1, self.critics)[0])
 
 
 def clipped(rows: Tensor, max_norm: float) -> Tensor:

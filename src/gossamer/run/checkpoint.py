@@ -10,6 +10,7 @@ state names the file. `docs/decisions/0002-critics-in-checkpoints.md` says why.
 """
 
 import io
+import math
 import os
 import secrets
 import time
@@ -23,6 +24,7 @@ from gossamer.errors import LedgerDamaged, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.ranks import ALONE, Ranks
 
 FILE = "state.pt"
 FORMAT = 2
@@ -54,28 +56,74 @@ class Clock:
         self._wait = min(LONGEST, max(SHORTEST, seconds / SHARE))
 
 
-def save(folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: PrivacyLedger) -> float:
-    """Write a checkpoint, mode 0600. Returns the seconds it took."""
+def save(
+    folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: PrivacyLedger, ranks: Ranks = ALONE
+) -> float:
+    """Write a checkpoint, mode 0600, with what is `Confined` on the other ranks. Returns the seconds it took."""
     started = time.monotonic()
-    confined = {name: value for name, value in state.items() if isinstance(value, Confined)}
-    sealed = {name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined}
+    sealed = seal(folder, state, ranks)
     files = sealed | {name: value.name for name, value in state.items() if isinstance(value, Path)}  # not opened yet
     plain = {name: value for name, value in state.items() if name not in files}
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, "state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
     try:
-        for name, value in confined.items():
-            value.seal(folder / sealed[name])
         write_atomically(folder / FILE, buffer.getvalue(), private=True)
     except BaseException:
         for name in sealed.values():
-            (folder / name).unlink(missing_ok=True)
+            for each in folder.glob(f"{name}*"):
+                each.unlink()
         raise
-    for old in folder.glob(f"*{SEALED}"):
-        if old.name not in files.values():
-            old.unlink()
-    keep_room(folder, len(buffer.getvalue()) + sum((folder / name).stat().st_size for name in sealed.values()))
+    kept = {each for name in files.values() for each in folder.glob(f"{name}*")}
+    for old in set(folder.glob(f"*{SEALED}*")) - kept:
+        old.unlink()
+    keep_room(folder, len(buffer.getvalue()) + sum(each.stat().st_size for each in kept))
     return time.monotonic() - started
+
+
+def seal(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> dict[str, str]:
+    """Write each `Confined` value of a state into a file, on every rank; gives their names, without the number of a rank.
+
+    Raises:
+        RanksDisagree: if another rank could not.
+        DiskFull: if there is no room.
+    """
+    confined = {name: value for name, value in state.items() if isinstance(value, Confined)}
+    if not confined:
+        return {}
+    sealed: dict[str, str] = ranks.same({name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined})
+    mine = {name: folder / (file if ranks.first else f"{file}.{ranks.number}") for name, file in sealed.items()}
+
+    def write() -> None:
+        for name, value in confined.items():
+            value.seal(mine[name])
+
+    try:
+        ranks.together(write)
+    except BaseException:
+        for path in mine.values():
+            path.unlink(missing_ok=True)
+        raise
+    return sealed
+
+
+def finite(value: Any) -> bool:
+    """Whether all that a checkpoint would hold in the open is finite. Nothing that is `Confined` is looked at."""
+    if isinstance(value, torch.Tensor):
+        return not value.is_floating_point() or bool(value.isfinite().all())
+    if isinstance(value, dict):
+        return all(map(finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def reached(folder: Path) -> tuple[str, int] | None:
+    """Phase and step of the checkpoint that is there, if one is."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    state = torch.load(path, map_location="cpu", weights_only=True)["state"]
+    return str(state["phase"]), int(state["step"])
 
 
 def keep_room(folder: Path, size: int) -> None:

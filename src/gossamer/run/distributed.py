@@ -30,7 +30,8 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import ALONE, Group, Ranks
+from gossamer.privacy.ranks import ALONE, Group, Next, Ranks
+from gossamer.run import checkpoint
 from gossamer.run.interrupt import HEARD
 from gossamer.run.memory import keep_pages
 from gossamer.run.plan import method_named
@@ -100,6 +101,7 @@ class Brief:
         seed: of the public draws.
         device: as it was asked for.
         sources: where the records are, for every rank.
+        private: the private folder of the run, for methods that keep something inside.
         found: fingerprint of all records, and what is said of the public ones: those of rank 0.
         ledger: budget, delta, relation, and the plan with how much of it has been used.
         saved: where the training is, and its public streams; None: at its start.
@@ -111,6 +113,7 @@ class Brief:
     seed: int
     device: str
     sources: Sources
+    private: Path
     found: tuple[str, dict[str, Any]]
     ledger: tuple[float, float, NeighboringRelation, list[tuple[DpEvent, int]], list[int]]
     saved: tuple[dict[str, Any], dict[str, Any]] | None
@@ -131,6 +134,7 @@ def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         seed=run.rng.seed,
         device=run.device,
         sources=run.sources,
+        private=run.folder.private.absolute(),
         found=(run.found.fingerprint, run.found.public_facts),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
@@ -183,8 +187,11 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     private, public = Confined(part_of(found.private, job, ranks), ledger, ranks), found.public
     del found  # rank by rank, a part is kept and the rest is let go
     for _ in training.drive(private, public):
-        if not ranks.goes_on(True):
+        if (after := ranks.next(Next.STEP)) != Next.STEP:
+            checkpoint.seal(brief.private, training.state.state_dict(), ranks)
+        if after == Next.KEEP_AND_STOP:
             raise Interrupted("rank 0 has stopped.")
+    checkpoint.seal(brief.private, training.state.state_dict(), ranks)
     synthesizer: Synthesizer = ranks.same(None)
     return synthesizer
 

@@ -110,8 +110,8 @@ def fit(
     if job.needs_public and public is None and public_share is None:
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
-    with torch.random.fork_rng(devices=[]):
-        net = job.generator()  # refuses settings of which none can be made, before anything is charged for them
+    job.generator()
+    net = job.begin(Rng(seed), ranks=present()).state.released  # all nets: what cannot be made is refused before it is charged
     if with_tensorboard:
         tensorboard_writer()
     folder = RunFolder(Path(out))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.errors import DiskFull, Interrupted, RunFolderError, is_full
+from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
@@ -21,7 +21,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.ranks import ALONE, Next, Ranks
 from gossamer.run import checkpoint, distributed, room
 from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
@@ -117,7 +117,9 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
     def save() -> float:
-        return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger)
+        if not checkpoint.finite(training.state.state_dict()):
+            raise _diverged(run.folder, training.state)
+        return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger, run.ranks)
 
     checkpoint.keep_room(run.folder.private, room.state(training.state.released))
     full = False
@@ -136,17 +138,19 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
                 paid_for = (
                     reached.shown is None and reached.phase.releases
                 )  # the phase is over: it cannot be paid for again
-                at_rest = run.ledger.prepaid == 0
-                run.ranks.goes_on(not (at_rest and (full or stop)))
-                if at_rest and (full or stop or paid_for or clock.due()):
+                stopping = full or bool(stop)
+                if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
+                    run.ranks.next(Next.KEEP_AND_STOP if stopping else Next.KEEP)
                     clock.written(save())
                     if full:
                         raise DiskFull
-                    if stop:
+                    if stopping:
                         raise Interrupted(
                             f"stopped at step {reached.step:,} of the {reached.phase.name}; nothing is lost. Go on with "
                             f"`gossamer resume {run.folder.path}`."
                         )
+                else:
+                    run.ranks.next(Next.STEP)
             save()
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
@@ -154,15 +158,30 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
         raise _full(run.folder, _kept(run, save)) from None
 
 
+def _diverged(folder: RunFolder, state: State) -> Diverged:
+    """What is said of a training whose networks hold something that is no number: no checkpoint is written of that."""
+    kept = checkpoint.reached(folder.private)
+    return Diverged(
+        f"the training has diverged: at step {state.step:,} of the {state.phase} a network holds something that is no finite "
+        f"number. {f'The checkpoint of step {kept[1]:,} of the {kept[0]} is kept' if kept else 'No checkpoint had been written'}"
+        f", and what was paid stays paid. `gossamer resume {folder.path}` tries again from there with fresh noise, for what is "
+        f"left of the plan; where it diverges again, take smaller step sizes in a new run, and give this one up with `gossamer "
+        f"discard {folder.path}`."
+    )
+
+
 def _kept(run: Underway, save: Callable[[], float]) -> str:
     """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
     checkpoint.give_room(run.folder.private)
+    lost = "the last checkpoint is kept, and what was trained after it is lost"
+    if run.ranks.count > 1:  # the others are elsewhere by now
+        return lost
     try:
         save()
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
-        return "the last checkpoint is kept, and what was trained after it is lost"
+        return lost
     return "everything that was trained is kept"
 
 

@@ -27,12 +27,13 @@ from gossamer.attacks.weights import shown_along
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
-from gossamer.events import Sink, progress, silent
+from gossamer.events import Event, Sink, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
+from gossamer.privacy.ranks import ALONE, Ranks
 from gossamer.run.watched import Gradients, OneCritic, OneInBothTerms, OneRecord, Watch, Watched
 
 ORDINARY = 60
@@ -186,12 +187,14 @@ class Runs:
         delta: for the ledger.
         seed: fixes initialisation and public draws.
         noise_seed: for tests; None: fresh noise and coins.
+        ranks: processes that train together, each with its part of the records.
     """
 
     job: Job[BaseConfig, State]
     delta: float
     seed: int
     noise_seed: int | None = None
+    ranks: Ranks = ALONE
 
     def together(self, trials: int) -> tuple[Seen, Seen]:
         """One run with so many canaries, each with a weight of its own; as many weights have no canary."""
@@ -290,10 +293,11 @@ class Runs:
         """One training of as many trials as there are coins, with a ledger of its own."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
-        training = job.begin(Rng(self.seed, noise_seed=noise_seed))
+        training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
+        mine = records[self.ranks.mine(len(records))]
         *_, last = job.phases
         watch.present = coins[0]
-        for reached in training.drive(Watched(Confined(records, ledger), watch)):
+        for reached in training.drive(Watched(Confined(mine, ledger, self.ranks), watch)):
             trial, into = divmod(reached.step * len(coins), last.steps)
             if reached.phase.name == last.name and not into and trial < len(coins):
                 watch.present = coins[trial]
@@ -319,5 +323,12 @@ def _part(
     method: str, settings: Mapping[str, Any], card: DataCard, delta: float, seed: int, noise_seed: int | None,
     kind: str, trials: int,
 ) -> tuple[Seen, Seen]:  # fmt: skip
-    """What one process does."""
-    return Runs(METHODS[method].job(settings, card), delta, seed, noise_seed).one_by_one(kind, trials)
+    """What one process does, for as long as someone waits for it."""
+    return Runs(METHODS[method].job(settings, card), delta, seed, noise_seed).one_by_one(kind, trials, _while_awaited)
+
+
+def _while_awaited(_event: Event) -> None:
+    """End with the process that dealt the trials: killed, it cannot tell."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        raise SystemExit(1)

@@ -110,6 +110,7 @@ class GsWgan(Startable[Config, "loop.State"]):
     title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
     config_type = Config
     loop = loop
+    deals_records = True
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
         """A public start, free; a warm start, of which nothing leaves; one event for each answer, or for each pass in turns."""
@@ -133,6 +134,11 @@ class GsWgan(Startable[Config, "loop.State"]):
             ),
             self.training(config.steps, answers),
         ]
+
+    def check_ranks(self, config: Config, count: int) -> None:
+        """Refuse more ranks than critics."""
+        if config.critics < count:
+            raise RequestError(f"--critics {config.critics} cannot be shared out among {count} ranks: each needs one.")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse draws that do not go with what is asked of them."""

@@ -59,6 +59,7 @@ class Critics:
         count: K.
         recipe: how they learn.
         storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the room.
+        part: (r, R): of R ranks this is rank r, and has critics r, r + R, r + 2R ... and their records.
     """
 
     def __init__(
@@ -70,14 +71,16 @@ class Critics:
         count: int,
         recipe: Recipe,
         storage: torch.dtype = torch.float32,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
-        self.recipe, self.layout = recipe, Layout.of(template)
+        self.recipe, self.layout, self.part = recipe, Layout.of(template), part
+        self.numbers = np.arange(part[0], count, part[1])
         start = self.layout.flat(template)
         self.device = start.device
-        self.weights = start.to(storage).expand(count, -1).clone()
+        self.weights = start.to(storage).expand(len(self.numbers), -1).clone()
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
-        self.visits = torch.zeros(count, dtype=torch.int64)
-        self.directions = self.layout.flat_directions(template).expand(count, -1).clone()
+        self.visits = torch.zeros(len(self.numbers), dtype=torch.int64)
+        self.directions = self.layout.flat_directions(template).expand(len(self.numbers), -1).clone()
         self.throwaway: Throwaway | None = None
         self._records, self._net = records, throwaway
         self._deal(shards)
@@ -87,11 +90,13 @@ class Critics:
         self.shards = shards
         records = self._records
         of_record = shards if records.units is None else shards[records.units]
-        order = np.argsort(of_record, kind="stable")
+        here = np.flatnonzero(of_record % self.part[1] == self.part[0])
+        rows = of_record[here] // self.part[1]
+        order = here[np.argsort(rows, kind="stable")]
         blank = np.zeros((1, *records.images.shape[1:]), records.images.dtype)
         self.images = torch.from_numpy(np.concatenate([records.images[order], blank])).to(self.device)
         self.labels = torch.from_numpy(np.append(records.labels[order], 0)).to(self.device)
-        self.sizes = np.bincount(of_record, minlength=len(self.weights))
+        self.sizes = np.bincount(rows, minlength=len(self.weights))
         self.starts = np.where(self.sizes, np.cumsum(self.sizes) - self.sizes, len(order))
 
     # ------------------------------------------------------------------ learning and answering
@@ -104,14 +109,14 @@ class Critics:
         change the shape of the stack, and with it the last digits of the others.
 
         Args:
-            chosen: the critics, each once.
+            chosen: critics that are here, each once.
             fakes: generated images, [n, C, H, W] for all, or [critics, n, C, H, W].
             labels: int64 [n], of the fakes.
             coins: a generator for each chosen critic, so that no shard can shift the coins of another.
         """
         fakes = fakes.expand(len(chosen), *fakes.shape) if fakes.dim() == 4 else fakes
-        which = torch.as_tensor(chosen)
-        holds = torch.as_tensor(self.sizes[list(chosen)] > 0)
+        which = self._rows(chosen)
+        holds = torch.as_tensor(self.sizes)[which] > 0
         flat = self.weights[which].float()
         mean, square = self.mean[which].float(), self.square[which].float()
         directions = self.directions[which]
@@ -131,19 +136,25 @@ class Critics:
         """Gradient of -D(x, y) by x, per image and critic: equation 13 without its mean. Changes nothing.
 
         Args:
-            chosen: the critics.
+            chosen: the critics. What those say that are on another rank is zero here.
             images: [critics, n, C, H, W].
             labels: int64 [critics, n].
 
         Returns:
             [critics, n, C, H, W].
         """
-        which = torch.as_tensor(chosen)
+        found = torch.zeros_like(images)
+        if here := [i for i, critic in enumerate(chosen) if critic % self.part[1] == self.part[0]]:
+            found[here] = self._gradients(self._rows([chosen[i] for i in here]), images[here], labels[here])
+        return found
+
+    def _gradients(self, which: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """The same for rows of the matrices."""
         net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))
         grouped = images.transpose(0, 1).flatten(1, 2)
         uses = forward(net, grouped, labels.T)
         slopes = backward(net, uses, -torch.ones(uses.rows.shape[:2], dtype=images.dtype, device=images.device))
-        whole: Tensor = conv2d_input(grouped.shape, net.kernels[0], slopes[0], STRIDE, PADDING, 1, len(chosen))
+        whole: Tensor = conv2d_input(grouped.shape, net.kernels[0], slopes[0], STRIDE, PADDING, 1, len(which))
         return whole.reshape(*labels.T.shape, *images.shape[2:]).transpose(0, 1)
 
     def _batches(
@@ -153,8 +164,9 @@ class Critics:
         count, M, turns = len(chosen), self.recipe.batch_size, self.recipe.steps
         drawn = torch.stack([torch.rand(turns, 3, M, generator=each, dtype=torch.float64) for each in coins], 1)
         u = drawn.to(self.device)  # [turns, critics, 3, M]
-        sizes = torch.as_tensor(self.sizes[list(chosen)].clip(min=1), device=self.device)[:, None]
-        starts = torch.as_tensor(self.starts[list(chosen)], device=self.device)[:, None]
+        rows = self._rows(chosen).numpy()
+        sizes = torch.as_tensor(self.sizes[rows].clip(min=1), device=self.device)[:, None]
+        starts = torch.as_tensor(self.starts[rows], device=self.device)[:, None]
         records = starts + (u[:, :, 0] * sizes).long()
         order = torch.argsort(labels, stable=True)
         alike = torch.bincount(labels, minlength=self.layout.classes)
@@ -172,6 +184,10 @@ class Critics:
             batches.append(Batch(images.transpose(0, 1).flatten(1, 2), self.labels[records[turn]].T.repeat(3, 1)))
         return batches
 
+    def _rows(self, chosen: Sequence[int]) -> Tensor:
+        """Where critics that are here stand in the matrices. int64"""
+        return torch.as_tensor(list(chosen)) // self.part[1]
+
     # ------------------------------------------------------------------ the warm start
 
     def begin_warm(self, count: int) -> None:
@@ -182,6 +198,8 @@ class Critics:
         self, chosen: Sequence[int], latents: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
     ) -> None:
         """One visit to each chosen critic and one step of its own throw-away generator. latents: [M, z]; labels: [M]."""
+        if self.throwaway is None:  # the checkpoint was of another number of ranks, which kept other stacks
+            self.begin_warm(len(chosen))
         assert self.throwaway is not None
         images = self.throwaway.images(latents, labels)
         self.learn(chosen, images.detach(), labels, coins)
@@ -200,15 +218,18 @@ class Critics:
         """What a checkpoint seals; no copy of the large matrices is made."""
         whole = {name: getattr(self, name) for name in _MATRICES}
         warm = None if self.throwaway is None else self.throwaway.state_dict()
-        return {**whole, "shards": torch.from_numpy(self.shards), "throwaway": warm}
+        return {**whole, "shards": torch.from_numpy(self.shards), "throwaway": warm, "part": list(self.part)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """The inverse, in place. The shards are those of the file, never drawn again."""
+        """The inverse, in place, for the critics of the file that are here. The shards are those of the file, never drawn again."""
+        first, step = part = tuple(saved.get("part", (0, 1)))
+        of_file = first + step * np.arange(len(saved["weights"]))
+        there = np.flatnonzero(of_file % self.part[1] == self.part[0])
+        here = of_file[there] // self.part[1]
         for name in _MATRICES:
-            getattr(self, name).copy_(saved[name])
+            getattr(self, name)[here] = saved[name][there]
         self._deal(saved["shards"].numpy().copy())
-        self.throwaway = None
-        if (warm := saved["throwaway"]) is not None:
+        if part == self.part and (warm := saved["throwaway"]) is not None:
             self.begin_warm(len(next(iter(warm["parameters"].values()))))
             assert self.throwaway is not None
             self.throwaway.load_state_dict(warm)

@@ -15,7 +15,7 @@ from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critics import Critics, Recipe
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
-from gossamer.methods.gs_wgan.panel import Answering, Panel, secret_coins
+from gossamer.methods.gs_wgan.panel import Answering, Panel, turns_here
 from gossamer.methods.gs_wgan.stacked import BETAS
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import InTraining, Optimiser, adam
@@ -62,16 +62,18 @@ def warm_visit(
     run: Run[Config], state: "State", critics: Confined[Critics], chosen: Sequence[int], *, begins: bool
 ) -> None:
     """One visit to each critic of a stack, on the run's own fakes, or beside a throw-away generator of the critic's own."""
-    M, coins = run.config.critic_batch_size, secret_coins(run, chosen)
+    M, (here, coins) = run.config.critic_batch_size, turns_here(run, chosen)
     if state.own_fakes:
         fakes = state.fakes(run, M, prefix="warm ")
         images = fakes.images.detach()
-        critics.update(lambda held: held.learn(chosen, images, fakes.labels, coins))
+        if here:
+            critics.update(lambda held: held.learn(here, images, fakes.labels, coins))
         return
     if begins:
-        critics.update(lambda held: held.begin_warm(len(chosen)))
+        critics.update(lambda held: held.begin_warm(len(here)))
     latents, labels = state.G.latents(run, M, prefix="warm ")
-    critics.update(lambda held: held.warm_round(chosen, latents, labels, coins))
+    if here:
+        critics.update(lambda held: held.warm_round(here, latents, labels, coins))
 
 
 def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
@@ -131,10 +133,13 @@ class State(method.State):
 
         def deal(records: Records) -> Critics:
             units = records.population
-            shards = run.rng.integers(units, config.critics) if sealed is None else np.zeros(units, dtype=np.int64)
+            shards = (
+                run.rng.common_integers(units, config.critics) if sealed is None else np.zeros(units, dtype=np.int64)
+            )
             recipe = Recipe(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
             storage = getattr(torch, config.storage)
-            return Critics(records, shards, self.critic, self.throwaway, config.critics, recipe, storage)
+            part = run.ranks.number, run.ranks.count
+            return Critics(records, shards, self.critic, self.throwaway, config.critics, recipe, storage, part)
 
         self.critics = private.map(deal)
         if sealed is not None:

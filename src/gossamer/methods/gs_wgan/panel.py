@@ -60,9 +60,10 @@ class Panel:
 
     def train(self, fakes: Fakes) -> None:
         """One visit to each critic whose turn it is. Equations 8 and 12."""
-        chosen, images = self._turns(), fakes.images.detach()
-        coins = secret_coins(self._run, chosen)
-        self._critics.update(lambda held: held.learn(chosen, images, fakes.labels, coins))
+        here, coins = turns_here(self._run, self._turns())
+        images = fakes.images.detach()
+        if here:
+            self._critics.update(lambda held: held.learn(here, images, fakes.labels, coins))
 
     def release(self, fakes: Fakes) -> Tensor:
         """What critics say about the first images, sanitised: the left factor of equation 11. [answers x B, C, H, W]"""
@@ -86,6 +87,8 @@ class Panel:
         return mechanism.answers_left(self._critics.remaining(mechanism.paid), config.steps * config.answers)
 
 
-def secret_coins(run: Run[Config], chosen: Sequence[int]) -> list[torch.Generator]:
-    """Secret coins for each critic that trains, a stream of its own. How many there are, no record decides."""
-    return [run.rng.secret_generator() for _ in chosen]
+def turns_here(run: Run[Config], chosen: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
+    """The critics that train and are on this rank, and secret coins for each, a stream of its own. No record decides which."""
+    drawn = [(critic, run.rng.secret_generator()) for critic in chosen]
+    here = [(critic, coins) for critic, coins in drawn if critic % run.ranks.count == run.ranks.number]
+    return [critic for critic, _ in here], [coins for _, coins in here]
