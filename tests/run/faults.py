@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ FLAGS = {
     "steps": STEPS, "expected-batch-size": 8, "width": 4, "latent-size": 8, "discriminator-steps": 4, "epsilon": 10,
     "delta": 1e-3,
 }  # fmt: skip
-WITNESS, FAULT = "GOSSAMER_TEST_WITNESS", "GOSSAMER_TEST_FAULT"
+WITNESS = "GOSSAMER_TEST_WITNESS"
 Plant = Callable[[random.Random], None]
 
 
@@ -109,7 +110,7 @@ class Place:
     def torchrun(self, count: int, words: list[str]) -> subprocess.Popen[bytes]:
         said = (self.folder / "said").open("ab")
         environment = {**os.environ, WITNESS: str(self.folder / "witness"), "OMP_NUM_THREADS": "1"}
-        command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), __file__, "--", *words]
+        command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), __file__, *words]
         return subprocess.Popen([sys.executable, *command], env=environment, stdout=said, stderr=said)
 
     # ---------------------------------------------------------------- moments
@@ -362,12 +363,13 @@ def no_number(place: Place) -> None:
             tell(reached, *rest)
             if reached.step == at and reached.shown is not None:
                 with torch.no_grad():
-                    next(states[0].released.parameters()).fill_(math.nan)
+                    next(states[-1].released.parameters()).fill_(math.nan)
 
         training.Training.__init__ = remembered  # type: ignore[method-assign]
         training._tell = planted
 
-    assert place.ended(place.words, plant) == 1
+    code = place.ended(place.words, plant)
+    assert code == 1, (place.folder / "said").read_text()[-500:]
     assert "has diverged" in (place.folder / "said").read_text()
     found = checkpoint.reached(place.run / "checkpoint")
     assert found is None or found[1] < at + 1
@@ -420,7 +422,8 @@ def campaign(kinds: list[str], seed: int, times: int | None) -> int:
                 try:
                     fault(place)
                 except AssertionError as error:
-                    failed.append(f"{name} {number}: {error}")
+                    where = traceback.extract_tb(error.__traceback__)[-1]
+                    failed.append(f"{name} {number}, line {where.lineno}: {error or where.line}")
         wrong += len(failed)
         print(f"| {name}: {fault.__doc__} | {times or count} | {len(failed)} | {time.monotonic() - started:.0f} |", flush=True)
         for each in failed:
@@ -438,8 +441,8 @@ def asked() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if "--" in sys.argv[1:2]:  # a rank
+    if WITNESS in os.environ:  # a rank
         watch()
-        main(sys.argv[2:])
+        main(sys.argv[1:])
     options = asked()
     sys.exit(bool(campaign(options.kinds, options.seed, options.times)))
