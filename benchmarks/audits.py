@@ -1,6 +1,6 @@
 """Every method at epsilon 1, 3 and 10 through its own loop: claim, lower bound, trials and seconds, as a table.
 
-    python benchmarks/audits.py --jobs 2                       # nightly: an hour or more on two cores, each row 30 minutes at most
+    python benchmarks/audits.py --jobs 2                       # nightly: about an hour; a row takes 15 minutes at most
     python benchmarks/audits.py --methods teacher --epsilons 3 --trials 2000
     python benchmarks/audits.py --methods gs-wgan-in-turns gs-wgan-paper --epsilons 3   # the other draws, only when asked for
     python benchmarks/audits.py --final --epsilons 10          # the attacker sees the released model alone

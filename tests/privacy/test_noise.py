@@ -496,3 +496,14 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         Rng(1).restore(Rng(1, noise_seed=0).state())
     with pytest.raises(ValueError, match="noise seed"):
         Rng(1, noise_seed=0).restore(Rng(1).state())
+
+
+def test_ranks_draw_alike_by_a_key_and_apart_without() -> None:
+    first, second, other = Rng(), Rng(), Rng()
+    first.draw_alike(bytes(16))
+    second.draw_alike(bytes(16))
+    drawn = first.common_integers(100, 1000)
+    assert np.array_equal(drawn, second.common_integers(100, 1000))
+    assert not np.array_equal(drawn, other.common_integers(100, 1000))
+    assert not np.array_equal(first.integers(100, 1000), second.integers(100, 1000))
+    assert not torch.equal(normals(first, 100), normals(second, 100))

@@ -1,10 +1,10 @@
-"""A campaign of faults against runs: after each, no charge is lost, the last finished checkpoint stands, and the run can be ended.
+"""A campaign of faults against runs: after each, no charge and no finished checkpoint is lost, and the run can be ended.
 
     python tests/run/faults.py                 all kinds, 115 faults, as a Markdown table; 10 minutes on two cores
     python tests/run/faults.py --kinds kill "full disk" --seed 7
 
-A witness stands beside every run: the releases that were really made, and the checkpoints that were really finished, are written
-to a file of its own as they happen. After each fault the ledger on disk must hold at least as many charges as there were
+A witness stands beside every run: the releases that were made, and the checkpoints that were finished, are written to a file
+of its own as they happen. After each fault the ledger on disk must hold at least as many charges as there were
 releases, and the checkpoint must be the last that was finished, or a later one. Then the run is resumed, on another number of
 ranks where it had several; it must end, its releases must be as many as planned or fewer, and `verify` must pass.
 """
@@ -34,7 +34,6 @@ import torch
 
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate import LEDGER
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.ranks import Group, Ranks
 from gossamer.run import checkpoint, training
 from gossamer.run.cli import main
@@ -292,7 +291,7 @@ def half_a_checkpoint(place: Place) -> None:
             left[0] -= Path(target).name == checkpoint.FILE
             if left[0] <= 0:
                 if early:
-                    os.truncate(source, os.path.getsize(source) // 2)
+                    os.truncate(source, Path(source).stat().st_size // 2)
                 os._exit(9)
             replace(source, target, **named)
 
@@ -375,7 +374,7 @@ def no_number(place: Place) -> None:
     assert found is None or found[1] < at + 1
     place.holds()
     place.ends()
-    weights = [each for each in Synthesizer.load(place.run).net.state_dict().values()]
+    weights = Synthesizer.load(place.run).net.state_dict().values()
     assert all(bool(each.isfinite().all()) for each in weights)
 
 
@@ -425,7 +424,10 @@ def campaign(kinds: list[str], seed: int, times: int | None) -> int:
                     where = traceback.extract_tb(error.__traceback__)[-1]
                     failed.append(f"{name} {number}, line {where.lineno}: {error or where.line}")
         wrong += len(failed)
-        print(f"| {name}: {fault.__doc__} | {times or count} | {len(failed)} | {time.monotonic() - started:.0f} |", flush=True)
+        print(
+            f"| {name}: {fault.__doc__} | {times or count} | {len(failed)} | {time.monotonic() - started:.0f} |",
+            flush=True,
+        )
         for each in failed:
             print(each, file=sys.stderr)
     print(f"\n{time.monotonic() - began:.0f} seconds", file=sys.stderr)

@@ -56,7 +56,9 @@ def records_on_both(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
 
 def no_clipping_on_one(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
     if ranks.number == 1:
-        patch.setattr(clipping, "_factors", lambda squares, bounds, dtype: [torch.ones_like(s, dtype=dtype) for s in squares])
+        patch.setattr(
+            clipping, "_factors", lambda squares, bounds, dtype: [torch.ones_like(s, dtype=dtype) for s in squares]
+        )
 
 
 def noise_of_the_first_step(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,16 @@ from gossamer.errors import ConfinedError, RanksDisagree, RequestError
 from gossamer.methods import METHODS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
+from gossamer.privacy.promise import NO_PUBLIC
 from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.run import distributed
 from gossamer.run.distributed import part_of
+from gossamer.run.sources import Sources
+from gossamer.run.versions import versions
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
 NEAR = 1e-3
@@ -133,22 +139,30 @@ def trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int)
     job = METHODS[method].job(settings, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
-    rng = Rng(0, noise_seed=1) if method == "gs-wgan" else Alike(ranks, N, groups_of)  # critics have coins for all on each rank
+    rng = (
+        Rng(0, noise_seed=1) if method == "gs-wgan" else Alike(ranks, N, groups_of)
+    )  # critics have coins for all on each rank
     training = job.begin(rng, ranks=ranks)
     before = flat(training.state.released)
     shown = [
         (each.phase.name, each.step, {name: float(value) for name, value in each.shown.items()})
-        for each in training.drive(Confined(part_of(records, job, ranks), ledger, ranks), public if job.takes_public else None)
+        for each in training.drive(
+            Confined(part_of(records, job, ranks), ledger, ranks), public if job.takes_public else None
+        )
         if each.shown is not None
     ]
-    return {"weights": flat(training.state.released), "before": before, "shown": shown, "used": ledger.used, "unused": ledger.unused}
+    return {
+        "weights": flat(training.state.released),
+        "before": before,
+        "shown": shown,
+        "used": ledger.used,
+        "unused": ledger.unused,
+    }
 
 
 @pytest.mark.parametrize("method", list(METHODS_ON_RANKS))
 @pytest.mark.parametrize("count", [2, 4])
-def test_ranks_release_what_one_process_releases(
-    count: int, method: str, request: pytest.FixtureRequest
-) -> None:
+def test_ranks_release_what_one_process_releases(count: int, method: str, request: pytest.FixtureRequest) -> None:
     """Sampling, coins and noise are the same; sums are rounded in another order."""
     several: Several = request.getfixturevalue({2: "two", 4: "four"}[count])
     settings = METHODS_ON_RANKS[method]
@@ -276,6 +290,33 @@ def test_a_rank_that_is_gone_is_told_of_without_hosts_and_ports(two: Several) ->
     said, _ = two.all(alone_among_two)
     assert said.startswith("another rank is gone (")
     assert "127.0.0.1" not in said and "gossamer resume" in said
+
+
+def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
+    """Rank 1 is told to begin, by a rank 0 that knows something else."""
+    sources = Sources.of(data, public=None, labels_key=None, units=None)
+    card = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
+    found = sources.read(card)
+    told = {
+        "job": ("dpgan", {"noise_multiplier": 1.0}, card), "seed": 0, "device": "cpu", "sources": sources,
+        "private": Path(data), "found": (found.fingerprint, found.public_facts), "saved": None, "versions": versions(),
+        "ledger": (1.0, 1e-5, ADD_OR_REMOVE_ONE, [], []),
+    }  # fmt: skip
+    if ranks.first:
+        ranks.same(distributed.Brief(**{**told, **change}))
+        return ""
+    try:
+        distributed.follow(ranks, None)
+    except RanksDisagree as error:
+        return str(error)
+    return "begun"
+
+
+def test_a_rank_with_other_records_or_versions_does_not_begin(two: Several, data: Path) -> None:
+    assert (
+        "other records here than rank 0 has found" in two.all(briefed, str(data), {"found": ("0" * 64, NO_PUBLIC)})[1]
+    )
+    assert "other versions than rank 0" in two.all(briefed, str(data), {"versions": {"gossamer": "0.0.1"}})[1]
 
 
 def test_parts_are_whole_units() -> None:

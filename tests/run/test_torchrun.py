@@ -15,7 +15,15 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.fit import resume
 from gossamer.run.verify import verify
 
-SMALL = {"steps": 120, "expected-batch-size": 8, "width": 4, "latent-size": 8, "discriminator-steps": 4, "epsilon": 10, "delta": 1e-3}
+SMALL = {
+    "steps": 120,
+    "expected-batch-size": 8,
+    "width": 4,
+    "latent-size": 8,
+    "discriminator-steps": 4,
+    "epsilon": 10,
+    "delta": 1e-3,
+}
 CRITICS: dict[str, float | str] = {
     "steps": 400, "critics": 5, "answers": 2, "batch-size": 3, "critic-steps": 1, "critic-batch-size": 5, "width": 2,
     "latent-size": 8, "warm-steps": 2, "warm-stack": 3, "generator": "dcgan", "epsilon": 10, "delta": 1e-3,
@@ -80,7 +88,9 @@ def test_ctrl_c_stops_all_ranks_and_one_process_goes_on(data: Path, card: Path, 
     resume(run, sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
     assert steps[-1] == 400
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    assert [each["step"] for each in events if each["kind"] == "step"] == list(range(1, 401)), "nothing is lost or twice"
+    assert [each["step"] for each in events if each["kind"] == "step"] == list(range(1, 401)), (
+        "nothing is lost or twice"
+    )
     assert verify(run).ok
 
 

@@ -179,7 +179,9 @@ class Group(Ranks):
         """
         words = self._said(said)
         if failed := [rank for rank, word in enumerate(words) if word == _FAILED]:
-            raise RanksDisagree(f"{_named(failed)} could not go on, and says why itself. Nothing has left; resume the run.")
+            raise RanksDisagree(
+                f"{_named(failed)} could not go on, and says why itself. Nothing has left; resume the run."
+            )
         if others := [rank for rank, word in enumerate(words) if word != words[0]]:
             raise RanksDisagree(
                 f"{_named(others)} and rank 0 disagree about the release that comes next: its cost, what is left of the plan, "

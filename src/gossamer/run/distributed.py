@@ -197,7 +197,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
 
 
 def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks) -> Records:
-    """The records that are this rank's: whole units, in the order that they have. A method that deals them out itself gets all."""
+    """The records that are this rank's: whole units, in the order that they have; all, where the method deals them out."""
     if ranks.count == 1 or job.method.deals_records:
         return records
     mine = ranks.mine(records.population)

@@ -111,7 +111,9 @@ def fit(
         raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
     _check_device(device)
     job.generator()
-    net = job.begin(Rng(seed), ranks=present()).state.released  # all nets: what cannot be made is refused before it is charged
+    net = job.begin(
+        Rng(seed), ranks=present()
+    ).state.released  # all nets: what cannot be made is refused before it is charged
     if with_tensorboard:
         tensorboard_writer()
     folder = RunFolder(Path(out))

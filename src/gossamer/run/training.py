@@ -161,12 +161,12 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
     """What is said of a training whose networks hold something that is no number: no checkpoint is written of that."""
     kept = checkpoint.reached(folder.private)
+    last = f"The checkpoint of step {kept[1]:,} of the {kept[0]} is kept" if kept else "No checkpoint had been written"
     return Diverged(
         f"the training has diverged: at step {state.step:,} of the {state.phase} a network holds something that is no finite "
-        f"number. {f'The checkpoint of step {kept[1]:,} of the {kept[0]} is kept' if kept else 'No checkpoint had been written'}"
-        f", and what was paid stays paid. `gossamer resume {folder.path}` tries again from there with fresh noise, for what is "
-        f"left of the plan; where it diverges again, take smaller step sizes in a new run, and give this one up with `gossamer "
-        f"discard {folder.path}`."
+        f"number. {last}, and what was paid stays paid. `gossamer resume {folder.path}` tries again from there with fresh "
+        "noise, for what is left of the plan; where it diverges again, take smaller step sizes in a new run, and give this "
+        f"one up with `gossamer discard {folder.path}`."
     )
 
 

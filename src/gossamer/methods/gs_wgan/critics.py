@@ -221,7 +221,7 @@ class Critics:
         return {**whole, "shards": torch.from_numpy(self.shards), "throwaway": warm, "part": list(self.part)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """The inverse, in place, for the critics of the file that are here. The shards are those of the file, never drawn again."""
+        """The inverse, in place, for critics of the file that are here. The shards are those of the file, never drawn again."""
         first, step = part = tuple(saved.get("part", (0, 1)))
         of_file = first + step * np.arange(len(saved["weights"]))
         there = np.flatnonzero(of_file % self.part[1] == self.part[0])

@@ -36,9 +36,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield {"released_norm": g.norm()}
 
 
-def mechanism_for(
-    config: Config, card: DataCard, rng: Rng, *, ranks: int = 1
-) -> TermwiseGaussianSum | WholeGaussian:
+def mechanism_for(config: Config, card: DataCard, rng: Rng, *, ranks: int = 1) -> TermwiseGaussianSum | WholeGaussian:
     """The release of one step. Without noise nothing is clipped: the non-private run. Ranks share out the groups."""
     B, sigma = config.expected_batch_size, config.noise_multiplier
     rate = B / card.declared_size
