@@ -86,11 +86,11 @@ SMALL: dict[str, Small] = {
         canary="terms", shape=(1, 2, 2), most=100_000,
         about="a record that adds to the sample-wise sum and turns the gradient of its group around",
         settings={
-            "steps": 2, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
+            "steps": 1, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
         },
     ),
     "gs-wgan": Small(
-        canary="critic", about="a record whose critic, and no other, says the opposite of what the others say",
+        canary="critic", most=30_000, about="a record whose critic, and no other, says the opposite of what the others say",
         settings={
             "steps": 1, "answers": 2, "critics": 2, "batch_size": 2, "critic_steps": 1, "critic_batch_size": 2,
             "width": 2, "latent_size": 2, "warm_steps": 0, "generator": "dcgan",
@@ -100,9 +100,9 @@ SMALL: dict[str, Small] = {
         canary="gradients", about=_GRADIENT, shape=(1, 8, 8),
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     ),
-    "moments": Small(canary="record", about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
+    "moments": Small(canary="record", most=30_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
     "evolve": Small(
-        canary="record", about="one record, found at the candidate that it votes for",
+        canary="record", most=30_000, about="one record, found at the candidate that it votes for",
         settings={
             "steps": 2, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
         },
