@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check bench audit mutants fuzz browser clean
+.PHONY: env demo test check bench audit mutants fuzz faults browser clean
 
 env: $(READY)
 
@@ -42,6 +42,9 @@ mutants: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tests/data/fuzz.py
+
+faults: $(READY)
+	$(BIN)/python tests/run/faults.py
 
 browser: $(READY)
 	$(BIN)/python -m pytest -m browser
