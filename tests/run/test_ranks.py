@@ -35,23 +35,23 @@ NEAR = 1e-3
 N, STEPS = 203, 6  # of a size that no number of ranks divides
 METHODS_ON_RANKS: dict[str, dict[str, Any]] = {
     "dpgan": {
-        "noise_multiplier": 1.0, "steps": STEPS, "expected_batch_size": 21, "width": 4, "latent_size": 8,
+        "noise_multiplier": 0.1, "steps": STEPS, "expected_batch_size": 21, "width": 4, "latent_size": 8,
         "discriminator_steps": 2, "warm_steps": 3, "warm_batch_size": 8, "average_decay": 0.5,
         "discriminator_learning_rate": 1e-2, "generator_learning_rate": 1e-2,
     },
     "dp-wgan": {
-        "noise_multiplier": 1.0, "steps": STEPS, "expected_batch_size": 21, "width": 4, "latent_size": 8,
+        "noise_multiplier": 0.1, "steps": STEPS, "expected_batch_size": 21, "width": 4, "latent_size": 8,
         "critic_steps": 2, "warm_steps": 3, "warm_batch_size": 8, "average_decay": 0.5, "physical_batch_size": 1,
         "grouping": "cluster", "groups": 3, "bounds": "private-quantile", "quantile_every": 2,
         "critic_learning_rate": 1e-2, "generator_learning_rate": 1e-2,
     },
     "privae": {
-        "noise_multiplier": 1.0, "steps": STEPS, "expected_batch_size": 21, "network": "conv", "width": 4,
+        "noise_multiplier": 0.01, "steps": STEPS, "expected_batch_size": 21, "network": "conv", "width": 4,
         "latent_size": 8, "partitions": 4, "divergence": "mmd", "physical_batch_size": 1, "warm_steps": 3,
         "warm_batch_size": 8, "average_decay": 0.5,
     },
     "dp-diffusion": {
-        "noise_multiplier": 1.0, "steps": STEPS, "expected_batch_size": 21, "multiplicity": 2, "axes": 8, "width": 16,
+        "noise_multiplier": 0.1, "steps": STEPS, "expected_batch_size": 21, "multiplicity": 2, "axes": 8, "width": 16,
         "depth": 1, "warm_steps": 3, "warm_batch_size": 8, "physical_batch_size": 1, "average_decay": 0.5,
         "start": "moments", "start_settings": "axes=8,cells=2", "start_noise": 2.0, "start_records": 40,
     },
@@ -65,7 +65,7 @@ METHODS_ON_RANKS: dict[str, dict[str, Any]] = {
         "noise_multiplier": 1.0, "steps": STEPS, "drawing": "letters", "embedding": "cosines", "candidates": 6,
         "variations": 2,
     },
-    "teacher": {"noise_multiplier": 1.0, "steps": STEPS, "expected_batch_size": 21},
+    "teacher": {"noise_multiplier": 0.1, "steps": STEPS, "expected_batch_size": 21},
 }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ class Alike(Rng):
         super().__init__(0, noise_seed=1)
         self._ranks, self._total, self._of = ranks, total, groups_of
         self._drawn = np.empty(0, dtype=np.int64)
-        self._release = self._calls = 0
+        self._release = self._calls = self._groups = 0
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         self._drawn = super().poisson_sample(self._total, rate)
@@ -119,13 +119,14 @@ class Alike(Rng):
         """The group of each drawn unit: every rank of `groups_of` has its own, in turns among its units."""
         rank = np.searchsorted([self._total * (r + 1) // self._of for r in range(self._of)], self._own, side="right")
         each = high * self._ranks.count // self._of
+        self._groups = high
         return (rank * each + self._own % each) - self._ranks.number * high
 
     def secret_generator(self) -> torch.Generator:
         """One per drawn record, and after these one per group; before any draw (critics), one per call."""
         call, mine = self._calls, len(self._drawn) and len(self._own)
         self._calls += 1
-        number = self._before + call if call < mine else len(self._drawn) + self._ranks.number * 100 + call - mine
+        number = self._before + call if call < mine else len(self._drawn) + self._ranks.number * self._groups + call - mine
         return torch.Generator().manual_seed(self._release * 100_000 + number)
 
 
