@@ -1,7 +1,12 @@
 """Federated GS-WGAN: the same as the central loop, both guarantees, and what clients and the server refuse."""
 
 import dataclasses
+import json
 import math
+import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,6 +30,7 @@ from gossamer.events import Event
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
+from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting, federation, noise
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.confined import Confined
@@ -222,6 +228,40 @@ def test_connections_give_what_the_central_loop_gives(
             thread.join(20)
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
     assert all(one.finished for one in four)
+
+
+REPEATING = Path(__file__).parents[1] / "fixtures" / "repeating.py"
+
+
+def test_processes_give_what_the_central_loop_gives(tmp_path: Path, papers: Path, central: Tensor) -> None:
+    """The command line: a server and four clients, each a process of its own, over TLS. All noise repeats, so no budget but an
+    infinite one can hold it.
+    """
+    CARD.save(tmp_path / "card.toml")
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, **QUIET}.items()]
+    jobs = [{"name": "server", "noise_seed": 99, "words": ["server", "--address", address, *settings]}]
+    for number, name in enumerate(NAMES):
+        held = records(number)
+        np.savez(tmp_path / f"{name}.npz", images=held.images, labels=held.labels)
+        words = ["client", "--server", address, "--data", tmp_path / f"{name}.npz", "--epsilon", "inf"]
+        jobs.append({"name": name, "noise_seed": number, "words": words})
+    for job in jobs:
+        name = job["name"]
+        job["words"] = ["federated", *job["words"], "--card", tmp_path / "card.toml", "--delta", 1e-3, "--wait", 60,
+                        "--ca", papers / "ca.pem", "--certificate", papers / f"{name}.pem", "--key", papers / f"{name}.key",
+                        "--out", tmp_path / name, "--accounts", tmp_path / f"book-{name}"]  # fmt: skip
+        job["words"], job["log"] = [str(word) for word in job["words"]], str(tmp_path / f"{name}.log")
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    done = subprocess.run(
+        [sys.executable, REPEATING, tmp_path / "jobs.json"], timeout=180, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    said = {name: (tmp_path / f"{name}.log").read_text() for name in ("server", *NAMES)}
+    assert done.returncode == 0, said
+    torch.testing.assert_close(weights(Synthesizer.load(tmp_path / "server")), central, rtol=0, atol=1e-5)
+    assert all(verify(tmp_path / name).ok for name in said)
 
 
 # ---------------------------------------------------------------------- guarantees
@@ -751,15 +791,3 @@ def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="in secret"):
         serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, wait=0.1, **settings)
     assert not (tmp_path / "run").exists()
-
-
-def test_without_flower_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gossamer.run.commands import federated as module
-
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(SystemExit) as ended:
-        main(["federated", "simulate", "--data", "d", "--card", "c", "--out", "o"])
-    assert ended.value.code == 2
-    assert "gossamer[federated]" in capsys.readouterr().err
