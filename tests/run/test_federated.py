@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.run.accounts import mark_of
 from gossamer.run.cli import main
-from gossamer.run.federated import messages
+from gossamer.run.federated import deploy, messages
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.local import LocalGrid, context
@@ -54,7 +55,7 @@ from gossamer.run.federated.messages import (
     to_client,
 )
 from gossamer.run.federated.panel import Clients
-from gossamer.run.federated.server import go_on_serving, serve
+from gossamer.run.federated.server import SERVED, go_on_serving, serve
 from gossamer.run.federated.simulate import simulate
 from gossamer.run.fit import resume
 from gossamer.run.folder import RunFolder
@@ -159,14 +160,19 @@ def off_the_grid() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def central(off_the_grid: None) -> Tensor:
     """What the central loop trains on the same shards, with the same draws and the same noise."""
+    return centrally({**TINY, **QUIET})
+
+
+def centrally(settings: dict[str, Any], public: Records | None = None) -> Tensor:
+    """The same with any settings, and with a start on public records."""
     held = [records(number) for number in range(K)]
     together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
     method = GsWgan()
-    job = Job(method, method.config_type(**{**TINY, **QUIET}, critics=K), CARD)
+    job = Job(method, method.config_type(**settings, critics=K), CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
-    for _ in training.drive(Confined(together, ledger)):
+    for _ in training.drive(Confined(together, ledger), public):
         pass
     return torch.cat([value.reshape(-1) for value in training.state.released.state_dict().values()])
 
@@ -179,6 +185,39 @@ def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: lis
         run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9)
     )
     assert (found - untrained).abs().max() > 1e-4  # it has moved by more than the tolerance forgives
+
+
+BEGUN = {**TINY, **QUIET, "public_steps": 4, "warm_steps": 2, "warm_stack": K, "public_learning_rate": 1e-2}
+
+
+def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[Client], off_the_grid: None) -> None:
+    """And warm up on fakes of that generator, as a central run does; no message but the first carries weights."""
+    shown = records(77, n=20)
+    np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
+    sent: list[Message] = []
+
+    class Seen(LocalGrid):
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            sent.extend(given := list(given))
+            return super().push_messages(given)
+
+    grid = Seen({one.folder.path.name: one.app for one in four})
+    made = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN)
+    torch.testing.assert_close(weights(made), centrally(BEGUN, shown), rtol=0, atol=1e-5)
+    assert (weights(made) - centrally(BEGUN)).abs().max() > 1e-3  # without them it is another one
+    assert {each.metadata.message_type for each in sent if "start" in each.content} == {messages.TERMS}
+    assert "public.npz" in made.certificate.not_covered[0]
+    assert any("the server cannot check" in each for each in made.certificate.assumptions)
+    assert all(verify(each).ok for each in [tmp_path / "run", *(one.folder.path for one in four)])
+
+
+def test_a_start_of_another_shape_is_refused_and_one_that_looks_at_records_too(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    wrong = {"critic.out.bias": torch.zeros(7)}
+    assert "another network" in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(), wrong)))
+    one.close()
+    with pytest.raises(RequestError, match="--start evolve"):
+        run(LocalGrid({}), tmp_path / "run", start="evolve")
 
 
 @pytest.fixture
@@ -196,7 +235,7 @@ def identity(papers: Path, name: str) -> Identity:
     return Identity(papers / "ca.pem", papers / f"{name}.pem", papers / f"{name}.key")
 
 
-def calling(papers: Path, link: Link, clients: list[Client], heard: Heard) -> list[threading.Thread]:
+def calling(papers: Path, port: int, clients: list[Client], heard: Heard) -> list[threading.Thread]:
     """Each client on a thread and a TLS connection of its own. They answer one after the other: threads share PyTorch's global
     generator, which processes do not, and new networks draw from it.
     """
@@ -208,7 +247,7 @@ def calling(papers: Path, link: Link, clients: list[Client], heard: Heard) -> li
                 return one.app(message, given)
 
         attend(
-            app, f"localhost:{link.port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
+            app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
             wait=20, say=heard.append,
         )  # fmt: skip
 
@@ -222,7 +261,7 @@ def test_connections_give_what_the_central_loop_gives(
     tmp_path: Path, papers: Path, four: list[Client], central: Tensor
 ) -> None:
     with Link("localhost:0", identity(papers, "server"), clients=K, largest=1 << 20) as link:
-        threads = calling(papers, link, four, Heard())
+        threads = calling(papers, link.port, four, Heard())
         found = weights(run(link, tmp_path / "run", wait=30, **QUIET))
         for thread in threads:
             thread.join(20)
@@ -644,6 +683,76 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
     folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
     assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
     assert all(verify(each).ok for each in folders)
+
+
+def on_disk(folder: Path) -> dict[Path, bytes]:
+    """Ledgers, certificates, models and account books: all that a second charge would change."""
+    return {
+        each: each.read_bytes()
+        for each in folder.rglob("*") if each.suffix in (".jsonl", ".json", ".safetensors") and each.name != SERVED
+    }  # fmt: skip
+
+
+def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) -> None:
+    """Where all is done, and where it was killed before it had written down who has the generator."""
+    draw = np.random.default_rng(0)
+    images, whose = draw.integers(0, 256, (12, 28, 28), np.uint8), np.arange(12) % K
+    np.savez(tmp_path / "d.npz", images=images, labels=np.arange(12) % 3, units=whose)
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+    simulate(**request, **{**TINY, "noise_multiplier": 30.0})
+    before, heard = on_disk(tmp_path), Heard()
+    simulate(**request, resume=True, sink=heard)
+    assert heard == [f"{tmp_path / 'run'} is finished, and every client has the generator: nothing is left to do."]
+    assert on_disk(tmp_path) == before
+    (tmp_path / "run" / "checkpoint" / SERVED).unlink()
+    heard.clear()
+    began = time.monotonic()
+    simulate(**request, resume=True, sink=heard)
+    assert time.monotonic() - began < 60  # it waits for nobody
+    assert len(heard) == 1 and "nothing more is charged" in heard[0] and "4 of 4" in heard[0]
+    assert on_disk(tmp_path) == before
+
+
+def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothing(
+    tmp_path: Path, papers: Path, four: list[Client], capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = four[3]
+
+    def away_at_the_end(message: Message, given: Any) -> Message:
+        return (
+            messages.refusal(message, "away")
+            if message.metadata.message_type == messages.END
+            else late.app(message, given)
+        )
+
+    apps: dict[str, Any] = {one.folder.path.name: one.app for one in four}
+    run(LocalGrid({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", accounts=tmp_path / "book")
+    assert [one.finished for one in four] == [True, True, True, False]
+    CARD.save(tmp_path / "card.toml")
+    before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
+    paid = late._run.ledger.used
+    words = {"ca": papers / "ca.pem", "certificate": papers / "server.pem", "key": papers / "server.key"}
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    heard = Heard()
+    threads = calling(papers, int(address.rpartition(":")[2]), [late], heard)
+    deploy.server(
+        address=address, card=CARD, out=tmp_path / "run", resume=True, wait=30, sink=heard, **words
+    )  # fmt: skip
+    threads[0].join(20)
+    assert any("1 of 4" in each and "nothing more is charged" in each for each in heard)
+    assert late.finished and verify(late.folder.path).ok
+    assert late._run.ledger.used == paid
+    assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
+    with pytest.raises(SystemExit) as ended:
+        main(["federated", "server", "--resume", "--address", address, "--card", str(tmp_path / "card.toml"), "--out",
+              str(tmp_path / "run"), *(str(word) for name, path in words.items() for word in (f"--{name}", path))])  # fmt: skip
+    assert not ended.value.code
+    assert "nothing is left to do" in capsys.readouterr().err
+    assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
 
 def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Client]) -> None:

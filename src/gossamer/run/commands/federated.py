@@ -20,6 +20,7 @@ from gossamer.run.options import (
     images_key,
     labels_key,
     preset,
+    public,
     units,
 )
 
@@ -86,6 +87,7 @@ def federated() -> None:
 @images_key
 @labels_key
 @units
+@public
 @preset
 @_seed
 @_resume
@@ -106,6 +108,7 @@ def simulate(**named: Any) -> None:
 @epsilon
 @delta
 @_out
+@public
 @preset
 @_seed
 @_resume
