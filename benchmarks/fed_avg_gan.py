@@ -192,7 +192,7 @@ def train(
 def simulate(
     records: Records,
     card: DataCard,
-    public: Records,
+    public: Records | None,
     config: Config,
     asked: Settings,
     *,
@@ -200,7 +200,7 @@ def simulate(
     delta: float,
     seed: int = 0,
 ) -> tuple[loop.Generator, Guarantee, float]:
-    """A client for each unit, in this process, over Flower's messages, from a start on public records.
+    """A client for each unit, in this process, over Flower's messages, from a start on public records where there are some.
 
     Returns:
         The generator, its guarantee against those who see it, and the noise multiplier.
@@ -210,8 +210,9 @@ def simulate(
     ledger.reserve(asked.plan(card, noise))
     run = Run(config, card, Rng(seed))
     state = loop.start(run)
-    for _ in loop.public_start(run, state, public):
-        pass
+    if public is not None:
+        for _ in loop.public_start(run, state, public):
+            pass
     assert records.units is not None
     bound = clipped_to(asked.max_norm, noise_multiplier=noise)
     apps = {}

@@ -142,8 +142,8 @@ def gs_wgan(
     """GS-WGAN by `simulate`, with a folder and a certificate for each client."""
     with Terminal() as terminal:
         made = simulate(
-            data=of.file, units=":units", card=of.card, out=out, epsilon=asked.epsilon, delta=asked.delta, public=PUBLIC,
-            seed=asked.seed, accounts=out.parent / f"book-{of.name}", sink=terminal, **settings,
+            data=of.file, units=":units", card=of.card, out=out, epsilon=asked.epsilon, delta=asked.delta,
+            public=asked.public or None, seed=asked.seed, accounts=out.parent / f"book-{of.name}", sink=terminal, **settings,
         )  # fmt: skip
     said = {
         "clients": of.card.declared_size, "views": made.certificate.facts.get("views"),
@@ -160,7 +160,7 @@ def fed_avg_gan_of(
 ) -> tuple[Sampler, dict[str, Any]]:
     """Fed-Avg GAN, with the networks, the critic steps and the public start of the other."""
     config = GsWgan().config_type(**{"noise_multiplier": 0.0, **settings, **FED_AVG_CRITIC})
-    public = read(PUBLIC, split="train", **of.card.reading)
+    public = read(asked.public, split="train", **of.card.reading) if asked.public else None
     net, guarantee, noise = fed_avg_gan.simulate(
         of.records, of.card, public, config, fed_avg_gan.Settings(**fed_avg), epsilon=asked.epsilon, delta=asked.delta,
         seed=asked.seed,
@@ -469,6 +469,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--epsilon", type=float, default=10.0)
     parser.add_argument("--delta", type=float, default=1e-3)
+    parser.add_argument("--public", default="glyphs", help='public records of the server; "": none')
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--which", nargs="*", default=["suspected", "others"])
     parser.add_argument("--systems", nargs="*", default=["GS-WGAN", "Fed-Avg GAN"])
@@ -490,7 +491,6 @@ DEBUG: dict[str, Any] = {
     "critic_learning_rate": 2e-3, "generator": "dcgan", "generator_learning_rate": 1e-3, "latents": "normal", "width": 8,
     "average_decay": 0.99, "warm_steps": 20, "warm_stack": 1, "public_learning_rate": 5e-4,
 }  # fmt: skip
-PUBLIC = "glyphs"
 FED_AVG: dict[str, Any] = {}
 FED_AVG_CRITIC = {"critic_steps": 6, "critic_batch_size": 32}
 """Of Augenstein et al. (2020), where the other takes `DEBUG`'s."""

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import RequestError, TooFewClients
+from gossamer.errors import DataError, RequestError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
@@ -218,6 +218,16 @@ def test_a_start_of_another_shape_is_refused_and_one_that_looks_at_records_too(t
     one.close()
     with pytest.raises(RequestError, match="--start evolve"):
         run(LocalGrid({}), tmp_path / "run", start="evolve")
+
+
+def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: Path) -> None:
+    shown = records(77)
+    np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
+    with pytest.raises(TooFewClients):
+        run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
+    np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
+    with pytest.raises(DataError, match="not what it was"):
+        go_on_serving(LocalGrid({}), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.1)
 
 
 @pytest.fixture
