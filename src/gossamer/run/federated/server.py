@@ -92,11 +92,6 @@ def decide(
     config = cast(Config, request.job.config)
     if config.draw != "secret":
         raise RequestError(f"--draw {config.draw}: a federated run draws its clients in secret.")
-    if config.start:
-        raise RequestError(
-            f"--start {config.start}: a start of that kind looks at records, and the server of a federated run has none. Give "
-            "public records."
-        )
     _answers(config, card)
     return request
 
