@@ -177,11 +177,14 @@ def fed_avg_gan_of(
 
 
 def sheet(out: Path) -> None:
-    """samples.png: one panel for each run, ten classes across, eight samples of each."""
-    files = sorted(out.glob("*.npy"), key=lambda file: (file.stem.split(", ")[0], file.stem.endswith("others")))
-    figure = Figure(figsize=(8.4, 3.7 * -(-len(files) // 2)), dpi=110)
-    for i, file in enumerate(files):
-        axes = figure.add_subplot(-(-len(files) // 2), 2, i + 1)
+    """samples.png: a row for each system, a panel for each population: ten classes across, eight samples of each."""
+    files = sorted(out.glob("*.npy"))
+    systems = sorted({file.stem.split(", ")[0] for file in files}, reverse=True)
+    names = sorted({file.stem.split(", ")[1] for file in files}, reverse=True)
+    figure = Figure(figsize=(4.2 * len(names), 3.7 * len(systems)), dpi=110)
+    for file in files:
+        system, name = file.stem.split(", ")
+        axes = figure.add_subplot(len(systems), len(names), systems.index(system) * len(names) + names.index(name) + 1)
         tiles = np.load(file).reshape(8, 10, 28, 28).transpose(0, 2, 1, 3).reshape(8 * 28, 10 * 28)
         axes.imshow(tiles, cmap="gray", vmin=0, vmax=255)
         axes.set_title(file.stem)
