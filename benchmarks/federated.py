@@ -21,15 +21,20 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Message, RecordDict
+from matplotlib.figure import Figure
 from torch import nn
 
+import fed_avg_gan
 from gossamer.data.card import DataCard
+from gossamer.data.readers import read
 from gossamer.data.records import Records
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
@@ -67,39 +72,124 @@ def writers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return images, idx("train-labels-idx1-ubyte.gz", 8), whose
 
 
-def debug(out: Path, settings: dict[str, Any], *, epsilon: float, delta: float, which: list[str]) -> None:
-    """Two generators: of suspected writers, half of whom have dark and light exchanged, and of the others."""
+@dataclass(frozen=True)
+class Population:
+    """Clients of one debugging run, on disk for `simulate`, with the card that all have."""
+
+    name: str
+    file: Path
+    card: DataCard
+
+    @property
+    def records(self) -> Records:
+        return read(str(self.file), split="train", units=":units", **self.card.reading)
+
+
+def populations(out: Path) -> dict[str, Population]:
+    """Suspected writers, every other of whom has dark and light exchanged; the other writers; and all of them, as they are."""
     images, labels, whose = writers()
     names = np.unique(whose)
     suspected, others = names[::2], names[1::2]
-    inverted = suspected[::2]
-    out.mkdir(parents=True, exist_ok=True)
+    found = {}
     for name, members in {"suspected": suspected, "others": others, "all": names}.items():
-        if name not in which:
-            continue
         mine = np.isin(whose, members)
-        shown = np.where(np.isin(whose, inverted)[:, None, None], 255 - images, images) if name != "all" else images
+        inverted = mine & np.isin(whose, suspected[::2]) & (name == "suspected")
+        shown = np.where(inverted[:, None, None], 255 - images, images)
         np.savez(out / f"{name}.npz", images=shown[mine], labels=labels[mine], units=whose[mine])
         card = DataCard(
             shape=(1, 28, 28), classes=10, declared_size=len(members), unit="writer", title=f"{name} writers"
         )
-        began, cpu = time.monotonic(), time.process_time()
-        with Terminal() as terminal:
-            made = simulate(
-                data=out / f"{name}.npz", units=":units", card=card, out=out / name, epsilon=epsilon, delta=delta,
-                accounts=out / f"book-{name}", sink=terminal, **settings,
-            )  # fmt: skip
-        said = {
-            "clients": len(members), "records": int(mine.sum()), "seconds": round(time.monotonic() - began),
-            "cpu_seconds": round(time.process_time() - cpu),
-            "peak_memory_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "disk_MB": sum(each.stat().st_size for each in (out / name).rglob("*") if each.is_file()) // 2**20,
-            "views": made.certificate.facts.get("views"), "noise_multiplier": made.certificate.config["noise_multiplier"],
-            "mean_of_samples": float(made.sample(1000, seed=1).images.mean()), "mean_of_records": float(shown[mine].mean()),
-            "server_verifies": verify(out / name).ok,
-            "clients_that_verify": sum(verify(one).ok for one in sorted((out / name / "checkpoint" / "clients").iterdir())),
-        }  # fmt: skip
-        print(name, json.dumps(said, indent=1), flush=True)
+        found[name] = Population(name, out / f"{name}.npz", card)
+    return found
+
+
+def light(images: np.ndarray) -> float:
+    """The share of pictures whose corners are light: uint8 [n, 1, 28, 28]. Of MNIST's, none; exchanged, all."""
+    corners = images[:, 0, [0, 0, 1, 1, -1, -1, -2, -2], [0, 1, 0, 1, -1, -2, -1, -2]]
+    return float((corners.mean(1) > 127).mean())
+
+
+def debug(out: Path, settings: dict[str, Any], fed_avg: dict[str, Any], asked: argparse.Namespace) -> None:
+    """Both systems on both populations: the figures of each run, and a sheet of the samples of all that `out` has by now."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, of in populations(out).items():
+        for system in asked.systems:
+            if name not in asked.which:
+                continue
+            began, cpu = time.monotonic(), time.process_time()
+            run = gs_wgan if system == "GS-WGAN" else fed_avg_gan_of
+            sample, said = run(of, out / name, settings, fed_avg, asked)
+            np.save(out / f"{system}, {name}.npy", sample(80, np.tile(np.arange(10), 8)))
+            many = sample(1000, None)
+            said |= {
+                "seconds": round(time.monotonic() - began), "cpu_seconds": round(time.process_time() - cpu),
+                "peak_memory_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+                "light": light(many), "light_records": light(of.records.images),
+                "mean": float(many.mean()), "mean_records": float(of.records.images.mean()),
+            }  # fmt: skip
+            print(system, name, json.dumps(said, indent=1), flush=True)
+            sheet(out)
+
+
+Sampler = Callable[[int, np.ndarray | None], np.ndarray]
+"""How many, and of which labels (None: by the prior): uint8 [n, 1, 28, 28]."""
+
+
+def gs_wgan(
+    of: Population, out: Path, settings: dict[str, Any], _: dict[str, Any], asked: argparse.Namespace
+) -> tuple[Sampler, dict[str, Any]]:
+    """GS-WGAN by `simulate`, with a folder and a certificate for each client."""
+    with Terminal() as terminal:
+        made = simulate(
+            data=of.file, units=":units", card=of.card, out=out, epsilon=asked.epsilon, delta=asked.delta,
+            public=asked.public or None, seed=asked.seed, accounts=out.parent / f"book-{of.name}", sink=terminal, **settings,
+        )  # fmt: skip
+    said = {
+        "clients": of.card.declared_size, "views": made.certificate.facts.get("views"),
+        "noise_multiplier": made.certificate.config["noise_multiplier"],
+        "disk_MB": sum(each.stat().st_size for each in out.rglob("*") if each.is_file()) // 2**20,
+        "server_verifies": verify(out).ok,
+    }  # fmt: skip
+    if asked.verify_clients:
+        said["clients_that_verify"] = sum(verify(one).ok for one in (out / "checkpoint" / "clients").iterdir())
+    return lambda n, labels: made.sample(n, labels=labels, seed=1).images, said
+
+
+def fed_avg_gan_of(
+    of: Population, _: Path, settings: dict[str, Any], fed_avg: dict[str, Any], asked: argparse.Namespace
+) -> tuple[Sampler, dict[str, Any]]:
+    """Fed-Avg GAN, with the networks, the critic steps and the public start of the other."""
+    config = GsWgan().config_type(**{"noise_multiplier": 0.0, **settings, **FED_AVG_CRITIC})
+    public = read(asked.public, split="train", **of.card.reading) if asked.public else None
+    net, guarantee, noise = fed_avg_gan.simulate(
+        of.records, of.card, public, config, fed_avg_gan.Settings(**fed_avg), epsilon=asked.epsilon, delta=asked.delta,
+        seed=asked.seed,
+    )  # fmt: skip
+    job = GsWgan().job(vars(config), of.card)
+
+    def sample(n: int, labels: np.ndarray | None) -> np.ndarray:
+        given = None if labels is None else torch.from_numpy(labels)
+        images, _ = job.sample(net.eval(), n, given, torch.Generator().manual_seed(1))
+        return (images * 255).round().to(torch.uint8).numpy()
+
+    said = {"clients": of.card.declared_size, "guarantee": str(guarantee), "noise_multiplier": noise}
+    return sample, said
+
+
+def sheet(out: Path) -> None:
+    """samples.png: a row for each system, a panel for each population: ten classes across, eight samples of each."""
+    files = sorted(out.glob("*.npy"))
+    systems = sorted({file.stem.split(", ")[0] for file in files}, reverse=True)
+    names = sorted({file.stem.split(", ")[1] for file in files}, reverse=True)
+    figure = Figure(figsize=(4.2 * len(names), 3.7 * len(systems)), dpi=110)
+    for file in files:
+        system, name = file.stem.split(", ")
+        axes = figure.add_subplot(len(systems), len(names), systems.index(system) * len(names) + names.index(name) + 1)
+        tiles = np.load(file).reshape(8, 10, 28, 28).transpose(0, 2, 1, 3).reshape(8 * 28, 10 * 28)
+        axes.imshow(tiles, cmap="gray", vmin=0, vmax=255)
+        axes.set_title(file.stem)
+        axes.set_axis_off()
+    figure.savefig(out / "samples.png", bbox_inches="tight")
 
 
 # ---------------------------------------------------------------------- a deployment on loopback
@@ -382,11 +472,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--epsilon", type=float, default=10.0)
     parser.add_argument("--delta", type=float, default=1e-3)
+    parser.add_argument("--public", default="glyphs", help='public records of the server; "": none')
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--which", nargs="*", default=["suspected", "others"])
+    parser.add_argument("--systems", nargs="*", default=["GS-WGAN", "Fed-Avg GAN"])
+    parser.add_argument("--verify-clients", action="store_true", help="verify each client's folder too")
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON: fields of the method's Config")
+    parser.add_argument("--fed-avg", type=json.loads, default={}, help="JSON: fields of fed_avg_gan.Settings")
     asked = parser.parse_args()
     if asked.what == "debug":
-        debug(asked.out, {**DEBUG, **asked.settings}, epsilon=asked.epsilon, delta=asked.delta, which=asked.which)
+        debug(asked.out, {**DEBUG, **asked.settings}, {**FED_AVG, **asked.fed_avg}, asked)
     if asked.what == "deploy":
         deploy(asked.out)
     if asked.what == "curve":
@@ -396,10 +491,13 @@ def main() -> None:
 
 
 DEBUG: dict[str, Any] = {
-    "steps": 400, "answers": 64, "batch_size": 1, "visits": 20, "critic_steps": 2, "critic_batch_size": 16,
+    "steps": 100, "answers": 64, "batch_size": 1, "visits": 20, "critic_steps": 2, "critic_batch_size": 16,
     "critic_learning_rate": 2e-3, "generator": "dcgan", "generator_learning_rate": 1e-3, "latents": "normal", "width": 8,
-    "average_decay": 0.99, "warm_steps": 20, "warm_stack": 1,
+    "average_decay": 0.9, "warm_steps": 3, "warm_stack": 1, "public_steps": 600, "public_learning_rate": 5e-4,
 }  # fmt: skip
+FED_AVG: dict[str, Any] = {"rounds": 40, "clients_per_round": 27, "max_norm": 0.1, "generator_steps": 6}
+FED_AVG_CRITIC = {"critic_steps": 6, "critic_batch_size": 32}
+"""Of Augenstein et al. (2020), where the other takes `DEBUG`'s."""
 
 
 if __name__ == "__main__":

@@ -611,6 +611,11 @@ Mistake("ranks: every rank adds noise", "privacy/ranks.py", "        total = par
     Mistake("federated: a run protects records, whatever a client has", "run/federated/server.py", "if card.unit == \"record\":", "if False:", f"{FEDERATED}::test_a_federated_run_needs_a_unit_and_a_secret_draw"),
     Mistake("federated: a resume trains a server's run as a central one", "run/fit.py", "if \"federated\" in config_json:", "if False:", f"{FEDERATED}::test_the_server_goes_on_where_its_ledger_is"),
     Mistake("federated: servers without records share one account", "run/accounts.py", "    if not each:\n", "    if False:\n", f"{FEDERATED}::test_two_servers_without_records_are_not_taken_for_one_data_set"),
+    Mistake("federated: a finished server that is resumed trains again", "run/federated/server.py", "        if folder.finished:\n            return _serve_again", "        if False:\n            return _serve_again", f"{FEDERATED}::test_a_finished_simulation_that_is_resumed_is_left_as_it_is"),
+    Mistake("federated: who has the generator is forgotten", "run/federated/server.py", "    return set(json.loads(file.read_text())) if file.exists() else set()", "    return set()", f"{FEDERATED}::test_a_finished_simulation_that_is_resumed_is_left_as_it_is"),
+    Mistake("federated: clients begin on fresh weights, whatever the server has", "run/federated/panel.py", "terms_record(self.terms, self.start)", "terms_record(self.terms)", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
+    Mistake("federated: a server goes on with other public records", "run/federated/server.py", "if held.public_facts != config_json[\"public\"]:", "if False:", f"{FEDERATED}::test_a_server_goes_on_with_the_public_records_that_it_began_with"),
+    Mistake("federated: the certificate says that public records were held against the private ones", "privacy/promise.py", "if \"federated\" in settings:\n            seen", "if False:\n            seen", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
 )  # fmt: skip
 
 

@@ -1,8 +1,14 @@
 """Federated GS-WGAN: the same as the central loop, both guarantees, and what clients and the server refuse."""
 
 import dataclasses
+import json
 import math
+import os
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +26,12 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import RequestError, TooFewClients
+from gossamer.errors import DataError, RequestError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
+from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting, federation, noise
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.confined import Confined
@@ -34,7 +41,7 @@ from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.rows import SanitizedRows
 from gossamer.run.accounts import mark_of
 from gossamer.run.cli import main
-from gossamer.run.federated import messages
+from gossamer.run.federated import deploy, messages
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.local import LocalGrid, context
@@ -48,7 +55,7 @@ from gossamer.run.federated.messages import (
     to_client,
 )
 from gossamer.run.federated.panel import Clients
-from gossamer.run.federated.server import go_on_serving, serve
+from gossamer.run.federated.server import SERVED, go_on_serving, serve
 from gossamer.run.federated.simulate import simulate
 from gossamer.run.fit import resume
 from gossamer.run.folder import RunFolder
@@ -153,14 +160,19 @@ def off_the_grid() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def central(off_the_grid: None) -> Tensor:
     """What the central loop trains on the same shards, with the same draws and the same noise."""
+    return centrally({**TINY, **QUIET})
+
+
+def centrally(settings: dict[str, Any], public: Records | None = None) -> Tensor:
+    """The same with any settings, and with a start on public records."""
     held = [records(number) for number in range(K)]
     together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
     method = GsWgan()
-    job = Job(method, method.config_type(**{**TINY, **QUIET}, critics=K), CARD)
+    job = Job(method, method.config_type(**settings, critics=K), CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
-    for _ in training.drive(Confined(together, ledger)):
+    for _ in training.drive(Confined(together, ledger), public):
         pass
     return torch.cat([value.reshape(-1) for value in training.state.released.state_dict().values()])
 
@@ -173,6 +185,47 @@ def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: lis
         run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9)
     )
     assert (found - untrained).abs().max() > 1e-4  # it has moved by more than the tolerance forgives
+
+
+BEGUN = {**TINY, **QUIET, "public_steps": 4, "warm_steps": 2, "warm_stack": K, "public_learning_rate": 1e-2}
+
+
+def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[Client], off_the_grid: None) -> None:
+    """And warm up on fakes of that generator, as a central run does; no message but the first carries weights."""
+    shown = records(77, n=20)
+    np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
+    sent: list[Message] = []
+
+    class Seen(LocalGrid):
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            sent.extend(given := list(given))
+            return super().push_messages(given)
+
+    grid = Seen({one.folder.path.name: one.app for one in four})
+    made = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN)
+    torch.testing.assert_close(weights(made), centrally(BEGUN, shown), rtol=0, atol=1e-5)
+    assert (weights(made) - centrally(BEGUN)).abs().max() > 1e-3  # without them it is another one
+    assert {each.metadata.message_type for each in sent if "start" in each.content} == {messages.TERMS}
+    assert "public.npz" in made.certificate.not_covered[0]
+    assert any("the server cannot check" in each for each in made.certificate.assumptions)
+    assert all(verify(each).ok for each in [tmp_path / "run", *(one.folder.path for one in four)])
+
+
+def test_a_start_of_another_shape_is_refused(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    wrong = {"critic.out.bias": torch.zeros(7)}
+    assert "another network" in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(), wrong)))
+    one.close()
+
+
+def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: Path) -> None:
+    shown = records(77)
+    np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
+    with pytest.raises(TooFewClients):
+        run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
+    np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
+    with pytest.raises(DataError, match="not what it was"):
+        go_on_serving(LocalGrid({}), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.1)
 
 
 @pytest.fixture
@@ -190,7 +243,7 @@ def identity(papers: Path, name: str) -> Identity:
     return Identity(papers / "ca.pem", papers / f"{name}.pem", papers / f"{name}.key")
 
 
-def calling(papers: Path, link: Link, clients: list[Client], heard: Heard) -> list[threading.Thread]:
+def calling(papers: Path, port: int, clients: list[Client], heard: Heard) -> list[threading.Thread]:
     """Each client on a thread and a TLS connection of its own. They answer one after the other: threads share PyTorch's global
     generator, which processes do not, and new networks draw from it.
     """
@@ -202,7 +255,7 @@ def calling(papers: Path, link: Link, clients: list[Client], heard: Heard) -> li
                 return one.app(message, given)
 
         attend(
-            app, f"localhost:{link.port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
+            app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
             wait=20, say=heard.append,
         )  # fmt: skip
 
@@ -216,12 +269,46 @@ def test_connections_give_what_the_central_loop_gives(
     tmp_path: Path, papers: Path, four: list[Client], central: Tensor
 ) -> None:
     with Link("localhost:0", identity(papers, "server"), clients=K, largest=1 << 20) as link:
-        threads = calling(papers, link, four, Heard())
+        threads = calling(papers, link.port, four, Heard())
         found = weights(run(link, tmp_path / "run", wait=30, **QUIET))
         for thread in threads:
             thread.join(20)
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
     assert all(one.finished for one in four)
+
+
+REPEATING = Path(__file__).parents[1] / "fixtures" / "repeating.py"
+
+
+def test_processes_give_what_the_central_loop_gives(tmp_path: Path, papers: Path, central: Tensor) -> None:
+    """The command line: a server and four clients, each a process of its own, over TLS. All noise repeats, so no budget but an
+    infinite one can hold it.
+    """
+    CARD.save(tmp_path / "card.toml")
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, **QUIET}.items()]
+    jobs = [{"name": "server", "noise_seed": 99, "words": ["server", "--address", address, *settings]}]
+    for number, name in enumerate(NAMES):
+        held = records(number)
+        np.savez(tmp_path / f"{name}.npz", images=held.images, labels=held.labels)
+        words = ["client", "--server", address, "--data", tmp_path / f"{name}.npz", "--epsilon", "inf"]
+        jobs.append({"name": name, "noise_seed": number, "words": words})
+    for job in jobs:
+        name = job["name"]
+        job["words"] = ["federated", *job["words"], "--card", tmp_path / "card.toml", "--delta", 1e-3, "--wait", 60,
+                        "--ca", papers / "ca.pem", "--certificate", papers / f"{name}.pem", "--key", papers / f"{name}.key",
+                        "--out", tmp_path / name, "--accounts", tmp_path / f"book-{name}"]  # fmt: skip
+        job["words"], job["log"] = [str(word) for word in job["words"]], str(tmp_path / f"{name}.log")
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    done = subprocess.run(
+        [sys.executable, REPEATING, tmp_path / "jobs.json"], timeout=180, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    said = {name: (tmp_path / f"{name}.log").read_text() for name in ("server", *NAMES)}
+    assert done.returncode == 0, said
+    torch.testing.assert_close(weights(Synthesizer.load(tmp_path / "server")), central, rtol=0, atol=1e-5)
+    assert all(verify(tmp_path / name).ok for name in said)
 
 
 # ---------------------------------------------------------------------- guarantees
@@ -606,6 +693,76 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
     assert all(verify(each).ok for each in folders)
 
 
+def on_disk(folder: Path) -> dict[Path, bytes]:
+    """Ledgers, certificates, models and account books: all that a second charge would change."""
+    return {
+        each: each.read_bytes()
+        for each in folder.rglob("*") if each.suffix in (".jsonl", ".json", ".safetensors") and each.name != SERVED
+    }  # fmt: skip
+
+
+def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) -> None:
+    """Where all is done, and where it was killed before it had written down who has the generator."""
+    draw = np.random.default_rng(0)
+    images, whose = draw.integers(0, 256, (12, 28, 28), np.uint8), np.arange(12) % K
+    np.savez(tmp_path / "d.npz", images=images, labels=np.arange(12) % 3, units=whose)
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+    simulate(**request, **{**TINY, "noise_multiplier": 30.0})
+    before, heard = on_disk(tmp_path), Heard()
+    simulate(**request, resume=True, sink=heard)
+    assert heard == [f"{tmp_path / 'run'} is finished, and every client has the generator: nothing is left to do."]
+    assert on_disk(tmp_path) == before
+    (tmp_path / "run" / "checkpoint" / SERVED).unlink()
+    heard.clear()
+    began = time.monotonic()
+    simulate(**request, resume=True, sink=heard)
+    assert time.monotonic() - began < 60  # it waits for nobody
+    assert len(heard) == 1 and "nothing more is charged" in heard[0] and "4 of 4" in heard[0]
+    assert on_disk(tmp_path) == before
+
+
+def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothing(
+    tmp_path: Path, papers: Path, four: list[Client], capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = four[3]
+
+    def away_at_the_end(message: Message, given: Any) -> Message:
+        return (
+            messages.refusal(message, "away")
+            if message.metadata.message_type == messages.END
+            else late.app(message, given)
+        )
+
+    apps: dict[str, Any] = {one.folder.path.name: one.app for one in four}
+    run(LocalGrid({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", accounts=tmp_path / "book")
+    assert [one.finished for one in four] == [True, True, True, False]
+    CARD.save(tmp_path / "card.toml")
+    before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
+    paid = late._run.ledger.used
+    words = {"ca": papers / "ca.pem", "certificate": papers / "server.pem", "key": papers / "server.key"}
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    heard = Heard()
+    threads = calling(papers, int(address.rpartition(":")[2]), [late], heard)
+    deploy.server(
+        address=address, card=CARD, out=tmp_path / "run", resume=True, wait=30, sink=heard, **words
+    )  # fmt: skip
+    threads[0].join(20)
+    assert any("1 of 4" in each and "nothing more is charged" in each for each in heard)
+    assert late.finished and verify(late.folder.path).ok
+    assert late._run.ledger.used == paid
+    assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
+    with pytest.raises(SystemExit) as ended:
+        main(["federated", "server", "--resume", "--address", address, "--card", str(tmp_path / "card.toml"), "--out",
+              str(tmp_path / "run"), *(str(word) for name, path in words.items() for word in (f"--{name}", path))])  # fmt: skip
+    assert not ended.value.code
+    assert "nothing is left to do" in capsys.readouterr().err
+    assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
+
+
 def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Client]) -> None:
     class Breaks(LocalGrid):
         left = 3
@@ -751,15 +908,3 @@ def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="in secret"):
         serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, wait=0.1, **settings)
     assert not (tmp_path / "run").exists()
-
-
-def test_without_flower_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gossamer.run.commands import federated as module
-
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(SystemExit) as ended:
-        main(["federated", "simulate", "--data", "d", "--card", "c", "--out", "o"])
-    assert ended.value.code == 2
-    assert "gossamer[federated]" in capsys.readouterr().err

@@ -268,8 +268,11 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     if card.get("missing_unit") == "own":
         facts.append(f"a record without an id is a {unit} of its own")
     if public["kind"] == "records":
+        seen = "checked: no picture, pixel by pixel, stands in both"
+        if "federated" in settings:
+            seen = "which the server cannot check"
         facts.append(
-            f"no public record is among the private ones (checked: no picture, pixel by pixel, stands in both), and the public "
+            f"no public record is among the private ones ({seen}), and the public "
             f"ones were chosen without looking at those; the promise is for {unit}s none of whose records is public"
         )
     if public["kind"] == "share":

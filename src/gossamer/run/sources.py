@@ -57,8 +57,7 @@ class Sources:
                 "--public names the private records themselves, and public records have no protection. Give records of "
                 "other people, or give up a part of --data with --public-share."
             )
-        if self.public is not None:
-            _fits_the_classes(self.public, card)
+        public, stated = self.read_public(card)
         records = read(
             self.data, split="train", images_key=self.images_key, labels_key=self.labels_key, units=self.units,
             missing_unit=card.missing_unit, **card.reading,
@@ -70,21 +69,31 @@ class Sources:
             return Found(
                 private, public, {"kind": "share", "share": self.share, "salt": SALT}, facts, mark, records.notes
             )
-        if self.public is None:
+        if public is None:
             return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
-        public = self._read_public(self.public, card)
-        check(public, card, where=self.public)
         if share_a_picture(records, public):
             raise DataError(
                 "--public: at least one of these pictures also stands among the private records, and whoever stands on both "
                 "sides has no protection. Give other public records, or leave whoever is public already out of --data. How "
                 "many there are and which is not said: it would tell about private records."
             )
-        name, count = Path(self.public).name, len(public)
-        stated = {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
         return Found(
             records, public, stated, facts, mark, (*records.notes, *(f"--public: {each}" for each in public.notes))
         )
+
+    def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
+        """The public records, None where there are none, and what the settings say of them.
+
+        Raises:
+            RequestError: if they cannot be read, or contradict the card.
+        """
+        if self.public is None:
+            return None, NO_PUBLIC
+        _fits_the_classes(self.public, card)
+        public = self._read_public(self.public, card)
+        check(public, card, where=self.public)
+        name, count = Path(self.public).name, len(public)
+        return public, {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
 
     def _read_public(self, public: str, card: DataCard) -> Records:
         """The public records. What a reader says of keys is said of their options."""
@@ -121,6 +130,11 @@ class Sources:
             units=None if units is None else str(units) if in_place else str(Path(units).absolute()),
             share=share,
         )
+
+    @classmethod
+    def elsewhere(cls, name: str, *, public: str | Path | None) -> "Sources":
+        """Records that others hold, by what they are called; the public ones are here."""
+        return cls(data=name, public=None if public is None else _absolute(public))
 
     @classmethod
     def from_json(cls, stated: dict[str, Any]) -> "Sources":

@@ -20,6 +20,7 @@ from gossamer.run.options import (
     images_key,
     labels_key,
     preset,
+    public,
     units,
 )
 
@@ -75,8 +76,6 @@ def federated() -> None:
 
     Each client trains a critic of its own and adds noise before anything leaves it; the server holds the generator.
     """
-    if importlib.util.find_spec("flwr") is None:
-        raise RequestError("this needs Flower: pip install 'gossamer[federated]'.")
 
 
 @federated.command()
@@ -88,6 +87,7 @@ def federated() -> None:
 @images_key
 @labels_key
 @units
+@public
 @preset
 @_seed
 @_resume
@@ -95,6 +95,7 @@ def federated() -> None:
 @flags_of(_CONFIG)
 def simulate(**named: Any) -> None:
     """All clients on one machine, one for each unit of DATA, over the messages of a real federation."""
+    _need_flower()
     with sinks.Terminal() as terminal:
         synthesizer = simulating.simulate(sink=terminal, **_given(named))
     click.echo(synthesizer.certificate.statement)
@@ -107,6 +108,7 @@ def simulate(**named: Any) -> None:
 @epsilon
 @delta
 @_out
+@public
 @preset
 @_seed
 @_resume
@@ -116,6 +118,7 @@ def simulate(**named: Any) -> None:
 @flags_of(_CONFIG)
 def server(**named: Any) -> None:
     """Hold the generator, and train it with the clients that call."""
+    _need_flower()
     with sinks.Terminal() as terminal:
         synthesizer = deploy.server(sink=terminal, **_given(named))
     click.echo(synthesizer.certificate.statement)
@@ -137,8 +140,15 @@ def server(**named: Any) -> None:
 @accounts
 def client(**named: Any) -> None:
     """Hold records, and answer the server within a budget of one's own. The same command goes on after a stop."""
+    _need_flower()
     with sinks.Terminal() as terminal:
         click.echo(deploy.client(sink=terminal, **named))
+
+
+def _need_flower() -> None:
+    """Refuse to run, never to help: help tells what one would install it for."""
+    if importlib.util.find_spec("flwr") is None:
+        raise RequestError("this needs Flower: pip install 'gossamer[federated]'.")
 
 
 def _given(named: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,9 @@ from gossamer.run.accounts import book_at, charge_of, go_on
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
+    networks,
     read_round,
+    read_start,
     read_terms,
     read_weights,
     refusal,
@@ -122,15 +124,17 @@ class Client:
     # ------------------------------------------------------------------ the terms
 
     def _enlist(self, message: Message) -> RecordDict:
-        """Begin, or go on, if what the server wants fits this client's budget."""
+        """Begin, or go on, if what the server wants fits this client's budget; or say again what a finished run granted."""
         terms = read_terms(message.content)
+        if self._terms is None and self.folder.finished and self.folder.source().get("terms") == terms:
+            return grant_record(answers=terms["answers"], noise_multiplier=float(terms["config"]["noise_multiplier"]))
         if self._terms is None:
-            self._begin(terms)
+            self._begin(terms, message.content)
         elif terms != self._terms:
             raise Malformed("these are not the terms that this client took part under")
         return grant_record(answers=self._config.steps, noise_multiplier=float(self._config.noise_multiplier))
 
-    def _begin(self, terms: dict[str, Any]) -> None:
+    def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         job, seed = self._own_job(terms)
         with ExitStack() as stack:
             stack.enter_context(self.folder.held())
@@ -141,6 +145,8 @@ class Client:
             if saved is not None:
                 self._training.state.load_state_dict(saved[0])
                 run.rng.restore(saved[1])
+            else:
+                self._start_on(content)
             private = Confined(self._run.found.private, self._run.ledger)
             self._warm_up(private)
             self._panel = Panel(run, self._training.state.confine(run, private))
@@ -225,6 +231,17 @@ class Client:
 
     def _more(self, job: Job[Config, State]) -> dict[str, Any]:
         return {"federated": {"role": federation.CLIENT, "answers": job.config.steps}}
+
+    def _start_on(self, content: RecordDict) -> None:
+        """Take the weights that public records have made, where the server sends some, and warm up on fakes of that generator.
+
+        They may be anything: what they lead to leaves through the mechanism like all else.
+        """
+        parts = networks(self._training.state)
+        start = read_start(content, parts.state_dict())
+        if start is not None:
+            parts.load_state_dict(start)
+            self._training.state.own_fakes = True
 
     def _warm_up(self, private: Confined[Any]) -> None:
         """The critic's warm start, on the client alone: nothing leaves, and nothing comes in."""

@@ -27,6 +27,7 @@ def server(
     out: str | Path,
     epsilon: float | None = None,
     delta: float | None = None,
+    public: str | Path | None = None,
     preset: str | None = None,
     seed: int = 0,
     resume: bool = False,
@@ -47,6 +48,7 @@ def server(
         out: the RUN folder.
         epsilon: the budget against those who see the release.
         delta: of it.
+        public: public records that the server has; generator and critics begin on them, and they are not protected.
         preset: named settings, or None.
         seed: fixes initialisation and the public draws.
         resume: go on with the unfinished run in `out`.
@@ -66,8 +68,8 @@ def server(
         if resume:
             return go_on_serving(link, out, patience=patience, wait=wait, sink=sink)
         return serve(
-            link, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts,
-            patience=patience, wait=wait, sink=sink, **settings,
+            link, card=card, out=out, epsilon=epsilon, delta=delta, public=public, preset=preset, seed=seed,
+            accounts=accounts, patience=patience, wait=wait, sink=sink, **settings,
         )  # fmt: skip
 
 

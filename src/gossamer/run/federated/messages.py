@@ -1,6 +1,7 @@
 """All that goes between server and clients, as Flower messages, and the checks of what comes in.
 
-    query.terms   settings, card and seed of the run        ->  how many answers the client grants, and their noise multiplier
+    query.terms   settings, card and seed of the run, and    ->  how many answers the client grants, and their noise multiplier
+                  weights to begin with, where public records made some
     train.round   fakes to train on, fakes to answer for     ->  sanitised rows, or nothing where nothing was asked
     query.end     the weights of the released generator      ->  nothing
 
@@ -11,7 +12,7 @@ import io
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,11 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message
-from torch import Tensor
+from torch import Tensor, nn
 
 from gossamer.errors import GossamerError
 from gossamer.methods.adversarial import Fakes
+from gossamer.methods.gs_wgan.loop import State
 
 TERMS, ROUND, END = "query.terms", "train.round", "query.end"
 REFUSED = 1_000
@@ -78,20 +80,33 @@ def reason_of(message: Message) -> str:
 # ---------------------------------------------------------------------- what is in them
 
 
-def terms_record(terms: Mapping[str, Any]) -> RecordDict:
-    """Settings, card and seed."""
-    return RecordDict({"terms": ConfigRecord({"json": json.dumps(terms)})})
+def terms_record(terms: Mapping[str, Any], start: Mapping[str, Tensor] | None = None) -> RecordDict:
+    """Settings, card and seed; and weights that public records have made, for clients to begin with."""
+    record = RecordDict({"terms": ConfigRecord({"json": json.dumps(terms)})})
+    if start is not None:
+        record["start"] = _weights_record(start)
+    return record
 
 
 def read_terms(content: RecordDict) -> dict[str, Any]:
-    """The inverse of `terms_record`. Raises Malformed."""
+    """The settings, card and seed of `terms_record`. Raises Malformed."""
     try:
-        found = json.loads(str(_config(content, "terms")["json"]))
+        found = json.loads(str(_config(content, "terms", beside={"start"})["json"]))
         if not isinstance(found, dict):
             raise TypeError
     except (KeyError, TypeError, ValueError, RecursionError):
         raise Malformed("the terms are no JSON object") from None
     return found
+
+
+def networks(state: State) -> nn.ModuleDict:
+    """Those whose weights a start holds: the critic that all critics begin as, and the generator."""
+    return nn.ModuleDict({"critic": state.critic, "generator": state.G.net})
+
+
+def read_start(content: RecordDict, like: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The weights of `terms_record`, for networks like these; None: it has none. Raises Malformed."""
+    return _read_weights(content, "start", like) if "start" in content else None
 
 
 def grant_record(*, answers: int, noise_multiplier: float) -> RecordDict:
@@ -169,23 +184,30 @@ def read_rows(content: RecordDict, *, shape: tuple[int, ...], largest: float) ->
 
 def weights_record(weights: Mapping[str, Tensor]) -> RecordDict:
     """The state of a released generator."""
-    return RecordDict({"weights": ArrayRecord({name: Array(value.cpu().numpy()) for name, value in weights.items()})})
+    return RecordDict({"weights": _weights_record(weights)})
 
 
 def read_weights(content: RecordDict, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The inverse of `weights_record`, for a generator like this one. Raises Malformed."""
-    found = _arrays(content, "weights")
-    if set(found) != set(like):
-        raise Malformed("the weights are those of another generator")
-    return {
-        name: torch.from_numpy(
-            _array(content, "weights", name, tuple(value.shape), value.numpy().dtype).copy()
-        ).reshape(value.shape)
-        for name, value in like.items()
-    }  # fmt: skip
+    return _read_weights(content, "weights", like)
 
 
 # ---------------------------------------------------------------------- parts
+
+
+def _weights_record(weights: Mapping[str, Tensor]) -> ArrayRecord:
+    return ArrayRecord({name: Array(value.cpu().numpy()) for name, value in weights.items()})
+
+
+def _read_weights(content: RecordDict, part: str, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    if set(_arrays(content, part)) != set(like):
+        raise Malformed("the weights are those of another network")
+    return {
+        name: torch.from_numpy(
+            _array(content, part, name, tuple(value.shape), value.numpy().dtype).copy()
+        ).reshape(value.shape)
+        for name, value in like.items()
+    }  # fmt: skip
 
 
 def _fakes_record(batches: list[Fakes]) -> ArrayRecord:
@@ -234,8 +256,8 @@ def _arrays(content: RecordDict, part: str) -> ArrayRecord:
     return found
 
 
-def _config(content: RecordDict, part: str) -> ConfigRecord:
+def _config(content: RecordDict, part: str, beside: Set[str] = frozenset()) -> ConfigRecord:
     found = content.get(part)
-    if not isinstance(found, ConfigRecord) or len(content) != 1:
+    if not isinstance(found, ConfigRecord) or not set(content) <= {part, *beside}:
         raise Malformed(f"there is no {part}, or something besides")
     return found

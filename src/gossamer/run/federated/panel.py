@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ class Clients:
         patience: seconds that a reply may take.
         wait: seconds for which too few clients are waited for.
         say: tells the person at the terminal.
+        start: weights that clients begin with, from public records; None: fresh ones.
     """
 
     run: Run[Config]
@@ -63,6 +64,7 @@ class Clients:
     patience: float
     wait: float
     say: Callable[[str], None]
+    start: Mapping[str, Tensor] | None = None
     _enlisted: dict[str, int] = field(default_factory=dict, init=False)
     _shut_out: set[str] = field(default_factory=set, init=False)
     _asked: dict[str, int] = field(default_factory=dict, init=False)
@@ -186,7 +188,7 @@ class Clients:
             del self._asked[number]
         for name, node in sorted(present.items()):
             if node not in self._asked.values() and name not in self._shut_out and not self._takes_part(name, node):
-                for number in self.grid.push_messages([to_client(node, TERMS, terms_record(self.terms))]):
+                for number in self.grid.push_messages([to_client(node, TERMS, terms_record(self.terms, self.start))]):
                     self._asked[number] = node
         names = {node: name for name, node in present.items()}
         for answer in self.grid.pull_messages(list(self._asked)):
@@ -213,14 +215,18 @@ class Clients:
         else:
             self._enlisted[name] = node
 
-    def dismiss(self, content: RecordDict, *, awaited: int = 0) -> None:
+    def dismiss(
+        self, content: RecordDict, *, served: set[str], keep: Callable[[set[str]], None], awaited: int = 0
+    ) -> None:
         """Give the released generator to all that take part, as they come, for `wait` seconds at most.
 
         Args:
             content: its weights.
+            served: who has it already.
+            keep: writes down who has it by now.
             awaited: how many have to take it; 0: those that took part up to now.
         """
-        end, served = time.monotonic() + self.wait, set[str]()
+        end = time.monotonic() + self.wait
         awaited = awaited or len(self._enlisted.keys() - self._shut_out)
         while len(served) < awaited and time.monotonic() < end:
             self._enlist()
@@ -233,7 +239,9 @@ class Clients:
                     self._tell(name, reason_of(answer))
                 else:
                     served.add(name)
-            if not ready:
+            if ready:
+                keep(served)
+            else:
                 time.sleep(_PAUSE)
         if len(served) < awaited:
             self.say(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")

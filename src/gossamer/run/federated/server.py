@@ -1,6 +1,7 @@
 """A federated run as the server has it: decide, reserve, train with whoever answers, certify, give all the generator."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import numpy as np
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
+from gossamer.files import write_atomically
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.loop import State
@@ -22,11 +24,11 @@ from gossamer.privacy import federation
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
-from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
+from gossamer.privacy.promise import NO_UNITS
 from gossamer.run import checkpoint
 from gossamer.run.accounts import Booked, book_at, charge_of, go_on
 from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.messages import weights_record
+from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
 from gossamer.run.fit import enter
 from gossamer.run.folder import RunFolder
@@ -35,26 +37,28 @@ from gossamer.run.sources import Found, Sources
 from gossamer.run.training import Underway, train
 
 METHOD = "gs-wgan"
+SERVED = "served.json"
+"""In the private folder: names of the clients that have the released generator."""
 
 
 class Federated(GsWgan):
     """The method with clients in place of critics that are all in one place. The server has no records, and no other phase.
 
     Args:
-        clients: makes them, once, when training begins.
+        clients: makes them, once, when training begins, from where the server's own State is.
     """
 
-    def __init__(self, clients: Callable[[Run[Config]], Clients]) -> None:
+    def __init__(self, clients: Callable[[Run[Config], State], Clients]) -> None:
         self._begin = clients
         self.clients: Clients | None = None
 
     def phases(self, config: Config, card: DataCard) -> Phases[Config, State]:
-        """Training alone: clients warm their critics up by themselves."""
-        *_, training = super().phases(config, card)
-        return [OnReleased(name=training.name, steps=training.steps, plan=training.plan, body=self._play)]
+        """A start on the server's public records, and training; clients warm their critics up by themselves."""
+        public, _, training = super().phases(config, card)
+        return [public, OnReleased(name=training.name, steps=training.steps, plan=training.plan, body=self._play)]
 
     def _play(self, run: Run[Config], state: State) -> Any:
-        self.clients = self._begin(run)
+        self.clients = self._begin(run, state)
         return loop.play(run, state, self.clients)
 
 
@@ -99,6 +103,7 @@ def serve(
     out: str | Path,
     epsilon: float | None = None,
     delta: float | None = None,
+    public: str | Path | None = None,
     preset: str | None = None,
     seed: int = 0,
     accounts: str | Path | Literal[False] | None = None,
@@ -118,6 +123,7 @@ def serve(
         out: the RUN folder, new or empty.
         epsilon: the budget against those who see the release; see `decide`.
         delta: of it.
+        public: public records that the server has; generator and critics begin on them, and they are not protected.
         preset: named settings, or None.
         seed: fixes initialisation and the public draws; never the draw of clients.
         accounts: folder of the account book; None: the user's state folder; False: none is kept.
@@ -126,7 +132,7 @@ def serve(
         sink: takes the events, with notes and progress.
         rng: for tests: a generator with a fixed noise seed.
         sources: where all records are, in a simulation; None: elsewhere.
-        held: what is there, for the account book alone; None: nothing is known of it.
+        held: what is there: private records for the account book alone, and the public ones; None: what the server has.
         settings: fields of the method's Config.
 
     Raises:
@@ -142,15 +148,16 @@ def serve(
     )  # fmt: skip
     ledger.reserve(request.plan)
     rng = rng or Rng(seed)
-    sources = sources or Sources(data=card.data_set or card.title or "records of clients")
+    sources = sources or Sources.elsewhere(card.data_set or card.title or "records of clients", public=public)
+    held = held or _own(sources, card)
     with folder.held(), closing(ledger):
         folder.check_free(force=False)
         more = {"federated": {"role": federation.SERVER, "answers": _answers(config, card)}}
         booked = enter(
-            folder, request, ledger, held or _nothing(card), sources, seed=seed, device="cpu", rng=rng,
-            accounts=accounts, say=_say(sink), more=more,
+            folder, request, ledger, held, sources, seed=seed, device="cpu", rng=rng, accounts=accounts,
+            say=_say(sink), more=more,
         )  # fmt: skip
-        return _train(Serving(grid, patience, wait, sink), folder, ledger, booked, config, card, rng)
+        return _train(Serving(grid, patience, wait, sink), folder, ledger, booked, config, held, card, rng)
 
 
 def go_on_serving(
@@ -163,12 +170,14 @@ def go_on_serving(
     rng: Rng | None = None,
     held: Found | None = None,
 ) -> Synthesizer:
-    """Go on with a federated run whose server was stopped or killed; a finished one gives its generator to whoever comes.
+    """Go on with a federated run whose server was stopped or killed; a finished one charges nothing, and gives its generator to
+    clients that do not have it yet.
 
     Arguments as in `serve`.
 
     Raises:
         RunFolderError: if the folder holds no run of a federated server.
+        DataError: if the public records are no longer those that the run began with.
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
     """
     folder = RunFolder(Path(run))
@@ -182,18 +191,22 @@ def go_on_serving(
         if folder.finished:
             return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
         source_json = folder.source()
+        sources = Sources.from_json(source_json["sources"])
+        held = held or _own(sources, card)
+        if held.public_facts != config_json["public"]:
+            raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
         rng = rng or Rng(config_json["seed"])
         booked = None
         if config_json["accounts"] is not None:
             charge = charge_of(
-                ledger, run=config_json["run"], card=card, sources=Sources.from_json(source_json["sources"]),
-                found=held or _nothing(card), method=METHOD, folder=folder.path, infinite=rng.reproducible,
+                ledger, run=config_json["run"], card=card, sources=sources, found=held, method=METHOD, folder=folder.path,
+                infinite=rng.reproducible,
             )  # fmt: skip
             booked = go_on(book_at(source_json["accounts"], beside=folder), charge, ledger, say=_say(sink))
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _say(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
-        return _train(serving, folder, ledger, booked, config, card, rng, saved)
+        return _train(serving, folder, ledger, booked, config, held, card, rng, saved)
 
 
 @dataclass(frozen=True)
@@ -212,21 +225,23 @@ def _train(
     ledger: PrivacyLedger,
     booked: Booked | None,
     config: Config,
+    held: Found,
     card: DataCard,
     rng: Rng,
     saved: tuple[dict[str, Any], dict[str, Any]] | None = None,
 ) -> Synthesizer:
     """Train with whoever answers, certify, and give the generator to all who took part."""
-    method = Federated(lambda run: _clients(serving, run, ledger, card))
+    method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
+    nothing = dataclasses.replace(held, private=_nothing(card))
     synthesizer = train(
         Underway(
-            folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger, found=_nothing(card),
+            folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger, found=nothing,
             booked=booked, rng=rng, device="cpu", sink=serving.sink, with_tensorboard=False,
         ),
         saved=saved,
     )  # fmt: skip
     assert method.clients is not None
-    method.clients.dismiss(weights_record(synthesizer.net.state_dict()))
+    _give(folder, synthesizer, method.clients)
     return synthesizer
 
 
@@ -234,17 +249,44 @@ def _serve_again(
     serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
 ) -> Synthesizer:
     """Give the generator of a finished run to clients that were away at its end, and so have no certificate yet."""
-    synthesizer = Synthesizer.load(folder.path)
+    synthesizer, say = Synthesizer.load(folder.path), _say(serving.sink)
+    lacking = card.declared_size - len(_served(folder))
+    if not lacking:
+        say(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
+        return synthesizer
+    say(
+        f"{folder.path} is finished, and nothing more is charged. Its generator is given to those who do not have it, "
+        f"{lacking:,} of {card.declared_size:,}; this waits {serving.wait:g} s for them."
+    )
     clients = _clients(serving, Run(config, card, Rng(seed)), ledger, card)
-    clients.dismiss(weights_record(synthesizer.net.state_dict()), awaited=card.declared_size)
+    _give(folder, synthesizer, clients, awaited=card.declared_size)
     return synthesizer
 
 
-def _clients(serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard) -> Clients:
-    """The clients under the terms of a run."""
+def _give(folder: RunFolder, synthesizer: Synthesizer, clients: Clients, *, awaited: int = 0) -> None:
+    """Give the generator to clients, and keep in mind who has it."""
+
+    def keep(served: set[str]) -> None:
+        write_atomically(folder.private / SERVED, json.dumps(sorted(served)), private=True)
+
+    content = weights_record(synthesizer.net.state_dict())
+    clients.dismiss(content, served=_served(folder), keep=keep, awaited=awaited)
+
+
+def _served(folder: RunFolder) -> set[str]:
+    """Names of the clients that have the generator."""
+    file = folder.private / SERVED
+    return set(json.loads(file.read_text())) if file.exists() else set()
+
+
+def _clients(
+    serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard, state: State | None = None
+) -> Clients:
+    """The clients under the terms of a run. state: the server's, which has what public records have made; None: not wanted."""
     config, answers = run.config, _answers(run.config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
-    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _say(serving.sink))
+    start = networks(state).state_dict() if state is not None and state.own_fakes else None
+    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _say(serving.sink), start)
 
 
 def _answers(config: Config, card: DataCard) -> int:
@@ -254,10 +296,14 @@ def _answers(config: Config, card: DataCard) -> int:
     )  # fmt: skip
 
 
-def _nothing(card: DataCard) -> Found:
-    """The records that a server has: none."""
-    none = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
-    return Found(none, None, NO_PUBLIC, NO_UNITS, "")
+def _own(sources: Sources, card: DataCard) -> Found:
+    """The records that a server has: public ones at most."""
+    public, stated = sources.read_public(card)
+    return Found(_nothing(card), public, stated, NO_UNITS, "")
+
+
+def _nothing(card: DataCard) -> Records:
+    return Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
 
 
 def _say(sink: Sink) -> Callable[[str], None]:

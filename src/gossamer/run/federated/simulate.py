@@ -1,5 +1,6 @@
 """`gossamer federated simulate`: all clients on one machine, each with a folder, a ledger and a certificate of its own."""
 
+import dataclasses
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ def simulate(
     card: DataCard | str | Path,
     out: str | Path,
     units: str | None = None,
+    public: str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     preset: str | None = None,
@@ -51,6 +53,7 @@ def simulate(
         card: the declared facts; its unit is the client, its declared size how many there are.
         out: the RUN folder; clients have theirs in its private folder.
         units: whose each record is, see `data.readers.read`.
+        public: public records that the server has; generator and critics begin on them, and they are not protected.
         epsilon: the budget against those who see the release. What each client loses to the server follows from it.
         delta: of both.
         preset: named settings, or None.
@@ -66,10 +69,12 @@ def simulate(
         RequestError: if the request is wrong; nothing has been written then.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
-    sources = Sources.of(data, public=None, images_key=images_key, labels_key=labels_key, units=units)
+    sources = Sources.of(data, public=public, images_key=images_key, labels_key=labels_key, units=units)
     folder = RunFolder(Path(out))
     if resume:
-        found, answers_delta = sources.read(card), float(folder.config()["delta"])
+        began = Sources.from_json(folder.source()["sources"])
+        found = dataclasses.replace(sources, public=began.public).read(card)
+        answers_delta = float(folder.config()["delta"])
         with clients_of(folder, found, card, sources, answers_delta) as grid:
             return go_on_serving(grid, out, sink=sink, held=found)
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
