@@ -126,7 +126,9 @@ class Alike(Rng):
         """One per drawn record, and after these one per group; before any draw (critics), one per call."""
         call, mine = self._calls, len(self._drawn) and len(self._own)
         self._calls += 1
-        number = self._before + call if call < mine else len(self._drawn) + self._ranks.number * self._groups + call - mine
+        number = (
+            self._before + call if call < mine else len(self._drawn) + self._ranks.number * self._groups + call - mine
+        )
         return torch.Generator().manual_seed(self._release * 100_000 + number)
 
 
