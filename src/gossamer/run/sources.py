@@ -12,6 +12,7 @@ import numpy as np
 from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.classes import listed
 from gossamer.data.identity import SALT, given_up, share_a_picture
+from gossamer.data.mapped import ON_DISK, is_nameless
 from gossamer.data.readers import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
@@ -67,9 +68,9 @@ class Sources:
         mark, facts = fingerprint(records), {"matched": matched(self.units)}
         if self.share is not None:
             public, private = _split(records, self.share, SALT)
-            return Found(
-                private, public, {"kind": "share", "share": self.share, "salt": SALT}, facts, mark, records.notes
-            )
+            stated = {"kind": "share", "share": self.share, "salt": SALT}
+            notes = {*records.notes, *([ON_DISK] if is_nameless(private.images) else [])}
+            return Found(private, public, stated, facts, mark, tuple(sorted(notes)))
         if self.public is None:
             return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
         public = self._read_public(self.public, card)
@@ -206,12 +207,13 @@ def fingerprint(records: Records) -> str:
     digest = hashlib.sha256()
     for start in range(0, len(records), 4096):
         piece = records[start : start + 4096]
-        digest.update(np.ascontiguousarray(piece.images).tobytes())
-        digest.update(np.ascontiguousarray(piece.labels).tobytes())
+        digest.update(np.ascontiguousarray(piece.images).data)
+        digest.update(np.ascontiguousarray(piece.labels).data)
     if records.units is not None:
-        digest.update(np.ascontiguousarray(records.units).tobytes())
-    if records.names is not None:
-        digest.update("\n".join(records.names.tolist()).encode(errors="surrogatepass"))
+        digest.update(np.ascontiguousarray(records.units).data)
+    for start in range(0, 0 if records.names is None else len(records.names), 4096):
+        lines = "\n".join(records.names[start : start + 4096].tolist())
+        digest.update((("\n" if start else "") + lines).encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 
