@@ -490,6 +490,12 @@ def test_units_are_taken_as_by_looking_at_every_record(seed: int) -> None:
     assert Records(IMAGES[:0], LABELS[:0], units[:0]).population == 0
 
 
+def test_who_takes_all_copies_nothing() -> None:
+    for units in (None, np.arange(50) // 2):
+        records = Records(IMAGES, LABELS, units)
+        assert records.take(np.arange(records.population)).images is IMAGES
+
+
 def test_the_fingerprint_reads_all_records_whatever_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest of images and labels, 4,096 records at a time, then units and names: as runs that were begun have it."""
     many = RNG.integers(0, 256, (9_000, 1, 2, 3), dtype=np.uint8)

@@ -410,9 +410,7 @@ def test_either_side_of_the_switch_draws_as_coins_do(rate: float) -> None:
     pairs = [(first, first[:, ::-1]), (first, second), (second, rest), (first, rest), (rest, rest[:, ::-1])]
     both = [int((a & b)[:, :150].sum()) for a, b in pairs]
     assert not binomial_faults(np.array(both), 150 * trials, float(rate) ** 2)
-    counts = np.bincount(taken[:, : noise._UNITS].sum(1).clip(8, 25))[
-        8:
-    ]  # at either end 85 are expected
+    counts = np.bincount(taken[:, : noise._UNITS].sum(1).clip(8, 25))[8:]  # at either end 85 are expected
     below = stats.binom.cdf(np.arange(8, 25), noise._UNITS, rate)
     assert stats.chisquare(counts, trials * np.diff([0.0, *below, 1.0])).pvalue > ERROR_RATE
 

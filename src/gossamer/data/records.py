@@ -98,6 +98,8 @@ class Records:
 
     def take(self, chosen: np.ndarray) -> "Records":
         """The records of the chosen units. chosen: int64, unit numbers in rising order; units are renumbered from 0."""
+        if len(chosen) == self.population:
+            return self
         if self.units is None:
             return self[chosen]
         order, begins = self._by_unit
