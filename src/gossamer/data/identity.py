@@ -39,13 +39,14 @@ def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:
     if records.units is not None and records.names is None:
         raise ValueError("units without names have no identity: give Records their names")
     below, key = int(share * 2.0**64), salt.encode()  # the product is exact: a power of two only moves the exponent
-    public, names = np.zeros(records.population, bool), records.names
-    for start in range(0, 0 if names is None else len(names), _PIECE):
+    public = np.zeros(records.population, bool)
+    names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
+    for start in range(0, len(names), _PIECE):
         for owner, name in enumerate(names[start : start + _PIECE].tolist(), start):
             public[owner] = name != "" and _number(name.encode(errors="surrogatepass"), key, b"unit") < below
     for position, image in enumerate(_images(records)):
         owner = position if records.units is None else records.units[position]
-        if names is None or names[owner] == "":
+        if not len(names) or names[owner] == "":
             public[owner] = _number(image.tobytes(), key, b"record") < below
     return public
 

@@ -47,7 +47,7 @@ def as_labels(
     if array.dtype.kind != "U":
         if array.dtype == np.int64 and first(array, lambda some: some < 0) is None:
             return array, ()
-        labels = array.astype(np.int64)
+        labels = np.asarray(array).astype(np.int64)
         return np.maximum(labels, MISSING, out=labels), ()
     try:
         names = array.tolist()

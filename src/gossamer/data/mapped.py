@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal
+from weakref import finalize
 
 import numpy as np
 
@@ -90,7 +91,8 @@ class Filling:
         if shutil.disk_usage(folder()).free < more + _LEFT:
             raise _no_room(more)
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115 - closed once it is mapped
+            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115
+            finalize(self, self._file.close)  # where it is never mapped
             self._file.write(self._values)
             self._values = bytearray()
         self._room = written + more
@@ -115,20 +117,26 @@ def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
         DataError: there is no room on the disk.
     """
     if len(positions) <= _ROWS or not is_mapped(array):
-        return array[positions]
+        found: np.ndarray = array[positions]
+        return found
     positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     pieces = (array[positions[lo : lo + _ROWS]] for lo in range(0, len(positions), _ROWS))
     return filled(pieces, (len(positions), *array.shape[1:]))
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Whether an array is pages of a file."""
-    return isinstance(array, np.memmap)
+    """Whether an array is pages of a file; numpy calls some copies of such pages by the same type."""
+    return getattr(array, "_mmap", None) is not None
 
 
 def is_nameless(array: np.ndarray) -> bool:
     """Whether an array lies in a file that a `Filling` made."""
-    return isinstance(array, np.memmap) and array.filename is None
+    return is_mapped(array) and getattr(array, "filename", None) is None
+
+
+def remarks(array: np.ndarray) -> list[str]:
+    """What whoever watches should hear of where an array lies."""
+    return [ON_DISK] if is_nameless(array) else []
 
 
 def folder() -> Path:

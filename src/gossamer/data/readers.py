@@ -7,12 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from gossamer.data import classes, folders, idx, listed, npz, shards, tables, tars
+from gossamer.data import classes, folders, idx, listed, mapped, npz, shards, tables, tars
 from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
 from gossamer.data.images import SCALED, Form, Resize, as_images
 from gossamer.data.labels import MISSING, NONE, as_labels, first, refuse_missing
-from gossamer.data.mapped import ON_DISK, is_nameless
 from gossamer.data.pictures import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
@@ -138,8 +137,7 @@ def read(
         refuse_missing(labels, where=source)
     if not stored.formed:
         pixels = decoder.formed(pixels)
-    if is_nameless(pixels):
-        decoder.notes.add(ON_DISK)
+    decoder.notes.update(mapped.remarks(pixels))
     whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
     declared = tuple(class_names) or stored.class_names or called
@@ -156,8 +154,9 @@ def _labelled(records: Records, source: str) -> Records:
     kept = np.flatnonzero(records.labels != MISSING)
     if not len(kept):
         raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
-    found = records.only(kept)
-    notes = (*records.notes, "Records without a label were left out, as the card says.")
+    found = records[kept]
+    said = {*records.notes, *mapped.remarks(found.images), "Records without a label were left out, as the card says."}
+    notes = tuple(sorted(said))
     if found.units is None:
         return replace(found, notes=notes)
     there, units = np.unique(found.units, return_inverse=True)

@@ -122,6 +122,7 @@ class Records:
     @cached_property
     def _by_unit(self) -> tuple[np.ndarray, np.ndarray]:
         """The positions of the records, unit by unit, int64 [N]; and where those of each unit begin, [population + 1]."""
+        assert self.units is not None
         return np.argsort(self.units, kind="stable"), np.append(0, np.cumsum(np.bincount(self.units)))
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,8 +94,9 @@ class _Worker:
         """End the process, whatever it is at."""
         self._process.kill()
         self._process.wait()
-        self._to.close()
         self._from.close()
+        with suppress(BrokenPipeError):  # what it did not read is lost with it
+            self._to.close()
 
 
 def serve() -> None:

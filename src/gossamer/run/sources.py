@@ -12,7 +12,7 @@ import numpy as np
 from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.classes import listed
 from gossamer.data.identity import SALT, given_up, share_a_picture
-from gossamer.data.mapped import ON_DISK, is_nameless
+from gossamer.data.mapped import remarks
 from gossamer.data.readers import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
@@ -69,8 +69,8 @@ class Sources:
         if self.share is not None:
             public, private = _split(records, self.share, SALT)
             stated = {"kind": "share", "share": self.share, "salt": SALT}
-            notes = {*records.notes, *([ON_DISK] if is_nameless(private.images) else [])}
-            return Found(private, public, stated, facts, mark, tuple(sorted(notes)))
+            notes = tuple(sorted({*records.notes, *remarks(private.images)}))
+            return Found(private, public, stated, facts, mark, notes)
         if self.public is None:
             return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
         public = self._read_public(self.public, card)
@@ -211,8 +211,9 @@ def fingerprint(records: Records) -> str:
         digest.update(np.ascontiguousarray(piece.labels).data)
     if records.units is not None:
         digest.update(np.ascontiguousarray(records.units).data)
-    for start in range(0, 0 if records.names is None else len(records.names), 4096):
-        lines = "\n".join(records.names[start : start + 4096].tolist())
+    names = np.empty(0, np.str_) if records.names is None else records.names
+    for start in range(0, len(names), 4096):
+        lines = "\n".join(names[start : start + 4096].tolist())
         digest.update((("\n" if start else "") + lines).encode(errors="surrogatepass"))
     return digest.hexdigest()
 
