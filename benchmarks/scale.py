@@ -5,8 +5,10 @@ ten million; removed at the end), and trains on each in a process of its own, wi
 turns, a few steps each, so that whatever else the machine does falls on all alike. Prints a Markdown table.
 
 Start-up is what `gossamer fit` does with the records before the first step (open, check and hash all of them), and that step.
-Memory is anonymous memory (RssAnon), sampled every 5 ms: pages of a mapped file are not counted, because the system drops them
-when it needs the room. --cold drops them before every turn, so that every record drawn is read from the disk.
+A ratio is of steps per second to those with the first N: the median over turns, and its middle half; by the clock, and by the
+time of the processor, which other work on the machine disturbs less. Memory is anonymous memory (RssAnon), sampled every 5 ms:
+pages of a mapped file are not counted, because the system drops them when it needs the room. --cold drops them before every
+turn, so that every record drawn is read from the disk.
 
     python benchmarks/scale.py records --n 60000 10000000
 """
@@ -81,24 +83,29 @@ class Anonymous(threading.Thread):
 def child(folder: str, n: int, method: str, threads: int, *, cold: bool) -> None:
     """A run on one set of records, which trains when it is told to. Speaks in lines of JSON."""
     torch.set_num_threads(threads)
-    memory, begun = Anonymous(), time.perf_counter()
+    memory, begun, work = Anonymous(), time.perf_counter(), time.process_time()
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=n)
     job = METHODS[method].job({"noise_multiplier": 1.0, "steps": 100_000, **SETTINGS[method]}, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-9)
     ledger.reserve(job.plan)
     found = Sources.of(folder, public=None, labels_key=None, units=None).read(card)
-    read = time.perf_counter() - begun
     keep_pages()
     steps = job.begin(Rng(0)).drive(Confined(found.private, ledger))
     next(steps)
-    print(json.dumps({"read": read, "ready": time.perf_counter() - begun, "memory": memory.look()}), flush=True)
+    tell(begun, work, memory)
     for line in sys.stdin:
         if cold:
             forget(found.private.images, Path(folder) / "images.npy")
-        begun = time.perf_counter()
+        begun, work = time.perf_counter(), time.process_time()
         for _ in range(int(line)):
             next(steps)
-        print(json.dumps({"seconds": time.perf_counter() - begun, "memory": memory.look()}), flush=True)
+        tell(begun, work, memory)
+
+
+def tell(begun: float, work: float, memory: Anonymous) -> None:
+    """How long something took, by the clock and of the processor, and what it held."""
+    took = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - work}
+    print(json.dumps({**took, "memory": memory.look()}), flush=True)
 
 
 def forget(array: np.ndarray, path: Path) -> None:
@@ -119,7 +126,7 @@ class Run:
             [sys.executable, __file__, "child", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.started = self.said()
-        self.training, self.memory = list[float](), 0
+        self.turns = list[dict[str, float]]()
 
     def said(self) -> dict[str, float]:
         assert self.process.stdout is not None
@@ -130,9 +137,7 @@ class Run:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
-        answer = self.said()
-        self.training.append(steps / answer["seconds"])
-        self.memory = max(self.memory, int(answer["memory"]))
+        self.turns.append(self.said())
 
 
 def records(options: argparse.Namespace) -> None:
@@ -142,8 +147,10 @@ def records(options: argparse.Namespace) -> None:
             write(folder, n)
         print(f"{options.threads} threads, {options.rounds} turns of {options.steps} steps, torch {torch.__version__},")
         print(f"{platform.machine()}, {'every turn from the disk' if options.cold else 'records in the page cache'}\n")
-        print("| method | N | start-up, s | steps/s | to the first N | middle half | start-up, MB | training, MB |")
-        print("|---|---|---|---|---|---|---|---|", flush=True)
+        print(
+            "| method | N | start-up, s | CPU s | steps/s | ratio, clock | ratio, CPU | start-up, MB | training, MB |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
         for method in options.methods:
             runs = [Run(folder, n, method, options) for n, folder in folders.items()]
             for turn in range(options.rounds + 1):  # the first warms up
@@ -151,18 +158,19 @@ def records(options: argparse.Namespace) -> None:
                     run.turn(options.steps)
             for run in runs:
                 run.process.communicate()
-                show(run, runs[0])
+                show(run, runs[0], options.steps)
 
 
-def show(run: Run, base: Run) -> None:
+def show(run: Run, base: Run, steps: int) -> None:
     """One line of the table. A ratio is the median over turns, of two processes side by side."""
-    ratios = [own / other for own, other in zip(run.training[1:], base.training[1:], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    print(
-        f"| {run.method} | {run.n:,} | {run.started['ready']:.2f} | {statistics.median(run.training[1:]):.2f} | {middle:.3f} | "
-        f"{low:.3f}-{high:.3f} | {run.started['memory'] / 1e6:.0f} | {run.memory / 1e6:.0f} |",
-        flush=True,
-    )
+    started, memory = run.started, max(turn["memory"] for turn in run.turns)
+    columns = [run.method, f"{run.n:,}", f"{started['seconds']:.1f}", f"{started['cpu']:.1f}"]
+    columns.append(f"{steps / statistics.median(turn['seconds'] for turn in run.turns[1:]):.2f}")
+    for clock in ("seconds", "cpu"):
+        ratios = [other[clock] / own[clock] for own, other in zip(run.turns[1:], base.turns[1:], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        columns.append(f"{middle:.3f} ({low:.3f}-{high:.3f})")
+    print(f"| {' | '.join(columns)} | {started['memory'] / 1e6:.0f} | {memory / 1e6:.0f} |", flush=True)
 
 
 def main() -> None:

@@ -383,6 +383,7 @@ MISTAKES = (
     Mistake("room for decoded records is not asked for", "data/mapped.py", "        if shutil.disk_usage(folder()).free < more + _LEFT:\n", "        if False:\n", MAPPED),
     Mistake("what outgrows the memory stays in it", "data/mapped.py", "        self._make_room(self._size + len(data))\n", "", MAPPED),
     Mistake("a part of mapped records is copied into the memory", "data/mapped.py", "    if len(positions) <= _ROWS or not is_mapped(array):", "    if True:", MAPPED),
+    Mistake("the pages of a draw are waited for one by one", "data/mapped.py", "        pages.madvise(mmap.MADV_WILLNEED, page, begin + size - page)\n", "        pass\n", MAPPED),
     Mistake("labels that lie in a file are copied", "data/labels.py", "        if array.dtype == np.int64 and first(array, lambda some: some < 0) is None:\n            return array, ()\n", "", MAPPED),
     Mistake("only the first labels are looked at", "data/labels.py", "range(0, len(labels), _PIECE)", "range(0, min(len(labels), _PIECE), _PIECE)", MAPPED),
     Mistake("workers give pictures in the order in which they finish", "data/workers.py", "                yield from busy[0].taken()\n                idle.append(busy.popleft())\n            idle[0]", "                yield from busy[-1].taken()\n                idle.append(busy.pop())\n            idle[0]", MAPPED),

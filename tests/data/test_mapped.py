@@ -1,7 +1,9 @@
 """Records larger than memory: what is mapped stays mapped, what is decoded goes to a file that nobody else can find."""
 
+import ctypes
 import gzip
 import hashlib
+import mmap
 import os
 import resource
 import shutil
@@ -11,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -259,6 +262,40 @@ def test_rows_of_mapped_arrays_are_the_rows(tmp_path: Path, on_disk: Path, monke
     for positions in (np.arange(0, 50, 2), np.arange(50) % 3 == 0, np.array([2, 1, 1, 40, 3, 5, 6, 7]), np.arange(3)):
         assert np.array_equal(chosen_rows(array, positions), IMAGES[positions])
     assert mapped.is_nameless(chosen_rows(array, np.arange(8))) and not mapped.is_nameless(array)
+
+
+def resident(array: np.ndarray) -> list[bool]:
+    """Of each page of a mapped array whether it is in memory."""
+    libc, start = ctypes.CDLL(None, use_errno=True), np.frombuffer(array._mmap, np.uint8).ctypes.data
+    found = (ctypes.c_ubyte * -(-len(array._mmap) // mmap.PAGESIZE))()
+    assert libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(len(array._mmap)), found) == 0
+    return [bool(page & 1) for page in found]
+
+
+def test_the_pages_of_a_draw_are_asked_for_before_they_are_read(tmp_path: Path) -> None:
+    """All pages of all rows, and none far away; rows that lie across pages and at the end too."""
+    np.save(tmp_path / "a.npy", RNG.integers(0, 256, (20_000, 1, 28, 28), dtype=np.uint8))
+    array = np.load(tmp_path / "a.npy", mmap_mode="r")
+    with (tmp_path / "a.npy").open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if any(resident(array)):
+        pytest.skip("this file system does not drop pages")
+    positions = np.array([0, 5, 700, 10_004, 19_999])
+    begins = 128 + 784 * positions  # behind the head of the file
+    wanted = {int(page) for begin in begins for page in (begin // mmap.PAGESIZE, (begin + 783) // mmap.PAGESIZE)}
+    assert len(wanted) > len(positions) - 1
+    mapped.ask_for(array[10:], positions[2:] - 10)
+    mapped.ask_for(array[:, 0], positions[:2])
+    for _ in range(100):
+        there = resident(array)
+        if all(there[page] for page in wanted):
+            break
+        time.sleep(0.1)
+    assert all(there[page] for page in wanted) and sum(there) < len(there) / 4
+    assert np.array_equal(chosen_rows(array, positions), np.array(array)[positions])
+    mapped.ask_for(np.zeros((3, 2)), np.array([0]))
+    mapped.ask_for(array[:0], np.array([], np.int64))
 
 
 # Workers

@@ -7,6 +7,7 @@ records is left behind.
 """
 
 import math
+import mmap
 import os
 import shutil
 import tempfile
@@ -116,12 +117,28 @@ def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     Raises:
         DataError: there is no room on the disk.
     """
+    positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     if len(positions) <= _ROWS or not is_mapped(array):
+        ask_for(array, positions)
         found: np.ndarray = array[positions]
         return found
-    positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     pieces = (array[positions[lo : lo + _ROWS]] for lo in range(0, len(positions), _ROWS))
     return filled(pieces, (len(positions), *array.shape[1:]))
+
+
+def ask_for(array: np.ndarray, positions: np.ndarray) -> None:
+    """Have the system read all pages of some rows of a mapped array at once, before the first of them is waited for.
+
+    A draw that has to come from the disk waits for one row after the other otherwise: 30 times as long (docs/scale.md).
+    """
+    size = array[:1].nbytes
+    if not is_mapped(array) or array.strides[0] != size or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    pages = array._mmap  # type: ignore[attr-defined]  # of numpy.memmap
+    first = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    for begin in (first + size * positions).tolist():
+        page = begin - begin % mmap.PAGESIZE
+        pages.madvise(mmap.MADV_WILLNEED, page, begin + size - page)
 
 
 def is_mapped(array: np.ndarray) -> bool:
