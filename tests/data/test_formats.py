@@ -12,7 +12,7 @@ import pytest
 from forms import COLOUR, DEEP, FORMS, GREY, LABELS, encoded, in_classes
 from PIL import Image
 
-from gossamer.data import dicom, idx, npz, pictures
+from gossamer.data import dicom, mapped, pictures
 from gossamer.data.card import DataCard
 from gossamer.data.readers import class_folders, read
 from gossamer.data.records import Samples
@@ -754,16 +754,15 @@ def test_libraries_do_not_print(tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_what_is_unpacked_into_memory_is_bounded(tmp_path, monkeypatch):
+def test_what_is_unpacked_is_bounded_by_memory_and_disk(tmp_path, monkeypatch):
     """Zeros pack a thousandfold. Plain files are mapped, and may be of any size."""
-    monkeypatch.setattr(npz, "LARGEST", 500)
-    monkeypatch.setattr(idx, "LARGEST", 500)
+    monkeypatch.setattr(mapped, "free_memory", lambda: 2_000)
+    monkeypatch.setattr(mapped, "_LEFT", 1 << 60)
     np.savez_compressed(tmp_path / "a.npz", images=GREY, labels=LABELS)
-    with pytest.raises(DataError, match=r"MiB when unpacked: write it with np.savez"):
-        read(str(tmp_path / "a.npz"), split="train")
     data, _, _ = forms.idx_gz(tmp_path)
-    with pytest.raises(DataError, match=r"when unpacked: do so with gunzip"):
-        read(data, split="train")
+    for source in (str(tmp_path / "a.npz"), data):
+        with pytest.raises(DataError, match=r"more than a quarter of the free memory.*Make room"):
+            read(source, split="train")
 
 
 def test_extras_are_optional():

@@ -1,10 +1,13 @@
 """Secret noise and coins, two-sided. Every statistical test rejects a correct generator with probability 1e-6 or less."""
 
+import itertools
 import math
 import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
+from fractions import Fraction
 
 import dp_accounting
 import low_bits
@@ -318,6 +321,117 @@ def test_a_coin_is_compared_with_all_64_bits(monkeypatch: pytest.MonkeyPatch) ->
     coins = np.array([edge - 1, edge, 0, 2**64 - 1], np.uint64)
     monkeypatch.setattr(noise._Keystream, "words", lambda self, count: coins[:count])
     assert Rng().poisson_sample(4, 0.3).tolist() == [0, 2]
+
+
+RATES = [noise._SPARSE, 512 / 60_000, 0.01, 1 / 1024, 512 / 10_000_000, 1e-12, 5e-324]
+"""Rates of which units are drawn by blocks."""
+
+
+def at_most(k: int, rate: float, bits: int) -> int:
+    """The first bits of P(count <= k), for independent coins of that rate: every term by itself, over one denominator."""
+    p = Fraction(rate)
+    drawn, left, m = p.numerator, p.denominator - p.numerator, noise._UNITS
+    ways = sum(math.comb(m, j) * drawn**j * left ** (m - j) for j in range(k + 1))
+    return (ways << bits) // p.denominator**m
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_thresholds_are_the_first_bits_of_the_binomial_distribution(rate: float) -> None:
+    """Every one of them in integers; the last is all ones, so that no word lies beyond the table unseen."""
+    for bits in (64, 128):
+        table = noise._thresholds(rate, bits)
+        some = range(0, len(table), 7)
+        assert [table[k] for k in some] == [at_most(k, rate, bits) for k in some]
+        assert table == sorted(table) and table[-1] == 2**bits - 1 and table.count(2**bits - 1) == 1
+
+
+@pytest.mark.parametrize("rate", [noise._SPARSE, 512 / 60_000, 1 / 1024])
+def test_a_word_on_a_threshold_is_decided_by_more_words(monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
+    """A count is the number of exact probabilities that do not exceed the binary fraction that all words together make."""
+    first, second = noise._thresholds(rate, 64), noise._thresholds(rate, 128)
+    for k in (0, 3, len(first) - 2):
+        beyond = second[k] % 2**64
+        for words, larger in [
+            ([beyond - 1], False),
+            ([beyond, 0], False),
+            ([beyond, 2**64 - 1], True),
+            ([beyond + 1], True),
+        ]:
+            rest = iter([first[k], *words])
+            monkeypatch.setattr(
+                noise._Keystream, "words", lambda self, n, rest=rest: np.array([*itertools.islice(rest, n)], np.uint64)
+            )
+            assert Rng()._counts(1, rate).tolist() == [k + larger]
+            assert not [*rest], "a word was left over"
+
+
+def test_words_between_thresholds_need_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = noise._thresholds(0.01, 64)
+    words = [0, table[0] - 1, table[0] + 1, table[1] - 1, table[1] + 1, table[20] - 1, 2**64 - 2]
+    monkeypatch.setattr(noise._Keystream, "words", lambda self, n: np.array(words, np.uint64)[:n])
+    largest = sum(threshold <= 2**64 - 2 for threshold in table)
+    assert Rng()._counts(7, 0.01).tolist() == [0, 0, 1, 1, 2, 20, largest]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Blocks of four units, at any rate: few enough sets for each to be counted."""
+    monkeypatch.setattr(noise, "_UNITS", 4)
+    monkeypatch.setattr(noise, "_SPARSE", 1.0)
+    noise._thresholds.cache_clear()
+    yield
+    noise._thresholds.cache_clear()
+
+
+@pytest.mark.parametrize("population", [3, 4, 5, 7])
+@pytest.mark.usefixtures("small_blocks")
+def test_every_set_of_units_is_as_likely_as_coins_make_it(population: int) -> None:
+    """Chi-square over all sets, whole blocks and one that is filled up."""
+    rng, rate, trials = Rng(noise_seed=24), 0.3, 20_000
+    seen = np.zeros(1 << population)
+    for _ in range(trials):
+        seen[sum(1 << unit for unit in rng.poisson_sample(population, rate).tolist())] += 1
+    sizes = np.array([code.bit_count() for code in range(1 << population)])
+    expected = trials * rate**sizes * (1 - rate) ** (population - sizes)
+    assert stats.chisquare(seen, expected).pvalue > ERROR_RATE
+
+
+@pytest.mark.parametrize("rate", [noise._SPARSE, np.nextafter(noise._SPARSE, 1)])
+def test_either_side_of_the_switch_draws_as_coins_do(rate: float) -> None:
+    """Means, variances and rates of positions; pairs of units in one block and in two; the law of the counts."""
+    rng, population, trials = Rng(noise_seed=25), 2 * noise._UNITS + 300, 4_000
+    draws = [rng.poisson_sample(population, float(rate)) for _ in range(trials)]
+    assert poisson_faults(draws, population, float(rate)) == set()
+    assert all(draw.dtype == np.int64 and (np.diff(draw) > 0).all() for draw in draws)
+    taken = np.zeros((trials, population), bool)
+    for row, draw in zip(taken, draws, strict=True):
+        row[draw] = True
+    first, second, rest = (taken[:, lo : lo + 300] for lo in (0, noise._UNITS, 2 * noise._UNITS))
+    pairs = [(first, first[:, ::-1]), (first, second), (second, rest), (first, rest), (rest, rest[:, ::-1])]
+    both = [int((a & b)[:, :150].sum()) for a, b in pairs]
+    assert not binomial_faults(np.array(both), 150 * trials, float(rate) ** 2)
+    counts = np.bincount(taken[:, : noise._UNITS].sum(1).clip(8, 25))[8:]  # at either end 85 are expected
+    below = stats.binom.cdf(np.arange(8, 25), noise._UNITS, rate)
+    assert stats.chisquare(counts, trials * np.diff([0.0, *below, 1.0])).pvalue > ERROR_RATE
+
+
+@pytest.mark.parametrize("population", [0, 1, noise._UNITS - 1, noise._UNITS, noise._UNITS + 1])
+def test_populations_about_one_block(population: int) -> None:
+    """The last unit is drawn as often as the first, and nobody beyond it."""
+    rng, trials, rate = Rng(noise_seed=26), 2_000, noise._SPARSE
+    draws = [rng.poisson_sample(population, rate) for _ in range(trials)]
+    counts = np.bincount(np.concatenate(draws), minlength=population)
+    assert len(counts) == population
+    assert population == 0 or not binomial_faults(counts, trials, rate)
+    assert not binomial_faults(np.array([sum(map(len, draws))]), trials * population, rate) if population else True
+
+
+def test_a_draw_of_ten_million_takes_one_word_a_block() -> None:
+    rng = Rng(noise_seed=27)
+    drawn = rng.poisson_sample(10_000_000, 512 / 10_000_000)
+    assert 300 < len(drawn) < 750 and drawn[-1] > 9_000_000
+    assert rng._secret["coins"].position < 8 * 9766 + 3 * len(drawn)
+    assert np.array_equal(Rng(noise_seed=27).poisson_sample(10_000_000, 512 / 10_000_000), drawn)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])

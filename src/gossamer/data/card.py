@@ -15,6 +15,7 @@ import numpy as np
 
 from gossamer.data import classes
 from gossamer.data.images import Resize
+from gossamer.data.labels import first
 from gossamer.data.remarks import USUAL
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
@@ -245,10 +246,10 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
             f"{where}: the card declares images of shape {_by(card.shape)} (channels, height, width), and these are "
             f"{_by(records.shape)}: read them with the card's shape, or correct the card"
         )
-    outside = (records.labels < 0) | (records.labels >= card.classes)
-    if outside.any():
+    outside = first(records.labels, lambda some: (some < 0) | (some >= card.classes))
+    if outside is not None:
         raise CardError(
-            f"{where}: the label of record {int(outside.argmax())} (counted from 0) is outside the {card.classes} "
+            f"{where}: the label of record {outside} (counted from 0) is outside the {card.classes} "
             f"classes that the card declares, which are 0 to {card.classes - 1}: correct the label, or the card"
         )
 

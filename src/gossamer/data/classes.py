@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gossamer.data.labels import first
 from gossamer.data.records import Labelled
 from gossamer.errors import DataError, did_you_mean
 
@@ -43,22 +44,24 @@ def matched(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *
     Raises:
         DataError: a record of a class that has no name, or one that is not declared.
     """
-    beyond = labels >= len(found)
-    if beyond.any():
+    beyond = first(labels, lambda some: some >= len(found))
+    if beyond is not None:
         raise DataError(
-            f"{where}: the label of record {int(beyond.argmax())} (counted from 0) is beyond the {len(found)} names of classes "
+            f"{where}: the label of record {beyond} (counted from 0) is beyond the {len(found)} names of classes "
             "that the file holds: name every class"
         )
     position = {_same(name): number for number, name in enumerate(declared)}
     number = np.array([position.get(_same(name), -1) for name in found], np.int64)
-    unknown = number[labels] < 0
-    if unknown.any():
-        name = found[labels[unknown.argmax()]]
+    unknown = first(labels, lambda some: number[some] < 0)
+    if unknown is not None:
+        name = found[labels[unknown]]
         raise DataError(
             f"{where}: there are records of a class {name!r}, and the declared classes are {listed(declared)}."
             f"{did_you_mean(name, declared)} Classes are matched by name: rename it, take its records out, or name it on the "
             "card, where it is public (or leave class_names out of the card, and labels are taken by their numbers)."
         )
+    if np.array_equal(number, np.arange(len(number))):
+        return labels
     renumbered: np.ndarray = number[labels]
     return renumbered
 

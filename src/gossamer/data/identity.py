@@ -15,6 +15,9 @@ SALT = "gossamer public share 1"
 """The public key of the hash, the same for all runs: whoever is given up is given up in every run on the data, and a larger
 share contains a smaller one. A key of each run's own would give up other people each time."""
 
+_PIECE = 4096
+"""Records, or names, that are looked at at a time."""
+
 
 def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:
     """Which units a public share takes: those whose hash, read as a 64-bit number, lies below share x 2^64.
@@ -33,23 +36,25 @@ def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:
     Raises:
         ValueError: if there are units and nobody said what they are called: a unit's number depends on the others.
     """
-    below, key = int(share * 2.0**64), salt.encode()  # the product is exact: a power of two only moves the exponent
-    names = [""] * len(records) if records.units is None else None if records.names is None else records.names.tolist()
-    if names is None:
+    if records.units is not None and records.names is None:
         raise ValueError("units without names have no identity: give Records their names")
-    public = np.array(
-        [name != "" and _number(name.encode(errors="surrogatepass"), key, b"unit") < below for name in names], bool
-    )
-    owners = np.arange(len(records)) if records.units is None else records.units
-    for position, owner in enumerate(owners.tolist()):
-        if names[owner] == "":
-            public[owner] = _number(records.images[position].tobytes(), key, b"record") < below
+    below, key = int(share * 2.0**64), salt.encode()  # the product is exact: a power of two only moves the exponent
+    public = np.zeros(records.population, bool)
+    names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
+    for start in range(0, len(names), _PIECE):
+        for owner, name in enumerate(names[start : start + _PIECE].tolist(), start):
+            public[owner] = name != "" and _number(name.encode(errors="surrogatepass"), key, b"unit") < below
+    for position, image in enumerate(_images(records)):
+        owner = position if records.units is None else records.units[position]
+        if not len(names) or names[owner] == "":
+            public[owner] = _number(image.tobytes(), key, b"record") < below
     return public
 
 
 def share_a_picture(some: Records, others: Records) -> bool:
     """Whether any picture stands in both sets, pixel by pixel; labels are left out. Nothing else is told."""
-    return not set(_digests(some)).isdisjoint(_digests(others))
+    fewer, more = sorted((some, others), key=len)
+    return not set(_digests(fewer)).isdisjoint(_digests(more))
 
 
 def _number(identity: bytes, key: bytes, kind: bytes) -> int:
@@ -59,4 +64,10 @@ def _number(identity: bytes, key: bytes, kind: bytes) -> int:
 
 def _digests(records: Records) -> Iterator[bytes]:
     """BLAKE2b of the pixels of each record, 16 bytes."""
-    return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in records.images)
+    return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in _images(records))
+
+
+def _images(records: Records) -> Iterator[np.ndarray]:
+    """The image of each record, [C, H, W]."""
+    for start in range(0, len(records), _PIECE):
+        yield from np.asarray(records.images[start : start + _PIECE])

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from gossamer.data.mapped import Filling
 from gossamer.errors import DataError
 
 NAMES = {
@@ -16,9 +17,6 @@ NAMES = {
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
 """Standard names of the image and label files of each split, plain or with .gz."""
-
-LARGEST = 3 << 28
-"""Bytes of values in a compressed file: zeros pack a thousandfold, and a small file could fill the memory."""
 
 _UNSIGNED_BYTE = 8
 _BLOCK = 1 << 24
@@ -48,13 +46,14 @@ def read_file(path: Path, *, dimensions: int) -> np.ndarray:
         dimensions: 3 for images, 1 for labels.
 
     Raises:
-        DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable.
+        DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable; or there is no room for
+            what is unpacked.
     """
     try:
         if path.suffix == ".gz":
             with gzip.open(path) as file:
                 shape = _header(file, path, dimensions)
-                return np.frombuffer(_exactly(file, math.prod(shape), path), np.uint8).reshape(shape)
+                return _exactly(file, math.prod(shape), path).array(shape)
         with path.open("rb") as file:
             shape = _header(file, path, dimensions)
             start = file.tell()
@@ -92,15 +91,11 @@ def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tupl
     return shape
 
 
-def _exactly(file: gzip.GzipFile, length: int, path: Path) -> bytearray:
-    """The rest of the file, block by block: a damaged header can declare more than the memory holds."""
-    values = bytearray()
+def _exactly(file: gzip.GzipFile, length: int, path: Path) -> Filling:
+    """The rest of the file, block by block: a damaged header can declare more than there is, so no room is asked for by it."""
+    values = Filling()
     while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
-        values += block
-        if len(values) > LARGEST:
-            raise DataError(
-                f"{path}: the file has more than {LARGEST >> 20} MiB when unpacked: do so with gunzip, and it is mapped instead"
-            )
+        values.add(block)
     _check_length(len(values), length, path)
     return values
 

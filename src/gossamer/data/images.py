@@ -4,19 +4,21 @@ Every record is treated by itself. A rule that looked at all pixels at once (the
 change the others, and no clipping bounds that.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from PIL import Image
 
+from gossamer.data.mapped import filled
 from gossamer.errors import DataError
 
 Resize = Literal["squash", "crop", "pad"]
 """What becomes of other proportions than the card's: the picture is squashed, its middle is cut out, or bars are added."""
 
-_CHUNK = 4096
-"""Images converted at a time, so that a memory-mapped array is never copied whole."""
+_CHUNK, _BYTES = 4096, 1 << 25
+"""Images converted at a time, and what they take at most."""
 
 MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the card's shape begins with 1."
 MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
@@ -38,9 +40,20 @@ class Form:
     invert: bool = False
 
     def of(self, images: np.ndarray) -> np.ndarray:
-        """uint8 [N, C, H, W], C 1 or 3, in this form."""
-        upright = 255 - images if self.invert else images
-        return upright if self.shape is None else resize(upright, self.shape, how=self.resize)
+        """uint8 [N, C, H, W], C 1 or 3, in this form; the argument itself where nothing has to be done.
+
+        Raises:
+            DataError: they are too many for the memory, and there is no room on the disk.
+        """
+        shape = images.shape[1:] if self.shape is None else tuple(self.shape)
+        if not self.invert and shape == images.shape[1:]:
+            return images
+        if len(images) == 1:
+            return self._formed(images, shape)
+        return filled((self._formed(piece, shape) for _, piece in _pieces(images)), (len(images), *shape))
+
+    def _formed(self, images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return resize(255 - images if self.invert else images, shape, how=self.resize)
 
 
 def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
@@ -53,29 +66,21 @@ def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float]
     whole numbers and floats are scaled by it instead.
 
     Raises:
-        DataError: another layout or type, an empty array, or a pixel that is not finite or out of range (by index).
+        DataError: another layout or type, an empty array, or a pixel that is not finite or out of range (by index); no room for
+            what has to be converted.
     """
     if array.dtype.kind not in "uif":
         raise DataError(f"{where}: pixels must be numbers, not {array.dtype}: store them as uint8, 0 to 255")
     array = _channels_first(array, where)
     if array.dtype == np.uint8:
         return array
-    starts = range(0, len(array), _CHUNK)
-    images = np.empty(array.shape, np.uint8)
-    for start in starts:
-        chunk = array[start : start + _CHUNK]
-        _refuse(~np.isfinite(chunk), start, where, "holds a pixel that is NaN or infinite: mend or remove it")
-        if pixel_range is not None:
-            images[start : start + _CHUNK] = scaled(chunk, pixel_range)
-            continue
-        outside = "holds a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
-        _refuse((chunk < 0) | (chunk > 255), start, where, outside)
     if pixel_range is not None:
-        return images
+        return filled((scaled(piece, pixel_range) for _, piece in _finite(array, where)), array.shape)
+    outside = "holds a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
+    for start, piece in _finite(array, where):
+        _refuse((piece < 0) | (piece > 255), start, where, outside)
     scale = _scale_of_floats(array, where) if array.dtype.kind == "f" else 1
-    for start in starts:
-        images[start : start + _CHUNK] = np.rint(array[start : start + _CHUNK] * scale)
-    return images
+    return filled((np.rint(piece * scale).astype(np.uint8) for _, piece in _pieces(array)), array.shape)
 
 
 def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
@@ -135,6 +140,19 @@ def _cut(
     return whole, (0, 0, height, width)
 
 
+def _pieces(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The first position of each piece, and the piece: a mapped array is never copied whole."""
+    size = max(1, min(_CHUNK, _BYTES // array[0].nbytes))
+    return ((start, array[start : start + size]) for start in range(0, len(array), size))
+
+
+def _finite(array: np.ndarray, where: str) -> Iterator[tuple[int, np.ndarray]]:
+    """The same, each piece looked at. Raises DataError: a pixel is no number; names its image."""
+    for start, piece in _pieces(array):
+        _refuse(~np.isfinite(piece), start, where, "holds a pixel that is NaN or infinite: mend or remove it")
+        yield start, piece
+
+
 def _channels_first(array: np.ndarray, where: str) -> np.ndarray:
     """A view [N, C, H, W]."""
     if array.size == 0:
@@ -154,8 +172,8 @@ def _channels_first(array: np.ndarray, where: str) -> np.ndarray:
 def _scale_of_floats(array: np.ndarray, where: str) -> int:
     """255 for a file in [0, 1], 1 for a file in 0..255; refuses a mixture, so that no record decides for the others."""
     scale = None
-    for start in range(0, len(array), _CHUNK):
-        largest = array[start : start + _CHUNK].max(axis=(1, 2, 3))
+    for start, piece in _pieces(array):
+        largest = piece.max(axis=(1, 2, 3))
         telling = np.where(largest > 0, largest > 1, -1)
         for index, bright in enumerate(telling.tolist(), start):
             if bright == -1:

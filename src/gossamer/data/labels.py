@@ -1,7 +1,7 @@
 """Labels, as numbers or as names, to int64 [N]. A missing label is -1 until it is refused or its record is left out."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,9 @@ NONE = "none"
 """What --labels-key says of data without labels: all records are of one class."""
 
 MISSING = -1
+
+_PIECE = 1 << 16
+"""Labels that are looked at at a time: those of millions of records may be pages of a file."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -42,8 +45,10 @@ def as_labels(
             "check that both come from the same split and that neither is cut"
         )
     if array.dtype.kind != "U":
-        labels = array.astype(np.int64)
-        return np.where(labels < 0, MISSING, labels), ()
+        if array.dtype == np.int64 and first(array, lambda some: some < 0) is None:
+            return array, ()
+        labels = np.asarray(array).astype(np.int64)
+        return np.maximum(labels, MISSING, out=labels), ()
     try:
         names = array.tolist()
         beyond = others.tolist() if others is not None and others.dtype.kind == "U" else []
@@ -82,12 +87,21 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tupl
     return np.array([number.get(name, MISSING) for name in names], np.int64), classes
 
 
+def first(labels: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray]) -> int | None:
+    """The position of the first label that is wrong, None where none is. wrong: from some of the labels to bool, [n] to [n]."""
+    for start in range(0, len(labels), _PIECE):
+        found = wrong(labels[start : start + _PIECE])
+        if found.any():
+            return start + int(found.argmax())
+    return None
+
+
 def refuse_missing(labels: np.ndarray, *, where: str) -> None:
     """Refuse a missing label, by index. Raises DataError."""
-    missing = labels == MISSING
-    if missing.any():
+    missing = first(labels, lambda some: some == MISSING)
+    if missing is not None:
         raise DataError(
-            f"{where}: the label of record {int(missing.argmax())} (counted from 0) is missing: it is negative, which often "
+            f"{where}: the label of record {missing} (counted from 0) is missing: it is negative, which often "
             'marks an unknown one, or empty. Say missing_label = "drop" in the card to leave such records out (declared_size '
             "then counts the others), or give them a class of their own"
         )

@@ -1,4 +1,4 @@
-"""Arrays in .npz files, without pickles; large members that are stored uncompressed are memory-mapped."""
+"""Arrays in .npz files and in folders of .npy files, without pickles. Large ones that are not compressed are memory-mapped."""
 
 import math
 import struct
@@ -9,47 +9,60 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from gossamer.data.mapped import Filling
 from gossamer.errors import DataError
 
 MAP_FROM = 64 << 20
 """Bytes from which an uncompressed member is mapped; smaller ones are read, and their checksum is tested."""
 
-LARGEST = 3 << 28
-"""Bytes of a compressed member: zeros pack a thousandfold, and a small file could fill the memory."""
-
 _LOCAL_HEADER = 30
 _BLOCK = 1 << 24
 
 
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder of .npy files, the arrays of an .npz unpacked. One with folders in it is something else."""
+    return path.is_dir() and bool(_files(path)) and not any(each.is_dir() for each in path.iterdir())
+
+
+def is_arrays(path: Path) -> bool:
+    """Whether arrays lie there by their keys, in either form."""
+    return path.suffix == ".npz" or is_folder(path)
+
+
 def keys(path: Path) -> list[str]:
-    """The names of the arrays in a file. Raises DataError."""
+    """The names of the arrays in a file or a folder. Raises DataError."""
+    if path.is_dir():
+        return [each.stem for each in _files(path)]
     with _open(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
 def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
-    """One array of a file.
+    """One array.
 
     Args:
-        path: the .npz file.
+        path: the .npz file, or the folder of .npy files.
         key: the name of the array.
         map_from: size in bytes from which an uncompressed array is memory-mapped.
 
     Raises:
-        DataError: no such key (the message lists those that are there), or a damaged file.
+        DataError: no such key (the message lists those that are there), a damaged file, or no room for what is unpacked.
     """
-    with _open(path) as archive:
-        if f"{key}.npy" not in archive.namelist():
-            raise missing(path, key)
-        try:
-            return _array(archive, archive.getinfo(f"{key}.npy"), path, map_from)
-        except DataError:
-            raise
-        except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
-            raise DataError(
-                f"{path}: the array {key!r} cannot be read ({type(error).__name__}): the file is damaged, "
-                "copy or write it again"
-            ) from None
+    try:
+        if path.is_dir():
+            if key not in keys(path):
+                raise missing(path, key)
+            return _of_file(path / f"{key}.npy", map_from)
+        with _open(path) as archive:
+            if f"{key}.npy" not in archive.namelist():
+                raise missing(path, key)
+            return _of_archive(archive, archive.getinfo(f"{key}.npy"), path, map_from)
+    except DataError:
+        raise
+    except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
+        raise DataError(
+            f"{path}: the array {key!r} cannot be read ({type(error).__name__}): the file is damaged, copy or write it again"
+        ) from None
 
 
 def names(path: Path, key: str) -> tuple[str, ...]:
@@ -82,27 +95,50 @@ def _open(path: Path) -> zipfile.ZipFile:
         ) from None
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, map_from: int) -> np.ndarray:
-    """Read or map one member, after its declared size has been held against the bytes that are there."""
+def _files(folder: Path) -> list[Path]:
+    """The .npy files of a folder, sorted, but for hidden ones."""
+    return sorted(each for each in folder.glob("*.npy") if each.is_file() and not each.name.startswith("."))
+
+
+def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, map_from: int) -> np.ndarray:
+    """Read or map one member."""
+    begins = None
+    if info.compress_type == zipfile.ZIP_STORED and info.file_size >= map_from:
+        begins = _offset(path, info)
     with archive.open(info) as file:
-        shape, fortran, dtype = _header(file)
-        start = file.tell()
-        if dtype.hasobject or dtype.names is not None:
-            raise DataError(f"{path}: {info.filename} holds Python objects or tables: store plain numbers")
-        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - start:
-            raise DataError(f"{path}: {info.filename} is cut, or its header is damaged: copy or write it again")
-        order: Literal["C", "F"] = "F" if fortran else "C"
-        if info.compress_type == zipfile.ZIP_STORED and info.file_size >= map_from:
-            return np.memmap(path, dtype, "r", _offset(path, info) + start, shape, order)
-        if info.file_size > LARGEST:
-            raise DataError(
-                f"{path}: {info.filename} has more than {LARGEST >> 20} MiB when unpacked: write it with np.savez, without "
-                "compression, and it is mapped instead"
-            )
-        values = bytearray()
-        while block := file.read(_BLOCK):
-            values += block
-    return np.frombuffer(values, dtype).reshape(shape, order=order)
+        return _array(file, info.file_size, path, info.filename, begins)
+
+
+def _of_file(path: Path, map_from: int) -> np.ndarray:
+    """Read or map one .npy file."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        return _array(file, size, path, path.name, 0 if size >= map_from else None)
+
+
+def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:
+    """An array from a .npy stream, after its declared size has been held against the bytes that are there.
+
+    Args:
+        file: the stream.
+        size: its bytes.
+        path: the file that holds it.
+        name: what it is called, for messages.
+        begins: where in that file it begins, if it is to be mapped; None: it is read.
+    """
+    shape, fortran, dtype = _header(file)
+    start = file.tell()
+    if dtype.hasobject or dtype.names is not None:
+        raise DataError(f"{path}: {name} holds Python objects or tables: store plain numbers")
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size - start:
+        raise DataError(f"{path}: {name} is cut, or its header is damaged: copy or write it again")
+    order: Literal["C", "F"] = "F" if fortran else "C"
+    if begins is not None:
+        return np.memmap(path, dtype, "r", begins + start, shape, order)
+    values = Filling(size - start)
+    while block := file.read(_BLOCK):
+        values.add(block)
+    return values.array(shape, dtype, order)
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

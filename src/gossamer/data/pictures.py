@@ -18,6 +18,8 @@ from PIL import Image, ImageOps
 
 from gossamer.data import dicom
 from gossamer.data.images import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
+from gossamer.data.mapped import Filling
+from gossamer.data.workers import Source, decoded
 from gossamer.errors import DataError, RequestError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
@@ -80,6 +82,10 @@ class Decoder:
             ) from None
         whole: np.ndarray = self.formed(image[None])[0]
         return whole
+
+    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray]]:
+        """Place and pixels of each picture, in order; many are decoded by workers. Raises DataError: as `read`."""
+        return decoded(sources, self)
 
     def formed(self, images: np.ndarray) -> np.ndarray:
         """uint8 [N, C, H, W] in the card's form."""
@@ -213,6 +219,10 @@ class Sizer(Decoder):
             self.sizes[dicom.size(source) if is_dicom and isinstance(source, Path) else _size(source)] += 1
         return np.zeros((1, 1, 1), np.uint8)
 
+    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray]]:
+        """One black pixel for each picture, all of which are counted here."""
+        return ((where, self.read(source, where=where)) for where, source in sources)
+
 
 def _size(source: Path | bytes) -> tuple[int, int]:
     """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
@@ -237,21 +247,31 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
         first = names.setdefault((status.st_dev, status.st_ino), path)
         if first is not path and status.st_ino:
             raise DataError(f"{path}: this is the same file as {first}, under two names: keep one of them")
-    return stacked(((str(path), decoder.read(path, where=str(path))) for path in paths), where=str(paths[0].parent))
+    return stacked(((str(path), path) for path in paths), decoder, where=str(paths[0].parent), count=len(paths))
 
 
-def stacked(pictures: Iterable[tuple[str, np.ndarray]], *, where: str) -> np.ndarray:
-    """Places and pictures to uint8 [N, C, H, W]. Raises DataError: there are none, or they differ in size or colour."""
-    values, shape, first = bytearray(), None, ""
-    for place, pixels in pictures:
+def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:
+    """Picture files, each with its place, to uint8 [N, C, H, W].
+
+    Args:
+        sources: a place and a file, or the bytes of one, for each picture.
+        decoder: what reads them.
+        where: what holds them all, for the message.
+        count: how many there are, where that is known: room is then made for all of them before the second is read.
+
+    Raises:
+        DataError: there are none, they differ in size or colour, one cannot be read, or there is no room for them.
+    """
+    values, shape, first = Filling(), None, ""
+    for place, pixels in decoder.read_all(sources):
         if shape is None:
-            shape, first = pixels.shape, place
+            shape, first, values = pixels.shape, place, Filling(count * pixels.nbytes)
         if pixels.shape != shape:
             raise DataError(
                 f"{place}: the picture differs from {first} in size or colour: give a card, to whose shape all are converted "
                 "(three lines are enough: shape, classes, declared_size)"
             )
-        values += pixels.tobytes()
+        values.add(pixels)
     if shape is None:
         raise DataError(f"{where}: there are no pictures in it: copy or write it again")
-    return np.frombuffer(values, np.uint8).reshape(-1, *shape)
+    return values.array((-1, *shape))

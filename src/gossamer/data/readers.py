@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from gossamer.data import classes, folders, idx, listed, npz, shards, tables, tars
+from gossamer.data import classes, folders, idx, listed, mapped, npz, shards, tables, tars
 from gossamer.data.digits import digits
 from gossamer.data.glyphs import glyphs
 from gossamer.data.images import SCALED, Form, Resize, as_images
-from gossamer.data.labels import MISSING, NONE, as_labels, refuse_missing
+from gossamer.data.labels import MISSING, NONE, as_labels, first, refuse_missing
 from gossamer.data.pictures import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
@@ -29,12 +29,12 @@ MissingLabel = Literal["refuse", "drop"]
 """What a record without a label is: a mistake, or left out (the card says so)."""
 
 _FORMS = (
-    "an .npz file, a folder with MNIST's idx files, a folder of class folders of pictures, pictures in .parquet, .arrow "
-    "or .tar files, samples of Gossamer's as .csv, `digits` or `glyphs`"
+    "an .npz file, a folder of .npy files, a folder with MNIST's idx files, a folder of class folders of pictures, "
+    "pictures in .parquet, .arrow or .tar files, samples of Gossamer's as .csv, `digits` or `glyphs`"
 )
 _IN_PIECES = (".parquet", ".arrow", ".tar")
 _FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
-_FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz or .parquet that is read"
+_FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def read(
         The records; `notes` says in words what was converted, and `class_names` what the labels are called.
 
     Raises:
-        DataError: anything that cannot be read as records; names the file and the index, never a value.
+        DataError: anything that cannot be read as records; names the file and the index, never a value. Or there is no room on
+            the disk for what has to be decoded and is too large for the memory.
     """
     name, chosen = split_of(source)
     decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
@@ -136,11 +137,12 @@ def read(
         refuse_missing(labels, where=source)
     if not stored.formed:
         pixels = decoder.formed(pixels)
+    decoder.notes.update(mapped.remarks(pixels))
     whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
     declared = tuple(class_names) or stored.class_names or called
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
-    if (labels == MISSING).any():
+    if first(labels, lambda some: some == MISSING) is not None:
         records = _labelled(records, source)
     if found := called or stored.class_names:  # a missing label would be the last name's
         return replace(records, labels=classes.matched(records.labels, found, declared, where=source))
@@ -149,11 +151,12 @@ def read(
 
 def _labelled(records: Records, source: str) -> Records:
     """The records that have a label. A unit that loses all of its records is none any more."""
-    kept = records.labels != MISSING
-    if not kept.any():
+    kept = np.flatnonzero(records.labels != MISSING)
+    if not len(kept):
         raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
     found = records[kept]
-    notes = (*records.notes, "Records without a label were left out, as the card says.")
+    said = {*records.notes, *mapped.remarks(found.images), "Records without a label were left out, as the card says."}
+    notes = tuple(sorted(said))
     if found.units is None:
         return replace(found, notes=notes)
     there, units = np.unique(found.units, return_inverse=True)
@@ -209,7 +212,8 @@ def class_folders(
 def _has_classes(folder: Path, labels_key: str | None) -> bool:
     """Whether a folder has none of the other forms, so that its subfolders are its classes."""
     in_pieces = bool(shards.endings(folder, _IN_PIECES))
-    return not (idx.is_idx_folder(folder) or in_pieces or labels_key == NONE or listed.has_list(folder))
+    arrays = idx.is_idx_folder(folder) or npz.is_folder(folder)
+    return not (arrays or in_pieces or labels_key == NONE or listed.has_list(folder))
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -260,6 +264,8 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
     if idx.is_idx_folder(path):
         _refuse_keys(str(path), asked)
         return _Stored(*idx.read_folder(path, split))
+    if npz.is_folder(path):
+        return _npz_arrays(path, asked)
     pieces = shards.endings(path, _IN_PIECES)
     if len(pieces) > 1:
         raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
@@ -336,7 +342,7 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
     if listing is None:
         file, key = _array_of(spec, name)
         there, of_split = npz.keys(Path(file)), f"{split}_{key}"
-        of_data = Path(name).suffix == ".npz" and Path(file).samefile(name)
+        of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
         if of_split in there and (of_data or key not in there):
             key = of_split
         return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
@@ -379,7 +385,7 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
 def _array_of(spec: str, name: str) -> tuple[str, str]:
     """File and key of an array of ids; without a file, it is the one that is read."""
     file, colon, key = spec.rpartition(":")
-    if not file and colon and Path(name).suffix == ".npz":
+    if not file and colon and npz.is_arrays(Path(name)):
         file = name
     if not file or not key:
         raise DataError(f"{spec}: --units takes {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}")

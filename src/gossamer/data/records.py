@@ -1,10 +1,12 @@
 """Records: images with labels and, where the unit is a person, whose they are. Samples: synthetic images with labels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from gossamer.data.mapped import chosen_rows
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -92,30 +94,45 @@ class Records:
     @property
     def population(self) -> int:
         """Number of units: what a mechanism samples from."""
-        if self.units is None:
-            return len(self)
-        return int(self.units.max()) + 1 if len(self.units) else 0
+        return len(self) if self.units is None else len(self._by_unit[1]) - 1
 
     def take(self, chosen: np.ndarray) -> "Records":
         """The records of the chosen units. chosen: int64, unit numbers in rising order; units are renumbered from 0."""
+        if len(chosen) == self.population:
+            return self
         if self.units is None:
-            return Records(self.images[chosen], self.labels[chosen], class_names=self.class_names, notes=self.notes)
-        rank = np.full(self.population, -1, dtype=np.int64)
-        rank[chosen] = np.arange(len(chosen))
-        drawn = np.flatnonzero(rank[self.units] >= 0)
+            return self[chosen]
+        order, begins = self._by_unit
+        counts = begins[chosen + 1] - begins[chosen]
+        before = np.cumsum(counts) - counts
+        drawn = np.sort(order[np.repeat(begins[chosen] - before, counts) + np.arange(counts.sum())])
         names = None if self.names is None else self.names[chosen]
-        units = rank[self.units[drawn]]
-        return Records(self.images[drawn], self.labels[drawn], units, names, self.class_names, self.notes)
+        return replace(self[drawn], units=np.searchsorted(chosen, self.units[drawn]), names=names)
 
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
-        """Some of the records, by position."""
+        """Some of the records, by position. Those that a slice gives are no copy.
+
+        Raises:
+            DataError: they are mapped, too many for the memory, and there is no room for a copy on the disk.
+        """
+        images = self.images[which] if isinstance(which, slice) else chosen_rows(self.images, which)
         units = None if self.units is None else self.units[which]
-        return Records(self.images[which], self.labels[which], units, self.names, self.class_names, self.notes)
+        return Records(images, self.labels[which], units, self.names, self.class_names, self.notes)
+
+    @cached_property
+    def _by_unit(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of the records, unit by unit, int64 [N]; and where those of each unit begin, [population + 1]."""
+        assert self.units is not None
+        return np.argsort(self.units, kind="stable"), np.append(0, np.cumsum(np.bincount(self.units)))
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
-        images = torch.from_numpy(np.require(self.images, requirements=("C", "W"))).to(
-            device
-        )  # a mapped file is copied
-        labels = torch.from_numpy(np.require(self.labels, requirements=("C", "W"))).to(device)
-        return images.float().div_(255), labels
+        return _sent(self.images, device).float().div_(255), _sent(self.labels, device)
+
+
+def _sent(array: np.ndarray, device: "torch.device | str") -> "Tensor":
+    """An array on a device; a mapped file is copied. To a GPU it goes by pinned memory, while the processor goes on."""
+    tensor = torch.from_numpy(np.require(array, requirements=("C", "W")))
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

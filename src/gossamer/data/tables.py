@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.labels import NONE
+from gossamer.data.mapped import Filling
 from gossamer.data.pictures import Decoder, stacked
 from gossamer.errors import DataError, RequestError
 
@@ -185,11 +186,11 @@ def read_arrow(
         images = decoder.formed(_pixels(batches(), column, decoder, called))
     else:
         pictures = (
-            (where, decoder.read(_bytes(value, where), where=where))
+            (where, _bytes(value, where))
             for path, row, _, batch in batches()
             for where, value in _placed(batch.column(column), path, row)
         )
-        images = stacked(pictures, where=str(paths[0]))
+        images = stacked(pictures, decoder, where=str(paths[0]), count=_rows(paths))
     if not text:
         numbers = np.array([-1 if label is None else label for label in labels])
         if target is None or is_samples:
@@ -270,6 +271,17 @@ def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Call
         raise DataError(f"{path}: the file cannot be read: it is damaged, or the disk is; copy it again") from error
     except Exception as error:  # what pyarrow raises on damaged files is open-ended
         raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+
+
+def _rows(paths: Sequence[Path]) -> int:
+    """How many rows .parquet files have together; 0 where that is not known: of a stream, or of a file that is damaged."""
+    if any(path.suffix != ".parquet" for path in paths):
+        return 0
+    from pyarrow import parquet  # noqa: PLC0415 - an optional extra
+
+    with suppress(Exception):  # what is damaged is refused when it is read
+        return sum(int(parquet.read_metadata(path).num_rows) for path in paths)
+    return 0
 
 
 def _check_there(schema: Any, name: str, path: Path) -> None:
@@ -353,7 +365,7 @@ def _pixels(
 
     Adds to `called` the label and the name of each class, where the batches have names.
     """
-    values, shape, path = bytearray(), decoder.form.shape, None
+    values, shape, path = Filling(), decoder.form.shape, None
     for path, _, schema, batch in batches:
         pixels = batch.column(column)
         flat = pixels.flatten()
@@ -365,10 +377,10 @@ def _pixels(
         stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
         stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
         shape = _shape_of(pixels.type.list_size, stored, path)
-        values += flat.to_numpy().tobytes()
-    if not values or shape is None:
+        values.add(flat.to_numpy())
+    if not len(values) or shape is None:
         raise DataError(f"{path}: the file holds no samples: copy or write it again")
-    return np.frombuffer(values, np.uint8).reshape(-1, *shape)
+    return values.array((-1, *shape))
 
 
 def _shape_of(pixels: int, shape: tuple[int, ...] | None, path: Path) -> tuple[int, ...]:

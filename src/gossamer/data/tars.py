@@ -8,6 +8,7 @@ import numpy as np
 
 from gossamer.data.labels import NONE
 from gossamer.data.pictures import SUFFIXES, Decoder, stacked
+from gossamer.data.workers import Source
 from gossamer.errors import DataError
 
 LARGEST = 1 << 28
@@ -36,14 +37,13 @@ def read(
     """
     labels: list[str] = []
 
-    def pictures() -> Iterator[tuple[str, np.ndarray]]:
+    def pictures() -> Iterator[Source]:
         for path in paths:
             for name, (picture, label) in _records(path, images_key, labels_key):
-                where = f"{path}, member {name}"
                 labels.append(label)
-                yield where, decoder.read(picture, where=where)
+                yield f"{path}, member {name}", picture
 
-    images = stacked(pictures(), where=str(paths[0]))
+    images = stacked(pictures(), decoder, where=str(paths[0]))
     beyond = [label for path in others for _, (_, label) in _records(path, images_key, labels_key)]
     return images, np.array(labels, np.str_), np.array(beyond, np.str_)
 

@@ -101,7 +101,7 @@ class Votes:
     def _nearest(self, records: Records) -> Tensor:
         """The cell in which each record votes, int64 [n]; -1: in none."""
         where = embedded(records, self.embedding, self.positions.device)
-        labels = torch.from_numpy(records.labels).to(where.device)
+        labels = torch.tensor(records.labels, device=where.device)
         found = torch.full_like(labels, -1)
         for y in range(self.classes):
             candidates, voters = torch.nonzero(self.labels == y)[:, 0], torch.nonzero(labels == y)[:, 0]

@@ -22,6 +22,21 @@ times of 60. So:
   one would be 2^-53. The angle is the middle of one of 2^32 steps of the circle. No radius is zero, and no sine or cosine of
   an angle.
 
+Precision of the coins. `poisson_sample` draws each unit by itself, with probability exactly `rate` (the float64), given true
+coins. No step of it rounds:
+
+- Above 1/64, `rate` is a whole number of steps of 2^-64, and a unit is drawn if its own 64-bit word lies below it.
+- Up to 1/64, the population is cut into blocks of m = 1,024 units, the last of which is filled up. Independent coins of one
+  rate are the same thing as a count c ~ Binomial(m, rate) for each block, and then a uniform set of c of its units.
+  `rate` is a whole number of steps of 2^-s, so P(c <= k) is one of 2^-sm, computed in integers. The count is the number of
+  these probabilities that do not exceed a uniform number in [0, 1). Its first 64 bits decide, unless they are the first 64
+  bits of one of the probabilities (less than once in 2^57 blocks); then more bits are drawn. The set is c positions of ten
+  coins each; a block in which a position comes twice draws all of its positions anew, so that every set of c stays equally
+  likely. Units that only fill the last block up are dropped: their coins are independent of all others.
+
+A block costs one word in place of 1,024: a draw from ten million units takes 80 KB of keystream, where a word per unit takes
+80 MB.
+
 What is still assumed: that AES-128 in counter mode cannot be told from coins, and that noise of 2^84 values stands for a true
 normal. Even if the errors of the 2^32 angles did not average out, the probability of a cell of the grid would be right to
 one part in 2^33 and 2^-53; one true normal in 10^17 is larger than any of ours, and a very long run draws 10^12. How the
@@ -31,6 +46,8 @@ sums are rounded before they come here is another matter (`clipping.py`, `norms.
 import hashlib
 import math
 import os
+from bisect import bisect_right
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +65,9 @@ _ONE = 0x3FF << 52
 _BELOW_ONE = 1 - 2.0**-53  # what is taken from it: the middles of 2^52 steps of (0, 1) are left, exactly
 _STEP = math.pi * 2.0**-31  # a step of the angle, 1 / 2^32 of the circle
 _COINS = 1 << 16  # coins per pass
+_SPARSE = 1 / 64  # the largest rate at which units are drawn by blocks; above it a rate is exact in 64 bits
+_BLOCK_COINS = 10
+_UNITS = 1 << _BLOCK_COINS  # of a block
 _TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
 _SECRET = ("noise", "coins", "query", "generator", "common")
 
@@ -166,11 +186,11 @@ class Rng:
         return out
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
-        """Each of `population` units is drawn by a secret coin of its own.
+        """Each of `population` units is drawn by secret coins, independently of all others.
 
         Args:
             population: number of units.
-            rate: probability of each unit, exact to 2^-64; 0 draws none and 1 draws all.
+            rate: probability of each unit, exact; 0 draws none and 1 draws all.
 
         Returns:
             int64, the positions drawn, rising.
@@ -184,12 +204,9 @@ class Rng:
             raise ValueError(f"a sampling rate is a probability between 0 and 1, not {rate}")
         if rate == 1:
             return np.arange(population, dtype=np.int64)
-        below = np.uint64(int(rate * 2.0**64))  # the product is exact: a power of two only moves the exponent
-        drawn = [np.empty(0, dtype=np.int64)]
-        for start in range(0, population, _COINS):
-            coins = self._secret["coins"].words(min(_COINS, population - start))
-            drawn.append(np.flatnonzero(coins < below).astype(np.int64) + start)
-        return np.concatenate(drawn)
+        if rate == 0:
+            return np.empty(0, dtype=np.int64)
+        return self._unit_by_unit(population, rate) if rate > _SPARSE else self._block_by_block(population, rate)
 
     def uniform(self, n: int) -> np.ndarray:
         """Secret coins for a query: uniform on the multiples of 2^-53 in [0, 1). float64 [n]"""
@@ -261,6 +278,47 @@ class Rng:
         for purpose, position in state.get("secret", {}).items():
             self._secret[purpose].seek(position)
 
+    def _unit_by_unit(self, population: int, rate: float) -> np.ndarray:
+        """A Poisson draw by one word per unit."""
+        below = np.uint64(int(rate * 2.0**64))  # exact: the last bit of a rate above 1/64 is no smaller than 2^-58
+        drawn = [np.empty(0, dtype=np.int64)]
+        for start in range(0, population, _COINS):
+            coins = self._secret["coins"].words(min(_COINS, population - start))
+            drawn.append(np.flatnonzero(coins < below).astype(np.int64) + start)
+        return np.concatenate(drawn)
+
+    def _block_by_block(self, population: int, rate: float) -> np.ndarray:
+        """The same draw by one word per block, and ten coins per unit drawn. The cost follows the number of blocks."""
+        counts = self._counts(-(-population // _UNITS), rate)
+        blocks, drawn = np.repeat(np.arange(len(counts)), counts), [np.empty(0, dtype=np.int64)]
+        while len(blocks):  # the block of each position that is still to be drawn
+            coins = self._secret["coins"].take(2 * len(blocks)).view(np.uint16) & np.uint16(_UNITS - 1)
+            positions = np.sort(blocks * _UNITS + coins)
+            again = np.isin(positions // _UNITS, positions[1:][positions[1:] == positions[:-1]] // _UNITS)
+            drawn.append(positions[~again])
+            blocks = positions[again] // _UNITS
+        found = np.sort(np.concatenate(drawn))
+        return found[: np.searchsorted(found, population)]
+
+    def _counts(self, blocks: int, rate: float) -> np.ndarray:
+        """How many units of each block are drawn: independent, Binomial(_UNITS, rate). int64 [blocks]"""
+        table = np.array(_thresholds(rate, 64), dtype=np.uint64)
+        words = self._secret["coins"].words(blocks).copy()
+        counts = np.searchsorted(table, words, side="right")
+        for block in np.flatnonzero(table[counts - 1] == words):  # more bits decide; a count of 0 equals no threshold
+            counts[block] = self._count(int(words[block]), rate)
+        return counts
+
+    def _count(self, word: int, rate: float) -> int:
+        """The count of one block whose first word leaves it open: by as many more words as it takes."""
+        bits, number = 64, word
+        while True:
+            bits, number = bits + 64, number << 64 | int(self._secret["coins"].words(1)[0])
+            thresholds = _thresholds(rate, bits)
+            count = bisect_right(thresholds, number)
+            if number != thresholds[count - 1]:
+                return count
+
     def _add_pairs_(self, halves: Tensor, std: float) -> None:
         """Noise for [2, pairs] numbers, in place: cosines for the first half, sines for the second."""
         first, second = halves
@@ -317,6 +375,26 @@ class _Pass:
         self.mantissa, self.one = torch.tensor([_MANTISSA, _ONE])
         constants = torch.tensor([_BELOW_ONE, -2.0, _STEP / 2], dtype=torch.float64, device=device)
         self.below_one, self.minus_two, self.half_step = constants
+
+
+@lru_cache(maxsize=8)
+def _thresholds(rate: float, bits: int) -> list[int]:
+    """The first `bits` bits of P(count <= k), for k = 0, 1, ... up to the first that are all ones, as whole numbers.
+
+    The count is that of the units drawn of a block, Binomial(_UNITS, rate). All is done in integers, and nothing but the bits
+    beyond is lost. rate: above 0, at most _SPARSE.
+    """
+    drawn, all_ = rate.as_integer_ratio()  # all_ is 2^s
+    shift = (all_.bit_length() - 1) * _UNITS
+    weight = total = (all_ - drawn) ** _UNITS  # P(count = k) and P(count <= k), times 2^shift
+    found = [total << bits >> shift]
+    for k in range(1, _UNITS):
+        if found[-1] == (1 << bits) - 1:
+            break
+        weight = weight * drawn * (_UNITS - k + 1) // ((all_ - drawn) * k)  # exact
+        total += weight
+        found.append(total << bits >> shift)
+    return found
 
 
 def grid(std: float) -> float:

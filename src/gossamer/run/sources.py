@@ -12,6 +12,7 @@ import numpy as np
 from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.classes import listed
 from gossamer.data.identity import SALT, given_up, share_a_picture
+from gossamer.data.mapped import remarks
 from gossamer.data.readers import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
@@ -66,9 +67,9 @@ class Sources:
         mark, facts = fingerprint(records), {"matched": matched(self.units)}
         if self.share is not None:
             public, private = _split(records, self.share, SALT)
-            return Found(
-                private, public, {"kind": "share", "share": self.share, "salt": SALT}, facts, mark, records.notes
-            )
+            stated = {"kind": "share", "share": self.share, "salt": SALT}
+            notes = tuple(sorted({*records.notes, *remarks(private.images)}))
+            return Found(private, public, stated, facts, mark, notes)
         if public is None:
             return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
         if share_a_picture(records, public):
@@ -220,12 +221,14 @@ def fingerprint(records: Records) -> str:
     digest = hashlib.sha256()
     for start in range(0, len(records), 4096):
         piece = records[start : start + 4096]
-        digest.update(np.ascontiguousarray(piece.images).tobytes())
-        digest.update(np.ascontiguousarray(piece.labels).tobytes())
+        digest.update(np.ascontiguousarray(piece.images).data)
+        digest.update(np.ascontiguousarray(piece.labels).data)
     if records.units is not None:
-        digest.update(np.ascontiguousarray(records.units).tobytes())
-    if records.names is not None:
-        digest.update("\n".join(records.names.tolist()).encode(errors="surrogatepass"))
+        digest.update(np.ascontiguousarray(records.units).data)
+    names = np.empty(0, np.str_) if records.names is None else records.names
+    for start in range(0, len(names), 4096):
+        lines = "\n".join(names[start : start + 4096].tolist())
+        digest.update((("\n" if start else "") + lines).encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 

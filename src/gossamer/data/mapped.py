@@ -1,0 +1,182 @@
+"""Arrays larger than memory: pages of files, which the system reads and drops as it needs them.
+
+What lies in a file as plain numbers is mapped where it lies. What has to be decoded is decoded once, in a stream: into
+memory, or where that would take too much of it, into a file without a name. Such a file is private to this process (mode
+0600, and no folder ever lists it), and the system frees it when the process ends, however it ends: no copy of private
+records is left behind.
+"""
+
+import math
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Literal
+from weakref import finalize
+
+import numpy as np
+
+from gossamer.errors import DataError, is_full
+
+SHARE = 0.25
+"""Of the memory that is free, what one decoded array may take; a larger one goes to a file."""
+
+ON_DISK = (
+    "What was decoded or dealt is more than a quarter of the free memory. It lies in a file without a name, in the folder that "
+    "TMPDIR names (else /var/tmp), and goes with this process."
+)
+
+_BYTE: np.dtype[Any] = np.dtype(np.uint8)
+_STEP = 1 << 30
+"""Bytes by which a file of unknown size grows: so much must be free each time."""
+_LEFT = 1 << 28
+"""Bytes of the disk that are left to others."""
+_DISK = Path("/var/tmp")  # for large files: on many machines /tmp is memory
+_ROWS = 4096
+"""Rows that are copied at a time."""
+
+
+class Filling:
+    """An array on its way: written piece by piece, from the front.
+
+    Args:
+        expected: its bytes, where they are known: then there is room for all of them, or none is written. Zero: unknown.
+
+    Raises:
+        DataError: there is no room on the disk.
+    """
+
+    def __init__(self, expected: int = 0) -> None:
+        self._values = bytearray()
+        self._file: IO[bytes] | None = None
+        self._size, self._room = 0, int(SHARE * free_memory())
+        self._make_room(expected)
+
+    def add(self, piece: np.ndarray | bytes | bytearray | memoryview) -> None:
+        """The next bytes. Raises DataError: there is no room on the disk."""
+        if isinstance(piece, np.ndarray):
+            piece = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
+        data = memoryview(piece)
+        self._make_room(self._size + len(data))
+        try:
+            if self._file is None:
+                self._values += data
+            else:
+                self._file.write(data)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise _no_room(len(data)) from None
+        self._size += len(data)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any] = _BYTE, order: Literal["C", "F"] = "C") -> np.ndarray:
+        """The whole, which can be written to where it lies in memory. shape: one side may be -1."""
+        if self._file is None:
+            return np.frombuffer(self._values, dtype).reshape(shape, order=order)
+        with self._file as file:
+            file.flush()
+            return np.memmap(file, dtype, "r").reshape(shape, order=order)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _make_room(self, size: int) -> None:
+        """Room for so many bytes in all: on the disk, once they are too many for the memory."""
+        if size <= self._room:
+            return
+        written = 0 if self._file is None else self._size
+        more = max(size - written, _STEP)
+        if shutil.disk_usage(folder()).free < more + _LEFT:
+            raise _no_room(more)
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115
+            finalize(self, self._file.close)  # where it is never mapped
+            self._file.write(self._values)
+            self._values = bytearray()
+        self._room = written + more
+
+
+def filled(pieces: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """Pieces, one after the other, as an array of that shape. uint8. Raises DataError: there is no room on the disk."""
+    whole = Filling(math.prod(shape))
+    for piece in pieces:
+        whole.add(piece)
+    return whole.array(shape)
+
+
+def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """array[positions]. Many rows of a mapped array, which may be larger than the memory, are stored as `filled` does.
+
+    Args:
+        array: [N, ...]; uint8 where it is mapped.
+        positions: int64 [n], or bool [N]. Rising ones read a file from its front to its end.
+
+    Raises:
+        DataError: there is no room on the disk.
+    """
+    positions = np.flatnonzero(positions) if positions.dtype == bool else positions
+    if len(positions) <= _ROWS or not is_mapped(array):
+        ask_for(array, positions)
+        found: np.ndarray = array[positions]
+        return found
+    pieces = (array[positions[lo : lo + _ROWS]] for lo in range(0, len(positions), _ROWS))
+    return filled(pieces, (len(positions), *array.shape[1:]))
+
+
+def ask_for(array: np.ndarray, positions: np.ndarray) -> None:
+    """Have the system read all pages of some rows of a mapped array at once, before the first of them is waited for.
+
+    A draw that has to come from the disk waits for one row after the other otherwise: 30 times as long (docs/scale.md).
+    """
+    size = array[:1].nbytes
+    if not is_mapped(array) or array.strides[0] != size or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    pages = array._mmap  # type: ignore[attr-defined]  # of numpy.memmap
+    first = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    for begin in (first + size * positions).tolist():
+        page = begin - begin % mmap.PAGESIZE
+        pages.madvise(mmap.MADV_WILLNEED, page, begin + size - page)
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether an array is pages of a file; numpy calls some copies of such pages by the same type."""
+    return getattr(array, "_mmap", None) is not None
+
+
+def is_nameless(array: np.ndarray) -> bool:
+    """Whether an array lies in a file that a `Filling` made."""
+    return is_mapped(array) and getattr(array, "filename", None) is None
+
+
+def remarks(array: np.ndarray) -> list[str]:
+    """What whoever watches should hear of where an array lies."""
+    return [ON_DISK] if is_nameless(array) else []
+
+
+def folder() -> Path:
+    """Where files without a name lie."""
+    named = os.environ.get("TMPDIR") or not os.access(_DISK, os.W_OK)
+    return Path(tempfile.gettempdir()) if named else _DISK
+
+
+def free_memory() -> int:
+    """Bytes that this process could still take, about: what the machine has free, and what its control group may have."""
+    with suppress(OSError, ValueError):
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        free = 1024 * int(lines["MemAvailable"].split()[0])
+        with suppress(OSError, ValueError):  # no control group of its own, or one without a limit ("max")
+            return min(free, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+        return free
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _no_room(needed: int) -> DataError:
+    free = shutil.disk_usage(folder()).free
+    return DataError(
+        f"{folder()}: the records are decoded into a file there, because they are more than a quarter of the free memory. The "
+        f"disk has {free / 1e6:,.0f} MB free, and {(needed + _LEFT) / 1e6:,.0f} MB more are needed. Make room, or name a "
+        "folder on another disk by the environment variable TMPDIR."
+    )

@@ -1,0 +1,136 @@
+"""Pictures decoded by processes of their own, where there are many.
+
+A worker is a fresh Python process on two pipes, which holds one picture at a time and a few files that wait. It writes nothing
+to a disk, and ends when its pipe does: also when the process that reads is killed.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gossamer.errors import DataError, GossamerError
+
+if TYPE_CHECKING:
+    from gossamer.data.pictures import Decoder
+
+Source = tuple[str, Path | bytes]
+"""A picture's place, for messages, and its file, or the bytes of one."""
+
+_ALONE = 1_024
+"""Pictures that are decoded before workers are worth their start."""
+_FILES, _BYTES = 64, 1 << 22
+"""What a worker is given at a time: so many files, fewer if they are large."""
+
+
+def decoded(sources: Iterable[Source], decoder: "Decoder") -> Iterator[tuple[str, np.ndarray]]:
+    """Place and pixels of each picture, in order, by as many workers as this process may use processors.
+
+    Raises:
+        DataError: the first picture that cannot be read, as `Decoder.read` says it.
+    """
+    rest = iter(sources)
+    for where, source in islice(rest, _ALONE):
+        yield where, decoder.read(source, where=where)
+    idle, busy = deque[_Worker](), deque[_Worker]()
+    try:
+        for given in _given(rest):
+            if not idle and len(busy) < _processors():
+                idle.append(_Worker(decoder))
+            elif not idle:
+                yield from busy[0].taken()
+                idle.append(busy.popleft())
+            idle[0].give(given)
+            busy.append(idle.popleft())
+        while busy:
+            yield from busy[0].taken()
+            idle.append(busy.popleft())
+    except (OSError, EOFError, pickle.UnpicklingError):
+        raise DataError(
+            "a process that decodes pictures has ended, perhaps for want of memory; nothing has been written. Make room, and "
+            "begin again"
+        ) from None
+    finally:
+        for worker in (*idle, *busy):
+            worker.end()
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, decoder: "Decoder") -> None:
+        begin = f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.workers import serve; serve()"
+        self._process = subprocess.Popen([sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._decoder, self._given = decoder, list[Source]()
+
+    def give(self, sources: list[Source]) -> None:
+        """Something to decode; what was given before has been taken."""
+        self._given = sources
+        pickle.dump((self._decoder, sources), self._to)
+        self._to.flush()
+
+    def taken(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Place and pixels of all that was given."""
+        for where, _ in self._given:
+            answer, notes = pickle.load(self._from)
+            if isinstance(answer, GossamerError):
+                raise answer
+            self._decoder.notes.update(notes)
+            yield where, answer
+
+    def end(self) -> None:
+        """End the process, whatever it is at."""
+        self._process.kill()
+        self._process.wait()
+        self._from.close()
+        with suppress(BrokenPipeError):  # what it did not read is lost with it
+            self._to.close()
+
+
+def serve() -> None:
+    """The work of a worker: decode what comes in, until nothing does. Ctrl-C is for the process that reads."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints is no answer
+    try:
+        while True:
+            decoder, sources = pickle.load(sys.stdin.buffer)
+            for where, source in sources:
+                try:
+                    answer = decoder.read(source, where=where)
+                except GossamerError as error:
+                    answer = error
+                pickle.dump((answer, decoder.notes), answers)
+                answers.flush()
+    except (EOFError, BrokenPipeError):
+        return
+
+
+def _given(sources: Iterator[Source]) -> Iterator[list[Source]]:
+    """Sources in portions."""
+    portion, size = list[Source](), 0
+    for where, source in sources:
+        portion.append((where, source))
+        size += len(source) if isinstance(source, bytes) else 0
+        if len(portion) == _FILES or size >= _BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
