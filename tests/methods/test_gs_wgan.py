@@ -300,8 +300,8 @@ def test_a_changed_shard_moves_no_other_critic() -> None:
     for held, dealt in ((few, shards), (more, np.insert(shards, 0, 3))):
         private, _ = confined(config, held)
         rng = Rng(0, noise_seed=1)
-        coined = rng.integers
-        rng.integers = lambda n, high, dealt=dealt, coined=coined: dealt if n > 1 else coined(n, high)  # type: ignore[method-assign]  # the coins of the shards, matched
+        coined = rng.common_integers
+        rng.common_integers = lambda n, high, dealt=dealt, coined=coined: dealt if n > 1 else coined(n, high)  # type: ignore[method-assign]  # the coins of the shards, matched
         mechanism = SanitizedRows.exact
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(SanitizedRows, "exact", lambda self, h, q, ask=mechanism: torch.zeros_like(ask(self, h, q)))

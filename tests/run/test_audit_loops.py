@@ -82,7 +82,7 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
 def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> None:
     """7 trials of two releases in one training, without noise to speak of: who is in is so for both releases of a trial."""
     card = DataCard(shape=(1, 2, 2), classes=2, declared_size=61)
-    settings = {**SMALL["privae"].settings, "noise_multiplier": 1e-3, "expected_batch_size": 61}
+    settings = {**SMALL["privae"].settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
     runs = Runs(METHODS["privae"].job(settings, card), 1e-5, seed=0, noise_seed=3)
     inside, outside = runs.one_by_one("terms", 7)
     assert inside.x.shape[1] == np.random.default_rng(3).random(14).__lt__(0.5).sum()

@@ -132,7 +132,7 @@ class Scripted(Rng):
         self._shards, self._of, self._visit = shards, [Rng(0, noise_seed=number) for number in range(K)], 0
         self._drawn: list[int] = []
 
-    def integers(self, n: int, high: int) -> np.ndarray:
+    def common_integers(self, n: int, high: int) -> np.ndarray:
         if n == len(self._shards):
             return self._shards
         drawn = super().integers(n, high)
@@ -440,7 +440,7 @@ def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, f
 def test_records_reach_a_message_only_through_the_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a deaf mechanism, unrelated records give the same replies, bit for bit."""
     monkeypatch.setattr(
-        SanitizedRows, "_ask", lambda self, held, query: torch.zeros(self.batch_size, 1, 28, 28)
+        SanitizedRows, "exact", lambda self, held, query: torch.zeros(self.batch_size, 1, 28, 28)
     )  # fmt: skip
     sent: list[list[bytes]] = []
     for salt in (0, 50):

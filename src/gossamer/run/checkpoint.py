@@ -61,7 +61,7 @@ def save(
 ) -> float:
     """Write a checkpoint, mode 0600, with what is `Confined` on the other ranks. Returns the seconds it took."""
     started = time.monotonic()
-    sealed = seal(folder, state, ranks)
+    sealed = keep_confined(folder, state, ranks)
     files = sealed | {name: value.name for name, value in state.items() if isinstance(value, Path)}  # not opened yet
     plain = {name: value for name, value in state.items() if name not in files}
     buffer = io.BytesIO()
@@ -80,7 +80,7 @@ def save(
     return time.monotonic() - started
 
 
-def seal(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> dict[str, str]:
+def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> dict[str, str]:
     """Write each `Confined` value of a state into a file, on every rank; gives their names, without the number of a rank.
 
     Raises:

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from dp_accounting import DpEvent
 
 from gossamer.data.card import DataCard
+from gossamer.data.mapped import is_mapped
 from gossamer.data.records import Records
 from gossamer.errors import Interrupted, NotBegun, RanksDisagree
 from gossamer.methods.method import BaseConfig, Job, State
@@ -188,10 +189,10 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     del found  # rank by rank, a part is kept and the rest is let go
     for _ in training.drive(private, public):
         if (after := ranks.next(Next.STEP)) != Next.STEP:
-            checkpoint.seal(brief.private, training.state.state_dict(), ranks)
+            checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
         if after == Next.KEEP_AND_STOP:
             raise Interrupted("rank 0 has stopped.")
-    checkpoint.seal(brief.private, training.state.state_dict(), ranks)
+    checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
     synthesizer: Synthesizer = ranks.same(None)
     return synthesizer
 
@@ -203,5 +204,5 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks) -> Reco
     mine = ranks.mine(records.population)
     if records.units is None:
         kept = records[mine]
-        return kept if isinstance(records.images, np.memmap) else dataclasses.replace(kept, images=kept.images.copy())
+        return kept if is_mapped(records.images) else dataclasses.replace(kept, images=kept.images.copy())
     return records.take(np.arange(mine.start, mine.stop))
