@@ -28,7 +28,7 @@ from gossamer.run.audited import AUDIT, CONSISTENT, LOW_VALUE, REFUTED
 from gossamer.run.folder import RunFolder
 from gossamer.run.plan import method_named, plan
 from gossamer.run.report import write_report
-from gossamer.run.trials import ORDINARY, SMALL, Releases, Runs, Seen
+from gossamer.run.trials import IN_A_RUN, ORDINARY, SMALL, Releases, Runs, Seen
 from gossamer.run.verify import is_release
 
 _RATES = {"gradients": 0.25, "terms": 0.5}
@@ -136,9 +136,9 @@ def audit(
     chosen = {**small.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
     kind = "gradients" if chosen.get("divergence") == "none" else small.canary  # a canary of gradients alone
     together = kind == "gradients" and not final
-    most = math.inf if not together else int(0.9 / delta) - ORDINARY  # delta is below 1 / declared size
-    trials = trials or int(min(_FINAL if final else small.trials(epsilon), most))
-    card = DataCard(shape=small.shape, classes=small.classes, declared_size=ORDINARY + (trials if together else 1))
+    trials = trials or (_FINAL if final else small.trials(epsilon))
+    in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if together else 1  # delta is below 1 / declared size
+    card = DataCard(shape=small.shape, classes=small.classes, declared_size=ORDINARY + in_a_run)
     if "expected_batch_size" in {each.name for each in dataclasses.fields(asked.config_type)}:
         chosen.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
     if chosen.get("draw") == "paper":  # which gives one answer a step
@@ -150,7 +150,7 @@ def audit(
         found = of_models(declared, *models, delta=delta, confidence=confidence)
         counts = [len(each) for each in models]
     else:
-        inside, outside = runs.together(trials) if together else runs.dealt(kind, trials, jobs, sink)
+        inside, outside = runs.together(trials, sink) if together else runs.dealt(kind, trials, jobs, sink)
         declared, counts = inside.declared, [inside.x.shape[1], outside.x.shape[1]]
         found = lower_bound(inside, outside, delta=delta, confidence=confidence)
     return Audited(

@@ -38,6 +38,8 @@ from gossamer.run.watched import Gradients, OneCritic, OneInBothTerms, OneRecord
 
 ORDINARY = 60
 """Records beside the canaries."""
+IN_A_RUN = 60_000
+"""Canaries that share a run, at most: with a delta of 1e-5, a data set must have fewer than 100,000 records."""
 _IN_A_TRAINING = 500
 """Trials of one training, where its steps can go on for as long as one likes."""
 _SHADOWS = 20
@@ -56,7 +58,7 @@ class Small:
         shape: of the records.
         classes: of the records.
         about: in words, what the attacker's canary is.
-        most: trials with one canary at epsilon 1, where most are needed: enough for four fifths of the claim.
+        most: trials with one canary at epsilon 1, where most are needed.
     """
 
     canary: str
@@ -68,7 +70,10 @@ class Small:
 
     def trials(self, epsilon: float) -> int:
         """Canaries that take part, and about as many that do not, unless others are asked for."""
-        return self.most if self.canary == "gradients" else 100 * round(self.most / 100 * max(1.0, epsilon) ** -0.8)
+        if self.canary == "gradients":
+            return IN_A_RUN * (3 if epsilon < 2 else 1)
+        hundreds: int = round(self.most / 100 * max(1.0, epsilon) ** -0.8)
+        return 100 * hundreds
 
 
 _GRADIENT = "records whose clipped gradient points along a weight that no other record moves"
@@ -196,15 +201,25 @@ class Runs:
     noise_seed: int | None = None
     ranks: Ranks = ALONE
 
-    def together(self, trials: int) -> tuple[Seen, Seen]:
-        """One run with so many canaries, each with a weight of its own; as many weights have no canary."""
+    def together(self, trials: int, sink: Sink = silent) -> tuple[Seen, Seen]:
+        """Runs with so many canaries, each with a weight of its own; as many weights have no canary."""
+        each = self.job.card.declared_size - ORDINARY
+        found = []
+        for first in range(0, trials, each):
+            found.append(self._sharing(min(each, trials - first), first))
+            sink(progress("audit", min(first + each, trials), trials))
+        with_canary, without = (Seen.joined(parts) for parts in zip(*found, strict=True))
+        return with_canary, without
+
+    def _sharing(self, trials: int, first: int) -> tuple[Seen, Seen]:
+        """One such run."""
         watch = Gradients(count=2 * trials)
         self._drive(
             self.job,
             planted(self._ordinary, canaries.blank(trials, self._shape)),
             watch,
             [True],
-            noise_seed=self.noise_seed,
+            noise_seed=None if self.noise_seed is None else self.noise_seed + first,
         )
         x, rates, noise = np.stack(watch.seen), np.array(watch.rates), np.array(watch.noise)
         return Seen(x[:, :trials], rates, noise), Seen(x[:, trials:], rates, noise)

@@ -19,7 +19,7 @@ else:
 trials = click.option(
     "--trials",
     type=click.IntRange(min=20),
-    help="Canaries that take part, and about as many that do not [default: 500 to 100,000, by method and epsilon].",
+    help="Canaries that take part, and about as many that do not [default: 500 to 180,000, by method and epsilon].",
 )
 seed = click.option("--seed", type=int, default=0, show_default=True, help="Fixes all but noise and sampling.")
 
