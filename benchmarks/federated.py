@@ -197,7 +197,7 @@ def sheet(out: Path) -> None:
 GOSSAMER = [sys.executable, "-c", "from gossamer.run.cli import main; main()"]
 CLIENTS, QUORUM = 8, 5
 DEPLOY: dict[str, Any] = {
-    "steps": 400, "batch_size": 8, "visits": 4, "critic_steps": 2, "critic_batch_size": 16, "width": 4, "latent_size": 8,
+    "steps": 1500, "batch_size": 8, "visits": 4, "critic_steps": 2, "critic_batch_size": 16, "width": 4, "latent_size": 8,
     "warm_steps": 5, "generator": "dcgan", "noise_multiplier": 30.0, "critics": QUORUM, "answers": 2,
 }  # fmt: skip
 
