@@ -111,7 +111,7 @@ def tell(begun: float, work: float, memory: Anonymous) -> None:
 def forget(array: np.ndarray, path: Path) -> None:
     """Drop a mapped file from the memory."""
     if isinstance(array, np.memmap):
-        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # of numpy.memmap
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -92,7 +92,7 @@ class Filling:
         if shutil.disk_usage(folder()).free < more + _LEFT:
             raise _no_room(more)
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115 (the mapping outlives it)
             finalize(self, self._file.close)  # where it is never mapped
             self._file.write(self._values)
             self._values = bytearray()
