@@ -3,6 +3,7 @@
 import ctypes
 import gzip
 import hashlib
+import json
 import mmap
 import os
 import resource
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +23,15 @@ import pytest
 import torch
 from PIL import Image
 
-from gossamer.data import idx, images, labels, mapped, npz, tables, workers
+from gossamer.data import identity, idx, images, labels, mapped, npz, tables, workers
 from gossamer.data.card import DataCard
-from gossamer.data.identity import SALT, given_up, share_a_picture
+from gossamer.data.identity import SALT, digests, given_up, identify, share_a_picture
 from gossamer.data.mapped import Filling, chosen_rows, filled
 from gossamer.data.pictures import Decoder, Sizer, read_files
 from gossamer.data.readers import read, sizes
 from gossamer.data.records import Records
 from gossamer.errors import DataError
-from gossamer.run.sources import Sources, fingerprint
+from gossamer.run.sources import Sources
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (50, 1, 6, 5), dtype=np.uint8)
@@ -532,25 +534,64 @@ def test_who_takes_all_copies_nothing() -> None:
         assert records.take(np.arange(records.population)).images is IMAGES
 
 
-def test_the_fingerprint_reads_all_records_whatever_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest of images and labels, 4,096 records at a time, then units and names: as runs that were begun have it."""
-    many = RNG.integers(0, 256, (9_000, 1, 2, 3), dtype=np.uint8)
-    classes, units = np.arange(9_000) % 10, np.arange(9_000) // 2
-    names = np.array([f"é{at}" for at in range(4_500)])
-    digest = hashlib.sha256()
-    for lo in range(0, 9_000, 4096):
-        digest.update(many[lo : lo + 4096].tobytes() + classes[lo : lo + 4096].tobytes())
-    assert fingerprint(Records(many, classes)) == digest.hexdigest()
-    digest.update(units.tobytes() + "\n".join(names.tolist()).encode())
-    assert fingerprint(Records(many, classes, units, names)) == digest.hexdigest()
-    np.save(tmp_path / "a.npy", many)
-    stored = np.load(tmp_path / "a.npy", mmap_mode="r")
-    assert fingerprint(Records(stored, classes, units, names)) == digest.hexdigest()
-    turned = Records(stored.transpose(0, 1, 3, 2), classes)
-    assert fingerprint(turned) == fingerprint(Records(many.transpose(0, 1, 3, 2).copy(), classes))
-    changed = many.copy()
-    changed[-1, 0, 0, 0] ^= 1
-    assert fingerprint(Records(changed, classes, units, names)) != digest.hexdigest()
+MANY = RNG.integers(0, 256, (9_000, 1, 2, 3), dtype=np.uint8)
+OF_NINE_THOUSAND = {
+    "labels": np.arange(9_000) % 10, "units": np.arange(9_000) // 2, "names": np.array([f"é{at}" for at in range(4_500)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", [1, 600, 1 << 20])
+@pytest.mark.parametrize("holds", ["memory", "file", "no memory"])
+def test_records_are_known_again_whatever_holds_them(
+    tmp_path: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch, holds: str, piece: int
+) -> None:
+    """Fingerprint and mark by their definitions; the mark is the one by which account books of before know records."""
+    monkeypatch.setattr(identity, "_BYTES", piece)
+    monkeypatch.setattr(identity, "_ROOM", 0 if holds == "no memory" else 1 << 26)
+    images = MANY
+    if holds == "file":
+        np.save(tmp_path / "a.npy", MANY)
+        images = np.load(tmp_path / "a.npy", mmap_mode="r")
+    each = [hashlib.sha256(image.tobytes()).digest() for image in MANY]
+    found = identify(Records(images, **OF_NINE_THOUSAND))
+    assert found.mark == hashlib.sha256(b"(1, 2, 3)" + b"".join(sorted(each))).hexdigest()
+    text = b"gossamer records 2 [9000, [1, 2, 3], true, true, 4500]" + b"".join(each)
+    text += OF_NINE_THOUSAND["labels"].tobytes() + OF_NINE_THOUSAND["units"].tobytes()
+    names = OF_NINE_THOUSAND["names"].tolist()
+    text += (json.dumps(names[:4096]) + json.dumps(names[4096:])).encode()
+    assert found.fingerprint == hashlib.sha256(text).hexdigest()
+    assert digests(Records(images, OF_NINE_THOUSAND["labels"])).tobytes() == b"".join(each)
+    assert mapped.is_nameless(digests(Records(images, LABELS))) == (holds == "no memory")
+    turned = Records(images.transpose(0, 1, 3, 2), LABELS)
+    assert digests(turned).tobytes() == b"".join(hashlib.sha256(image.T.tobytes()).digest() for image in MANY[:, 0])
+    assert not [*on_disk.iterdir()]
+
+
+def test_records_in_which_anything_changed_are_not_known_again() -> None:
+    """The last record of each column; the mark is of pictures alone, in any order."""
+    whole = Records(MANY, **OF_NINE_THOUSAND)
+    found, known = identify(whole), {identify(whole).fingerprint}
+    pixel = MANY.copy()
+    pixel[-1, 0, 0, 0] ^= 1
+    label, unit = OF_NINE_THOUSAND["labels"].copy(), OF_NINE_THOUSAND["units"].copy()
+    name = OF_NINE_THOUSAND["names"].copy()
+    label[-1], unit[-1], name[-1] = 3, 0, "x"
+    others = [
+        replace(whole, labels=label), replace(whole, units=unit), replace(whole, names=name), replace(whole, names=None),
+        replace(whole, units=None, names=None), Records(MANY[::-1], **OF_NINE_THOUSAND),
+    ]  # fmt: skip
+    for other in others:
+        assert identify(other).mark == found.mark
+        known.add(identify(other).fingerprint)
+    for other in (
+        replace(whole, images=pixel),
+        replace(whole, images=MANY.reshape(-1, 1, 3, 2)),
+        Records(MANY[1:], label[1:]),
+    ):
+        assert identify(other).mark != found.mark
+        known.add(identify(other).fingerprint)
+    assert len(known) == 10
+    assert identify(Records(MANY[:0], label[:0])).mark == ""
 
 
 @pytest.mark.usefixtures("in_pieces")
