@@ -136,7 +136,7 @@ def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         device=run.device,
         sources=run.sources,
         private=run.folder.private.absolute(),
-        found=(run.found.fingerprint, run.found.public_facts),
+        found=(run.found.identity.fingerprint, run.found.public_facts),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),
@@ -171,7 +171,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {brief.versions}.")
     keep_pages()
     found = brief.sources.read(brief.job[2])
-    if (found.fingerprint, found.public_facts) != brief.found:
+    if (found.identity.fingerprint, found.public_facts) != brief.found:
         raise RanksDisagree(f"{brief.sources.data} holds other records here than rank 0 has found.")
     method, settings, card = brief.job
     budget, delta, relation, plan, used = brief.ledger

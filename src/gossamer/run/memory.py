@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gossamer.data.mapped import SHARE, free_memory
+from gossamer.data.npz import MAP_FROM
 from gossamer.methods.method import batch_of
 
 if TYPE_CHECKING:
@@ -63,12 +65,14 @@ class Peak:
         networks: with optimisers and a checkpoint.
         batch: what one step computes.
         rest: PyTorch and the program.
+        mapped: so much less where the records are plain arrays that stay in their files.
     """
 
     records: float
     networks: float
     batch: float
     rest: float = _REST
+    mapped: float = 0.0
 
     @property
     def total(self) -> float:
@@ -78,11 +82,19 @@ class Peak:
     def __str__(self) -> str:
         parts = {"records": self.records, "networks": self.networks, "a batch": self.batch, "PyTorch": self.rest}
         named = ", ".join(f"{name} {value / 1e6:,.0f}" for name, value in parts.items())
-        return f"about {round(self.total / 1e6, -1):,.0f} MB at the peak ({named})"
+        told = f"about {round(self.total / 1e6, -1):,.0f} MB at the peak ({named})"
+        if not self.mapped:
+            return told
+        less = f"{round((self.total - self.mapped) / 1e6, -1):,.0f} MB"
+        return f"{told}; about {less} where they are plain .npy, .npz or idx files, which are mapped"
 
 
 def peak(job: "Job[BaseConfig, State]") -> Peak:
-    """An estimate for a run, from the card, the settings and a fresh generator. Reads no record."""
+    """An estimate for a run on this machine, from the card, the settings and a fresh generator. Reads no record.
+
+    Records that are decoded take no memory where they are more than a quarter of what is free: they go to a file then.
+    Those that are dealt to critics are always in memory.
+    """
     card, settings = job.card, job.settings
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
@@ -96,10 +108,13 @@ def peak(job: "Job[BaseConfig, State]") -> Peak:
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
     drawn = 4 * features if features else _drawn(job, net)
+    stored, dealt = pixels * card.declared_size, "critics" in settings
+    records = _COPIES * stored if dealt or stored <= SHARE * free_memory() else 0.0
     return Peak(
-        records=_COPIES * pixels * card.declared_size + min(2 * features * card.declared_size, 1 << 31),
+        records=records + min(2 * features * card.declared_size, 1 << 31),
         networks=weights * (_STATES + _CRITIC * int(settings.get("critics", 0))),
         batch=_PASSES * batch * max(drawn, 4 * pixels),
+        mapped=0.0 if dealt or stored < MAP_FROM else records,
     )
 
 
