@@ -275,7 +275,7 @@ def resume(
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: say(
             f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
         ))  # fmt: skip
-        if not any(ledger.unused) and (saved is None or not job.trained(saved[0])):
+        if not any(ledger.unused) and (saved is None or not job.paid_for(saved[0])):
             raise untrained(folder)
         charge = charge_of(
             ledger, run=config_json.get("run", ""), card=card, sources=sources, found=found,
