@@ -275,6 +275,7 @@ def test_small_eigenvalues_are_not_blown_up() -> None:
 def test_a_class_below_the_noise_weighs_nothing() -> None:
     labels = torch.arange(600) % 2
     asked, answer = given(codes_of(600, labels), labels)
+    answer[2] = 1.0  # noise: seven records, where 28 could be seen
     targets = Targets(3, asked.codes.axes)
     targets.take(answer, asked, noise_multiplier=1.0, floor=0.02)
     torch.testing.assert_close(targets.shares, torch.tensor([0.5, 0.5, 0.0]))

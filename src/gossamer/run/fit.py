@@ -108,7 +108,10 @@ def fit(
             f"{method} has no use for public records with these settings: leave --public and --public-share out."
         )
     if job.needs_public and public is None and public_share is None:
-        raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
+        instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
+        raise RequestError(
+            f"these settings of {method} need public records: give --public DATA, or --public-share{instead}."
+        )
     _check_device(device)
     job.generator()
     net = job.begin(
