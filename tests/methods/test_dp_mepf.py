@@ -287,6 +287,7 @@ def test_nobody_is_no_error() -> None:
     targets = Targets(3, asked.codes.axes)
     targets.take(torch.zeros(asked.dimension), asked, noise_multiplier=1.0, floor=0.02)
     assert all(value.isfinite().all() for value in targets.state_dict().values())
+    torch.testing.assert_close(targets.shares, torch.full((3,), 1 / 3))
 
 
 def test_the_distance_of_two_halves_is_right_on_average() -> None:

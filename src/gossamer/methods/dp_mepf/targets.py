@@ -33,7 +33,8 @@ class Targets(nn.Module):
     def take(self, released: Tensor, query: Embedding, *, noise_multiplier: float, floor: float) -> None:
         """Take what was released, in place. Post-processing: it reads no record.
 
-        A class whose count is below its noise keeps the mean of public pictures, and weighs nothing.
+        A class whose count is below its noise keeps the mean of public pictures, and weighs nothing; if all are, all weigh
+        the same.
 
         Args:
             released: [query.dimension], with noise.
@@ -43,11 +44,11 @@ class Targets(nn.Module):
         """
         moments, least = query.read(released), max(1.0, _SEEN * noise_multiplier / query.weights[0])
         seen = moments.counts > least
-        counts = torch.where(seen, moments.counts, 0.0)
-        shares = counts / counts.sum().clamp(min=least)
+        counts = torch.where(seen, moments.counts, 0.0 if seen.any() else least)
+        shares = counts / counts.sum()
         for j, (sums, products) in enumerate(zip(moments.sums, moments.products, strict=True)):
             means = torch.where(seen[:, None], sums / counts.clamp(min=least)[:, None], 0.0)
-            within = products / counts.sum().clamp(min=least) - means.t() @ (shares[:, None] * means)
+            within = products / counts.sum() - means.t() @ (shares[:, None] * means)
             values, vectors = torch.linalg.eigh(within)
             values = values.clamp(min=max(floor * float(values.clamp(min=0).mean()), 1e-6))
             whitening = vectors @ torch.diag(values.rsqrt()) @ vectors.t()
