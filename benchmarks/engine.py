@@ -35,7 +35,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gossamer.methods.dpgan.nets import Discriminator
+from gossamer.nets.dcgan import Discriminator
 from gossamer.nets.flat import flatten
 from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses

@@ -40,6 +40,7 @@ MECHANISMS = "tests/privacy/test_mechanisms.py"
 DIFFUSION = "tests/methods/test_dp_diffusion.py"
 MOMENTS = "tests/methods/test_class_moments.py"
 START = "tests/methods/test_start.py"
+MEPF = "tests/methods/test_dp_mepf.py"
 MIXTURE = "tests/methods/test_mixture.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
@@ -325,7 +326,7 @@ MISTAKES = (
     Mistake("dpgan releases the last weights, not the average", "methods/dpgan/loop.py", "return self.G.average.released", "return self.G.net", DPGAN),
     Mistake("the average moves towards the old weights", "methods/parts.py", "mean.lerp_(value, 1 - min(at_most, self._decay))", "mean.lerp_(value, min(at_most, self._decay))", DPGAN),
     Mistake("after the warm start its moments go on", "methods/dpgan/loop.py", "    state.renew(config.discriminator_learning_rate, config.generator_learning_rate)\n", "", DPGAN),
-    Mistake("the warm start adds up records and fakes without halving", "methods/dpgan/loop.py", "gradient(loss / 2, state.D.net)", "gradient(loss, state.D.net)", DPGAN),
+    Mistake("the warm start adds up records and fakes without halving", "methods/parts.py", "gradient(loss / 2, D.net)", "gradient(loss, D.net)", DPGAN),
     Mistake("an accuracy that never moves is accepted", "methods/dpgan/__init__.py", "if config.accuracy_decay >= 1:", "if False:", DPGAN),
     Mistake("a checkpoint ahead of the ledger is accepted", "run/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/test_resume.py"),
     Mistake("a checkpoint's discriminator begins with fresh moments", "methods/parts.py", "        self.net.load_state_dict(saved[\"net\"])\n        self.optimiser.load_state_dict(saved[\"optimiser\"])\n", "        self.net.load_state_dict(saved[\"net\"])\n", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
@@ -531,6 +532,30 @@ MISTAKES = (
     Mistake("codes are rounded by who stands beside them", "methods/moments/class_moments.py", "copy.deepcopy(self.latent).double().code(images.double())", "self.latent.code(images).double()", MOMENTS),
     Mistake("products off the diagonal count once", "methods/moments/class_moments.py", "c * products[i, j] * twice", "c * products[i, j]", MOMENTS),
     Mistake("the length of a record's moments leaves the covariance out", "methods/moments/class_moments.py", "+ c**2 * squares.square()).sqrt()", ").sqrt()", MOMENTS),
+    Mistake("dp-mepf learns its features on records too", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: adversarial.descend(\n        state.optimiser, F.cross_entropy(state.codes.net.logits(held.tensors()[0]), held.tensors()[1]), state.codes.net,\n    ))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
+    Mistake("dp-mepf takes axes and radii from records", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: state.codes.fit(*held.tensors(), run.rng.public(\"spoilt\")))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
+    Mistake("dp-mepf counts the records of a class without noise", "methods/dp_mepf/loop.py", "        state.targets.take(answer, query", "        private.update(lambda held: answer[: run.card.classes].copy_(\n            query.weights[0] * torch.bincount(torch.from_numpy(held.labels), minlength=run.card.classes)\n        ))\n        state.targets.take(answer, query", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
+    Mistake("dp-mepf matches moments without their noise", "methods/dp_mepf/loop.py", "        state.targets.take(answer, query", "        from gossamer.privacy.mechanisms import Bounds\n        private.update(lambda held: answer.copy_(query.clipped_sum(held, Bounds(norms=(1.0,)))))\n        state.targets.take(answer, query", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
+    Mistake("dp-mepf's release is not charged", "methods/dp_mepf/__init__.py", "self.training(1, [(release, 1)])", "self.training(1, [])", f"{CONFORMANCE} -k dp-mepf"),
+    Mistake("a block of codes is not shortened", "methods/dp_mepf/embedding.py", "shortened(z, 1.0).cpu()", "z.cpu()", f"{MEPF} -k by_hand"),
+    Mistake("the shares of count, means and products exceed the bound", "methods/dp_mepf/embedding.py", "COUNT, MEANS, PRODUCTS = 0.02, 0.28, 0.70", "COUNT, MEANS, PRODUCTS = 0.02, 0.28, 1.0", f"{MEPF} -k weights_share"),
+    Mistake("each block has the bound of all", "methods/dp_mepf/embedding.py", "math.sqrt(PRODUCTS / blocks)", "math.sqrt(PRODUCTS)", f"{MEPF} -k weights_share"),
+    Mistake("the length of a record's embedding leaves the products out", "methods/dp_mepf/embedding.py", "(b**2 * squares + c**2 * squares.square()).sum(0)", "(b**2 * squares).sum(0)", f"{MEPF} -k smaller_bound"),
+    Mistake("a record's embedding is not shortened to the bound", "methods/dp_mepf/embedding.py", "(bound / self._lengths(z)).clamp(max=1))", "torch.ones(len(labels), dtype=torch.float64))", f"{MEPF} -k smaller_bound"),
+    Mistake("the embedding of a unit is shortened record by record", "methods/dp_mepf/embedding.py", "                own += self._sums(z, labels, torch.ones(len(labels), dtype=torch.float64))\n            total += own * min(1.0, bound / float(own.norm()))", "                own += self._sums(z, labels, (bound / self._lengths(z)).clamp(max=1))\n            total += own", f"{MEPF} -k a_unit_moves"),
+    Mistake("products off the diagonal count twice in square", "methods/dp_mepf/embedding.py", "return products[i, j] * torch.where(i == j, 1.0, math.sqrt(2.0))", "return products[i, j] * torch.where(i == j, 1.0, 2.0)", f"{MEPF} -k far_record"),
+    Mistake("codes of features are rounded by who stands beside them", "methods/dp_mepf/embedding.py", "shortened(z, 1.0).cpu() for z in wide(images.double(), labels)]", "shortened(z.double(), 1.0).cpu() for z in self.codes(images, labels)]", f"{MEPF} -k nobody_elses"),
+    Mistake("the two halves of a batch of fakes are one", "methods/dp_mepf/targets.py", "for half in z.chunk(2)]", "for half in [z.chunk(2)[0]] * 2]", f"{MEPF} -k right_on_average"),
+    Mistake("an eigenvalue that is noise is whitened in full", "methods/dp_mepf/targets.py", "max(floor * float(values.clamp(min=0).mean()), 1e-6)", "1e-6", f"{MEPF} -k eigenvalues"),
+    Mistake("a class that is nobody is matched", "methods/dp_mepf/targets.py", "torch.where(seen, moments.counts, 0.0 if seen.any() else least)", "moments.counts", f"{MEPF} -k below_the_noise"),
+    Mistake("the covariance has the spread between classes in it", "methods/dp_mepf/targets.py", " - means.t() @ (shares[:, None] * means)", "", f"{MEPF} -k targets_are"),
+    Mistake("a class without public pictures counts from one of another", "methods/dp_mepf/features.py", "some.mean(0) if len(some) else codes.mean(0)", "some.mean(0) if len(some) else codes[0]", f"{MEPF} -k without_public"),
+    Mistake("a class of a small prior has no fakes", "methods/dp_mepf/loop.py", "counts = 1 + owed.floor().long()", "counts = owed.floor().long()", f"{MEPF} -k declared_prior"),
+    Mistake("dp-mepf releases the last weights, not the average", "methods/dp_mepf/loop.py", "return self.G.average.released", "return self.G.net", f"{MEPF} -k released_weights"),
+    Mistake("a release that a crash took is matched all the same", "methods/dp_mepf/loop.py", "    if not state.targets.taken:", "    if False:", f"{MEPF} -k was_lost"),
+    Mistake("matching learns features", "methods/dp_mepf/loop.py", "    state.codes.requires_grad_(False)\n", "    state.optimiser.zero_grad()\n    for each in state.codes.net.parameters():\n        each.data.add_(1e-3)\n", f"{MEPF} -k released_weights"),
+    Mistake("a run that has paid for all and trained nothing yet cannot go on", "run/fit.py", "not job.paid_for(saved[0])", "not job.trained(saved[0])", "tests/run/test_resume.py -k matches"),
+    Mistake("a checkpoint before the last release counts as paid for", "methods/method.py", "return not phase.releases or bool(saved[\"step\"] > 0)", "return True", f"{MEPF} -k paid_for"),
     Mistake("the row of the public records is that of the samples", "run/measures.py", "of(named.PUBLIC_ITSELF, inputs.public)", "of(named.PUBLIC_ITSELF, inputs.samples)", "tests/run/test_measures.py"),
     Mistake("a start that votes chose is called free", "run/training.py", "isinstance(reached.phase, OnPublic) and not any(run.ledger.used)", "isinstance(reached.phase, OnPublic)", "tests/run/test_sources.py -k votes"),
     Mistake("a crash after a one-shot release loses it", "run/training.py", "(stopping or paid_for or clock.due())", "(stopping or clock.due())", "tests/run/test_resume.py -k one_shot"),

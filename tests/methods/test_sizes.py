@@ -18,6 +18,7 @@ TAKES = {
     "privae": SIDES,
     "privgan": SIDES,
     "dp-diffusion": SIDES,
+    "dp-mepf": (28, 32),
     "moments": SIDES,
     "evolve": SIDES,
     "teacher": SIDES,

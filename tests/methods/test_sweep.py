@@ -102,6 +102,12 @@ def dp_diffusion(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
     return {**poisson_settings(draw, card), **start, "votes_noise": float(draw.integers(2) * draw.uniform(1, 6))}
 
 
+def dp_mepf(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
+    """After class moments half of the time: two events."""
+    start = {"start": "moments", "start_noise": float(draw.uniform(0.5, 6))} if draw.integers(2) else {}
+    return {"noise_multiplier": float(draw.uniform(0.5, 20)), **start}
+
+
 def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
     """With cells half of the time: two events."""
     return {
@@ -120,6 +126,7 @@ SETTINGS: dict[str, Callable[[np.random.Generator, DataCard], dict[str, Any]]] =
     "dp-wgan": dp_wgan,
     "privae": privae,
     "dp-diffusion": dp_diffusion,
+    "dp-mepf": dp_mepf,
     "moments": moments,
     "evolve": evolve,
     "gs-wgan secret": gs_wgan("secret"),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
-from gossamer.methods.dpgan.nets import Discriminator
+from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.engine import answers, ghost, rounding
 from gossamer.privacy.engine.clipping import clip_rows, room
 from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, check_records_independent, clipped_sum, rows

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
-from gossamer.methods.dpgan.nets import Discriminator
+from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.engine.clipping import clip_rows
 from gossamer.privacy.engine.gradients import Tensors
 from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses

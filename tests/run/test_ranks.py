@@ -60,6 +60,11 @@ METHODS_ON_RANKS: dict[str, dict[str, Any]] = {
         "critic_batch_size": 5, "width": 2, "latent_size": 8, "warm_steps": 2, "warm_stack": 3, "average_decay": 0.5,
         "generator": "dcgan", "public_steps": 3, "generator_learning_rate": 1e-2, "critic_learning_rate": 1e-2,
     },
+    "dp-mepf": {
+        "noise_multiplier": 0.1, "axes": 8, "pixel_axes": 8, "features_steps": 3, "features_batch_size": 8, "features_width": 2,
+        "warm_steps": 3, "warm_batch_size": 8, "matching_steps": STEPS, "batch_size": 8, "average_decay": 0.5, "width": 4,
+        "latent_size": 8, "warm_learning_rate": 1e-2, "learning_rate": 1e-2,
+    },
     "moments": {"noise_multiplier": 1.0, "axes": 8},
     "evolve": {
         "noise_multiplier": 1.0, "steps": STEPS, "drawing": "letters", "embedding": "cosines", "candidates": 6,

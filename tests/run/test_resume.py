@@ -118,6 +118,28 @@ def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Pa
     assert verify(tmp_path / "RUN").ok
 
 
+def test_what_matches_a_release_goes_on_where_nothing_is_left_to_pay(data: Path, card: Path, tmp_path: Path) -> None:
+    """A crash in the first step of a phase after the only release: the checkpoint that was made at once is enough."""
+
+    def crash(event: Any) -> None:
+        if event.phase == "matching":
+            raise Stopped
+
+    few: dict[str, Any] = {
+        "axes": 4, "pixel_axes": 4, "features_steps": 2, "features_batch_size": 4, "features_width": 2, "warm_steps": 1,
+        "matching_steps": 2, "batch_size": 20, "width": 2, "latent_size": 4, "public": "glyphs",
+    }  # fmt: skip
+    with pytest.raises(Stopped):
+        fit("dp-mepf", data=data, card=card, out=tmp_path / "RUN", epsilon=10.0, delta=1e-3, sink=crash, **few)
+    ledger = PrivacyLedger.resume(tmp_path / "RUN" / "ledger.jsonl")
+    state, _ = checkpoint.load(tmp_path / "RUN" / "checkpoint", ledger) or ({}, {})
+    assert not any(ledger.unused)
+    ledger.close()
+    assert (state["phase"], state["step"]) == ("matching", 0)
+    resume(tmp_path / "RUN")
+    assert verify(tmp_path / "RUN").ok
+
+
 def test_resume_equals_an_unbroken_run_under_test_seeds(
     data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
 from gossamer.methods.dp_diffusion import DpDiffusion
+from gossamer.methods.dp_mepf import DpMepf
 from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.evolve import Evolve
@@ -20,6 +21,7 @@ METHODS: dict[str, AnyMethod] = {
         Privae(),
         Privgan(),
         DpDiffusion(),
+        DpMepf(),
         ClassMoments(),
         Evolve(),
         Teacher(),

@@ -476,6 +476,15 @@ class Job(Generic[C_co, S_co]):
         """See `Method.sample`."""
         return self._method.sample(net, self._config, self.card, n, labels, stream)
 
+    def paid_for(self, saved: Mapping[str, Any]) -> bool:
+        """Whether a state that a checkpoint holds has a step of the last phase that releases: what is left is free."""
+        for phase in reversed(self.phases):
+            if phase.name == saved["phase"]:
+                return not phase.releases or bool(saved["step"] > 0)
+            if phase.releases:
+                break
+        return False
+
     def trained(self, saved: Mapping[str, Any]) -> bool:
         """Whether a state that a checkpoint holds has done a step of the last phase; before that, nothing can be certified."""
         *_, last = self.phases

@@ -11,7 +11,7 @@ from gossamer.data.records import Records
 from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.method import BaseConfig, Run
-from gossamer.nets.flat import flatten
+from gossamer.nets.flat import flatten, gradient
 from gossamer.privacy.ranks import ALONE, Ranks
 
 N = TypeVar("N", bound=nn.Module)
@@ -158,6 +158,14 @@ class InTraining(Generic[N]):
         self.net.load_state_dict(saved["net"])
         self.average.load_state_dict(saved["average"])
         self.optimiser.load_state_dict(saved["optimiser"])
+
+
+def warm_step(run: Run[C], D: Learner[N], G: InTraining[Any], public: Records, n: int) -> None:
+    """One step of a discriminator without privacy, on n public records and as many fakes."""
+    positions = torch.randint(len(public), (n,), generator=run.rng.public("warm start")).numpy()
+    loss = adversarial.loss_on_records(D.net, public[positions]).mean()
+    loss = loss + adversarial.loss_on_fakes(D.net, G.fakes(run, n)).mean()
+    D.step(gradient(loss / 2, D.net))
 
 
 def some(records: Records, n: int) -> Records:

@@ -108,7 +108,10 @@ def fit(
             f"{method} has no use for public records with these settings: leave --public and --public-share out."
         )
     if job.needs_public and public is None and public_share is None:
-        raise RequestError(f"these settings of {method} need public records: give --public DATA, or --public-share.")
+        instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
+        raise RequestError(
+            f"these settings of {method} need public records: give --public DATA, or --public-share{instead}."
+        )
     _check_device(device)
     job.generator()
     net = job.begin(
@@ -272,7 +275,7 @@ def resume(
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: say(
             f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
         ))  # fmt: skip
-        if not any(ledger.unused) and (saved is None or not job.trained(saved[0])):
+        if not any(ledger.unused) and (saved is None or not job.paid_for(saved[0])):
             raise untrained(folder)
         charge = charge_of(
             ledger, run=config_json.get("run", ""), card=card, sources=sources, found=found,

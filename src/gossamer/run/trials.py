@@ -105,6 +105,13 @@ SMALL: dict[str, Small] = {
         canary="gradients", about=_GRADIENT, shape=(1, 8, 8),
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     ),
+    "dp-mepf": Small(
+        canary="record", most=1_000, about=_RECORD, shape=(1, 28, 28),
+        settings={
+            "axes": 2, "pixel_axes": 2, "features_steps": 1, "features_batch_size": 2, "features_width": 1, "warm_steps": 0,
+            "matching_steps": 1, "batch_size": 4, "width": 2, "latent_size": 2,
+        },
+    ),
     "moments": Small(canary="record", most=30_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
     "evolve": Small(
         canary="record", most=30_000, about="one record, found at the candidate that it votes for",
@@ -312,7 +319,8 @@ class Runs:
         mine = records[self.ranks.mine(len(records))]
         *_, last = job.phases
         watch.present = coins[0]
-        for reached in training.drive(Watched(Confined(mine, ledger, self.ranks), watch)):
+        public = self._ordinary if job.needs_public else None  # pictures of nobody
+        for reached in training.drive(Watched(Confined(mine, ledger, self.ranks), watch), public):
             trial, into = divmod(reached.step * len(coins), last.steps)
             if reached.phase.name == last.name and not into and trial < len(coins):
                 watch.present = coins[trial]

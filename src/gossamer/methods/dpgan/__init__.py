@@ -1,4 +1,4 @@
-"""DPGAN: what a run promises and costs. `loop.py` trains, `nets.py` has the networks."""
+"""DPGAN: what a run promises and costs. `loop.py` trains, `gossamer.nets.dcgan` has the networks."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

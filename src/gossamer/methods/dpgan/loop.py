@@ -11,10 +11,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial, method
 from gossamer.methods.dpgan import Config
-from gossamer.methods.dpgan.nets import Discriminator, Generator
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
-from gossamer.nets.flat import gradient
+from gossamer.methods.parts import InTraining, Learner, Optimiser, adam, warm_step
+from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
@@ -80,10 +79,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Sh
     if state.step == 0:
         state.renew(config.warm_learning_rate / 2, config.warm_learning_rate)
     for _ in range(state.step, config.warm_steps):
-        positions = torch.randint(len(public), (B,), generator=run.rng.public("warm start")).numpy()
-        loss = adversarial.loss_on_records(state.D.net, public[positions]).mean()
-        loss = loss + adversarial.loss_on_fakes(state.D.net, state.G.fakes(run, B)).mean()
-        state.D.step(gradient(loss / 2, state.D.net))
+        warm_step(run, state.D, state.G, public, B)
         generator_step(run, state, B)
         yield state.shown
     state.renew(config.discriminator_learning_rate, config.generator_learning_rate)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gossamer.errors import RequestError
-from gossamer.methods.dpgan.nets import Discriminator, Generator
+from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.flat import flatten, gradient
 
 GREY28 = (1, 28, 28)

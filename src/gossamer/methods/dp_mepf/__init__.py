@@ -1,0 +1,134 @@
+"""DP-MEPF: what a run promises and costs. `loop.py` trains, `features.py` learns codes of pictures, `embedding.py` asks for
+their moments, `targets.py` has what fakes are held against.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import MaybeZero, OnPublic, OnReleased, Phases
+from gossamer.methods.start import Startable, StartConfig
+
+if TYPE_CHECKING:
+    from gossamer.data.card import DataCard
+    from gossamer.methods.dp_mepf import loop
+    from gossamer.privacy import costs
+else:
+    loop, costs = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.costs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(StartConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: standard deviation of the noise on every moment; a unit moves all of them together by 1. Zero: none.
+        axes: principal axes of a block of features (d); a smaller block has all of its own.
+        pixel_axes: the same for the pixels themselves.
+        features_steps: steps in which the features learn the classes of public pictures.
+        features_batch_size: public pictures in such a step.
+        features_width: channels of their first convolution.
+        warm_steps: steps in which the generator learns from public pictures, beside a discriminator, before it sees a moment.
+        warm_batch_size: public pictures in a warm step.
+        warm_learning_rate: Adam's step size for the generator in the warm start; the discriminator takes half of it.
+        matching_steps: steps of the generator towards the released moments.
+        batch_size: fakes in such a step; each half has every class, by the declared prior.
+        learning_rate: Adam's step size in these; it falls over the last 40 % of them.
+        covariance_weight: how much covariances weigh beside means.
+        floor: least eigenvalue of a released covariance, in units of their mean: how far noise is whitened.
+        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
+        width: channels of the generator's last hidden layer, and of the discriminator's first; even.
+        latent_size: length of the generator's latent vector.
+    """
+
+    noise_multiplier: float
+    axes: int = 128
+    pixel_axes: int = 192
+    features_steps: int = 600
+    features_batch_size: int = 128
+    features_width: int = 24
+    warm_steps: MaybeZero = 4_000
+    warm_batch_size: int = 64
+    warm_learning_rate: float = 1e-3
+    matching_steps: int = 2_000
+    batch_size: int = 500
+    learning_rate: float = 5e-4
+    covariance_weight: float = 0.3
+    floor: float = 0.02
+    average_decay: float = 0.98
+    width: int = 32
+    latent_size: int = 128
+
+
+class DpMepf(Startable[Config, "loop.State"]):
+    """DP-MEPF: a generator that matches moments of perceptual features, released once (Harder, Jalali Asadabadi, Sutherland,
+    Park; "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023).
+
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records: to the answer (counts and
+    mean codes of classes, second moments of all classes together) a unit adds a vector of length 1 at most. The features,
+    their axes and the lengths that codes are shortened to come from public pictures alone, or from those that a start makes
+    of its release, which is a phase of the run. All that follows is post-processing: the generator never sees a record,
+    however many steps it takes.
+
+    Departures from the paper:
+        - Features are a small network's, learnt from the classes of the public pictures, with Gram matrices of its layers
+          (after Gatys, Ecker, Bethge 2016) and pixels, each in a few principal axes; the paper's network has seen ImageNet.
+        - Second moments are products of codes, x x^T, in place of squares of single features; for all classes together, beside
+          means for each class. One Gaussian releases counts, means and products; the paper has two, and takes counts as known.
+        - What is matched are means and covariances in coordinates whitened by the released covariance; two halves of a batch
+          give estimates of the squared distance without bias.
+        - The generator begins as one half of a GAN on the public pictures, and a running average of its weights is released.
+        - It takes public pictures or a start, and is none itself.
+    """
+
+    name = "dp-mepf"
+    title = "DP-MEPF (Harder et al. 2023)"
+    config_type = Config
+    loop = loop
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
+        """Features and a warm start, free; one Gaussian over all records; and steps towards what it gave, free."""
+        features: OnPublic[Config, loop.State] = OnPublic(
+            name="features",
+            steps=config.features_steps,
+            body=lambda run, state, public: loop.learn_features(run, state, public),
+        )
+        warm: OnPublic[Config, loop.State] = OnPublic(
+            name="warm start",
+            steps=config.warm_steps,
+            body=lambda run, state, public: loop.warm_start(run, state, public),
+        )
+        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
+        matching: OnReleased[Config, loop.State] = OnReleased(
+            name="matching",
+            steps=config.matching_steps,
+            body=lambda run, state: loop.match(run, state),
+        )
+        return [features, warm, self.training(1, [(release, 1)]), matching]
+
+    def needs_public(self, config: Config) -> bool:  # noqa: ARG002 (what every method is asked)
+        """Features are learnt from pictures that no record went into, or from a start's."""
+        return True
+
+    def explain(self, config: Config) -> str:
+        """What public pictures can be replaced by."""
+        if config.start:
+            return ""
+        return "It needs public pictures (--public), or --start evolve or --start moments, which make some within the budget."
+
+    def check(self, config: Config, card: "DataCard") -> None:
+        """Refuse settings that make no sense."""
+        if config.batch_size < 2 * card.classes:
+            raise RequestError(
+                f"--batch-size {config.batch_size} is too few: each half of a batch has every one of the {card.classes} "
+                f"classes, so give at least {2 * card.classes}."
+            )
+        if config.average_decay >= 1:
+            raise RequestError(
+                f"--average-decay must be below 1, not {config.average_decay:g}: an average has to move."
+            )
+        if not 0 < config.floor <= 1:
+            raise RequestError(
+                f"--floor is a share above 0 and at most 1, not {config.floor:g}: nothing else can be whitened."
+            )

@@ -1,0 +1,132 @@
+"""Counts and mean codes of classes, and second moments of all classes together, in one release. `targets.py` uses them.
+
+A record is K blocks of codes z_1 ... z_K, each shortened to length 1. It adds to the cell of its class the count a and, for
+each block, b z_j; to one cell of all classes it adds, for each block, c vech(z_j z_j^T), the products off the diagonal times
+sqrt 2, so that |z z^T| = |z|^2 counts in full. With a^2 + K (b^2 + c^2) = 1 the whole is at most 1 long: the sum over all
+records moves by at most 1 when one is added or removed. One Gaussian pays for all. The paper has a Gaussian for each moment.
+"""
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gossamer.data.records import Records
+from gossamer.methods.dp_mepf.features import Codes
+from gossamer.privacy.engine.answers import by_unit
+from gossamer.privacy.engine.rounding import BELOW, shortened
+from gossamer.privacy.mechanisms import Bounds
+
+COUNT, MEANS, PRODUCTS = 0.02, 0.28, 0.70
+"""a^2, K b^2 and K c^2: how the squared bound of a record is shared by count, means and second moments."""
+_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What an answer holds, exact or with noise. All are sums over records, float64.
+
+    Args:
+        counts: [classes]
+        sums: of codes by class, for each block [classes, d_j].
+        products: of codes of all classes, for each block [d_j, d_j].
+    """
+
+    counts: Tensor
+    sums: list[Tensor]
+    products: list[Tensor]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The query.
+
+    Args:
+        codes: fixed before a record is read.
+        classes: number of labels.
+    """
+
+    codes: Codes
+    classes: int
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """a, b, c"""
+        blocks = len(self.codes.axes)
+        return math.sqrt(COUNT), math.sqrt(MEANS / blocks), math.sqrt(PRODUCTS / blocks)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers in the answer: counts, then the sums of each block, then its products."""
+        axes = self.codes.axes
+        return [self.classes, *(self.classes * d for d in axes), *(d * (d + 1) // 2 for d in axes)]
+
+    @property
+    def dimension(self) -> int:
+        """All of them."""
+        return sum(self.sizes)
+
+    def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
+        """[dimension] float64; what one unit adds is at most bounds.norms[0] long.
+
+        In double precision throughout: a product is rounded in another way when another record stands beside it, and in single
+        precision what that moves in the codes of all others would be outside the bound.
+        """
+        bound = BELOW * min(bounds.norms[0], 1.0)
+        wide, total = copy.deepcopy(self.codes).double(), torch.zeros(self.dimension, dtype=torch.float64)
+        single, several = by_unit(records)
+        for lo in range(0, len(single), _AT_ONCE):
+            z, labels = self._codes(wide, single[lo : lo + _AT_ONCE])
+            total += self._sums(z, labels, (bound / self._lengths(z)).clamp(max=1))
+        for unit in several:
+            own = torch.zeros_like(total)
+            for lo in range(0, len(unit), _AT_ONCE):
+                z, labels = self._codes(wide, unit[lo : lo + _AT_ONCE])
+                own += self._sums(z, labels, torch.ones(len(labels), dtype=torch.float64))
+            total += own * min(1.0, bound / float(own.norm()))
+        return total
+
+    def read(self, answer: Tensor) -> Moments:
+        """The sums that an answer [dimension] stands for. Post-processing: it reads no record."""
+        (a, b, c), axes = self.weights, self.codes.axes
+        counts, *parts = answer.double().cpu().split(self.sizes)
+        sums = [part.view(self.classes, d) / b for part, d in zip(parts[: len(axes)], axes, strict=True)]
+        products = [_square(part, d) / c for part, d in zip(parts[len(axes) :], axes, strict=True)]
+        return Moments(counts / a, sums, products)
+
+    @torch.no_grad()
+    def _codes(self, wide: Codes, records: Records) -> tuple[list[Tensor], Tensor]:
+        """Codes of at most 1 in length, [n, d_j] float64 each; one that is not finite is zero. And labels, [n]."""
+        images, labels = records.tensors(wide.radii.device)
+        return [shortened(z, 1.0).cpu() for z in wide(images.double(), labels)], labels.cpu()
+
+    def _lengths(self, codes: list[Tensor]) -> Tensor:
+        """[n], the length of what each record adds: |z z^T| is |z|^2."""
+        a, b, c = self.weights
+        squares = torch.stack([z.square().sum(1) for z in codes])
+        return (a**2 + (b**2 * squares + c**2 * squares.square()).sum(0)).sqrt()
+
+    def _sums(self, codes: list[Tensor], labels: Tensor, factors: Tensor) -> Tensor:
+        """What records add, each times its factor. [dimension]"""
+        a, b, c = self.weights
+        cells = torch.zeros(len(labels), self.classes, dtype=torch.float64)
+        cells[torch.arange(len(labels)), labels] = factors
+        means = [b * (cells.t() @ z).flatten() for z in codes]
+        products = [c * _upper(z.t() @ (z * factors[:, None])) for z in codes]
+        return torch.cat([a * cells.sum(0), *means, *products])
+
+
+def _upper(products: Tensor) -> Tensor:
+    """vech: the upper triangle of a symmetric matrix [d, d], times sqrt 2 off the diagonal: as long as that. [d (d + 1) / 2]"""
+    i, j = torch.triu_indices(*products.shape)
+    return products[i, j] * torch.where(i == j, 1.0, math.sqrt(2.0))
+
+
+def _square(upper: Tensor, d: int) -> Tensor:
+    """The inverse of `_upper`."""
+    i, j = torch.triu_indices(d, d)
+    half = upper.new_zeros(d, d)
+    half[i, j] = upper / torch.where(i == j, 1.0, math.sqrt(2.0))
+    return half + half.triu(1).t()

@@ -1,0 +1,392 @@
+"""DP-MEPF: what is asked, how much a unit moves it, what is made of the answer, and that its estimates are right on average."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.errors import RequestError
+from gossamer.methods import METHODS
+from gossamer.methods.dp_mepf import loop
+from gossamer.methods.dp_mepf.embedding import Embedding
+from gossamer.methods.dp_mepf.features import Codes, sizes, spoilt
+from gossamer.methods.dp_mepf.targets import Targets
+from gossamer.methods.method import Training
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.noise import Rng
+from gossamer.run.plan import plan
+
+ONE = Bounds(norms=(1.0,))
+CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=200)
+SMALL: dict[str, Any] = {
+    "noise_multiplier": 1.0, "axes": 4, "pixel_axes": 5, "features_steps": 2, "features_batch_size": 8, "features_width": 2,
+    "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 4, "batch_size": 8, "width": 4, "latent_size": 4,
+}  # fmt: skip
+
+
+def records(n: int, *, seed: int = 0, units: np.ndarray | None = None) -> Records:
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(3, size=n)
+    images = draw.integers(0, 256, size=(n, 1, 28, 28)) // (labels + 1)[:, None, None, None]
+    return Records(images.astype(np.uint8), labels, units)
+
+
+def together(first: Records, second: Records) -> Records:
+    return Records(np.concatenate([first.images, second.images]), np.concatenate([first.labels, second.labels]))
+
+
+def query(radii: float = 1.0) -> Embedding:
+    """Codes as public pictures make them, shortened to so much of their radii."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        codes = Codes((1, 28, 28), 3, width=2, axes=4, pixel_axes=5).requires_grad_(False)
+    codes.fit(*records(60, seed=7).tensors(), torch.Generator().manual_seed(1))
+    codes.radii *= radii
+    return Embedding(codes, 3)
+
+
+def length(answer: Tensor) -> float:
+    return float(answer.norm())
+
+
+# ---------------------------------------------------------------------- the query
+
+
+def test_the_query_by_hand() -> None:
+    """Record by record, with matrices written out."""
+    asked, held = query(), records(20)
+    blocks = 5
+    a, b, c = 0.02**0.5, (0.28 / blocks) ** 0.5, (0.70 / blocks) ** 0.5
+    parts: list[tuple[Tensor, list[Tensor], list[Tensor]]] = []
+    for i in range(len(held)):
+        images, labels = held[i : i + 1].tensors()
+        z = [each[0] / max(1.0, length(each)) for each in asked.codes(images, labels)]
+        upper = [
+            [
+                float(each[i] * each[j]) * (1.0 if i == j else math.sqrt(2))
+                for i in range(len(each))
+                for j in range(i, len(each))
+            ]
+            for each in z
+        ]
+        cell = torch.eye(3)[labels[0]]
+        parts.append((a * cell, [b * cell[:, None] * each for each in z], [c * torch.tensor(each) for each in upper]))
+    counts = torch.stack([count for count, _, _ in parts]).sum(0)
+    sums = torch.cat([torch.stack([mean[j] for _, mean, _ in parts]).sum(0).flatten() for j in range(blocks)])
+    products = torch.cat([torch.stack([more[j] for *_, more in parts]).sum(0) for j in range(blocks)])
+    expected = torch.cat([counts, sums, products]).double()
+    answer = asked.clipped_sum(held, ONE)
+    assert len(answer) == asked.dimension == 3 + 3 * (4 + 4 + 3 + 4 + 5) + 10 + 10 + 6 + 10 + 15
+    torch.testing.assert_close(answer, expected, atol=1e-4, rtol=0)
+
+
+def test_weights_share_a_bound_of_one() -> None:
+    a, b, c = query().weights
+    assert a**2 + 5 * (b**2 + c**2) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_far_record_moves_the_answer_by_one(value: int) -> None:
+    """Codes beyond every radius fill the bound: count, means and products together, and no more. Inserted first."""
+    asked, held = query(radii=1e-3), records(30)
+    far = Records(np.full((1, 1, 28, 28), value, np.uint8), np.array([2]))
+    moved = length(asked.clipped_sum(together(far, held), ONE) - asked.clipped_sum(held, ONE))
+    assert 1 - 1e-4 < moved <= 1
+
+
+def test_no_record_moves_the_answer_by_more_than_one() -> None:
+    asked = query()
+    assert all(length(asked.clipped_sum(records(1, seed=seed), ONE)) <= 1 for seed in range(10))
+
+
+def test_a_unit_moves_it_by_one_whatever_it_holds() -> None:
+    """Thirty records of one unit over all classes."""
+    asked = query()
+    others, own = records(20), records(30, seed=5)
+    both = together(own, others)
+    units = np.concatenate([np.zeros(30, np.int64), np.arange(1, 21)])
+    joined = Records(both.images, both.labels, units)
+    moved = length(asked.clipped_sum(joined, ONE) - asked.clipped_sum(others, ONE))
+    assert 0.99 < moved <= 1
+
+
+def test_a_record_moves_nobody_elses_part() -> None:
+    """Inserted first, it moves all others by one place, and one of them to another block: what they add is the same to 1e-9."""
+    asked, others, one = query(), records(1_000), records(1, seed=9)
+    moved = asked.clipped_sum(together(one, others), ONE) - asked.clipped_sum(others, ONE)
+    assert length(moved - asked.clipped_sum(one, ONE)) < 1e-9
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e38])
+def test_codes_that_are_no_numbers_add_a_count_and_huge_ones_no_more_than_one(value: float) -> None:
+    asked = query()
+    for j in range(5):
+        asked.codes.get_buffer(f"basis{j}").fill_(value)
+    answer = asked.clipped_sum(records(5), ONE)
+    assert answer.isfinite().all()
+    assert length(answer) <= (5 if value == 1e38 else 5 * asked.weights[0])
+
+
+def test_nobody_adds_nothing() -> None:
+    assert length(query().clipped_sum(records(1)[:0], ONE)) == 0
+
+
+def test_a_smaller_bound_shortens_every_record() -> None:
+    asked, held = query(), records(1)
+    assert length(asked.clipped_sum(held, Bounds(norms=(0.1,)))) == pytest.approx(0.1, rel=1e-5)
+
+
+def test_asking_changes_no_code() -> None:
+    asked = query()
+    before = copy.deepcopy(asked.codes.state_dict())
+    asked.clipped_sum(records(20), ONE)
+    assert all(torch.equal(before[name], value) for name, value in asked.codes.state_dict().items())
+    assert {each.dtype for each in asked.codes.state_dict().values()} == {torch.float32}
+
+
+# ---------------------------------------------------------------------- what it costs
+
+
+@pytest.mark.parametrize(("epsilon", "noise"), [(1.0, 3.731), (10.0, 0.500)])
+def test_the_noise_is_that_of_one_gaussian(epsilon: float, noise: float) -> None:
+    """As one round of votes has it (`test_evolve.py`): one release of sensitivity 1 of all records."""
+    request = plan("dp-mepf", CARD, {}, epsilon=epsilon, delta=1e-5)
+    assert request.job.settings["noise_multiplier"] == pytest.approx(noise, abs=1e-3)
+    assert [count for _, count in request.plan] == [1]
+
+
+def test_a_start_is_charged_beside_it() -> None:
+    job = METHODS["dp-mepf"].job({**SMALL, "start": "moments", "start_noise": 2.0}, CARD)
+    assert [(event.noise_multiplier, count) for event, count in job.plan] == [(2.0, 1), (1.0, 1)]  # type: ignore[attr-defined]
+    assert not job.needs_public and job.explanation == ""
+
+
+def test_it_needs_pictures_and_says_what_may_stand_in_their_place() -> None:
+    job = METHODS["dp-mepf"].job(SMALL, CARD)
+    assert job.needs_public
+    assert "--start evolve or --start moments" in job.explanation
+    assert not METHODS["dp-mepf"].makes_starts
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 5}, "--batch-size 5 is too few.*3 classes.*at least 6"),
+        ({"average_decay": 1.0}, "--average-decay must be below 1"),
+        ({"floor": 0.0}, "--floor is a share above 0"),
+        ({"floor": 1.5}, "--floor is a share above 0"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        METHODS["dp-mepf"].job({**SMALL, **settings}, CARD).check()
+
+
+# ---------------------------------------------------------------------- codes
+
+
+def test_axes_are_orthonormal_and_most_public_codes_are_not_shortened() -> None:
+    codes, (images, labels) = query().codes, records(60, seed=7).tensors()
+    assert codes.axes == [4, 4, 3, 4, 5]
+    assert sizes((1, 28, 28), 2) == (256, 64, 3, 10, 784)
+    for j, z in enumerate(codes(images, labels)):
+        basis = codes.get_buffer(f"basis{j}")
+        torch.testing.assert_close(basis.t() @ basis, torch.eye(basis.shape[1]), atol=1e-4, rtol=0)
+        assert 2 <= int((z.norm(dim=1) > 1).sum()) <= 4  # 95 % of 60 are within
+        for label in range(3):
+            assert z[labels == label].mean(0).norm() < 1e-3
+
+
+def test_a_class_without_public_pictures_counts_from_the_mean_of_all() -> None:
+    codes, held = query().codes, records(60, seed=7)
+    codes.fit(*held[held.labels != 1].tensors(), torch.Generator().manual_seed(1))
+    centres = [codes.get_buffer(f"centres{j}") for j in range(5)]
+    assert all(float(each[1].norm()) < 1e-3 * float(each[0].norm()) for each in centres)
+
+
+def test_spoilt_pictures_are_pictures_and_widen_the_axes() -> None:
+    images, _ = records(40).tensors()
+    bad = spoilt(images, torch.Generator().manual_seed(0))
+    assert bad.shape == images.shape and float(bad.min()) >= 0 and float(bad.max()) <= 1
+    order = torch.cat([images[way::4] for way in range(4)])
+    assert float((bad - order).flatten(1).norm(dim=1).min()) > 1
+
+
+# ---------------------------------------------------------------------- targets
+
+
+def given(z: list[Tensor], labels: Tensor) -> tuple[Embedding, Tensor]:
+    """A query, and its exact answer for codes that are given."""
+    asked = query()
+    return asked, asked._sums(z, labels, torch.ones(len(labels), dtype=torch.float64))
+
+
+def codes_of(n: int, labels: Tensor) -> list[Tensor]:
+    """Codes at most 1 long, of another mean in each class and of unequal spread."""
+    draw = torch.Generator().manual_seed(3)
+    found = []
+    for d in (4, 4, 3, 4, 5):
+        shift = 0.2 * torch.randn(3, d, generator=draw, dtype=torch.float64)
+        spread = torch.linspace(0.05, 0.2, d).double()
+        found.append(shift[labels] + spread * torch.randn(n, d, generator=draw, dtype=torch.float64))
+    return found
+
+
+def test_targets_are_means_and_covariance_by_class() -> None:
+    labels = torch.arange(600) % 3
+    z = codes_of(600, labels)
+    asked, answer = given(z, labels)
+    targets = Targets(3, asked.codes.axes)
+    assert not targets.taken
+    targets.take(answer, asked, noise_multiplier=0.0, floor=1e-6)
+    assert targets.taken
+    torch.testing.assert_close(targets.shares, torch.full((3,), 1 / 3))
+    for j, block in enumerate(z):
+        means = torch.stack([block[labels == label].mean(0) for label in range(3)])
+        whitening = targets.get_buffer(f"whitening{j}").double()
+        centred = (block - means[labels]) @ whitening
+        torch.testing.assert_close(centred.t() @ centred / 600, torch.eye(block.shape[1]).double(), atol=1e-3, rtol=0)
+        torch.testing.assert_close(targets.get_buffer(f"means{j}").double(), means @ whitening, atol=1e-4, rtol=1e-4)
+
+
+def test_small_eigenvalues_are_not_blown_up() -> None:
+    """Of variances 1e-8 and the like, those below 2 % of the mean count as that."""
+    labels = torch.arange(600) % 3
+    z = codes_of(600, labels)
+    z = [torch.cat([block[:, :1] * 1e-4, block[:, 1:]], 1) for block in z]
+    asked, answer = given(z, labels)
+    targets = Targets(3, asked.codes.axes)
+    targets.take(answer, asked, noise_multiplier=0.0, floor=0.02)
+    for j, block in enumerate(z):
+        means = torch.stack([block[labels == label].mean(0) for label in range(3)])
+        mean = float((block - means[labels]).square().sum(1).mean() / block.shape[1])
+        longest = float(torch.linalg.eigvalsh(targets.get_buffer(f"whitening{j}")).max())
+        assert longest == pytest.approx((0.02 * mean) ** -0.5, rel=0.01)
+
+
+def test_a_class_below_the_noise_weighs_nothing() -> None:
+    labels = torch.arange(600) % 2
+    asked, answer = given(codes_of(600, labels), labels)
+    answer[2] = 1.0  # noise: seven records, where 28 could be seen
+    targets = Targets(3, asked.codes.axes)
+    targets.take(answer, asked, noise_multiplier=1.0, floor=0.02)
+    torch.testing.assert_close(targets.shares, torch.tensor([0.5, 0.5, 0.0]))
+    assert all(float(targets.get_buffer(f"means{j}")[2].norm()) == 0 for j in range(5))
+
+
+def test_nobody_is_no_error() -> None:
+    asked = query()
+    targets = Targets(3, asked.codes.axes)
+    targets.take(torch.zeros(asked.dimension), asked, noise_multiplier=1.0, floor=0.02)
+    assert all(value.isfinite().all() for value in targets.state_dict().values())
+    torch.testing.assert_close(targets.shares, torch.full((3,), 1 / 3))
+
+
+def test_the_distance_of_two_halves_is_right_on_average() -> None:
+    """Gaussian codes that are off by a known shift and spread, of classes with shares 0.2, 0.3 and 0.5.
+
+    Two thousand batches of twenty; the mean lies within five standard errors of the truth: by chance fails once in a million.
+    """
+    shares, shift, spread = torch.tensor([0.2, 0.3, 0.5]), 0.3, 1.2
+    targets = Targets(3, [4])
+    targets.shares.copy_(shares)
+    labels = torch.tensor([0, 0, 1, 1, 1, 2, 2, 2, 2, 2])
+    draw = torch.Generator().manual_seed(0)
+    drawn = [
+        float(targets.loss([shift + spread * torch.randn(20, 4, generator=draw)], labels, covariance_weight=0.3))
+        for _ in range(2_000)
+    ]
+    covariance = spread**2 * torch.eye(4) + shift**2 * torch.ones(4, 4) - torch.eye(4)
+    truth = shift**2 + 0.3 * float(covariance.square().sum()) / 4
+    error = float(np.std(drawn)) / math.sqrt(len(drawn))
+    assert error < 0.05 * truth
+    assert abs(float(np.mean(drawn)) - truth) < 5 * error
+
+
+def test_fakes_that_match_are_at_no_distance() -> None:
+    targets = Targets(2, [1, 1])
+    half = torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None]
+    labels = torch.tensor([0, 0, 1, 1])
+    assert float(targets.loss([torch.cat([half, half])] * 2, labels, covariance_weight=0.3)) == 0
+
+
+# ---------------------------------------------------------------------- matching
+
+
+@pytest.mark.parametrize(
+    ("prior", "n", "expected"),
+    [
+        ("uniform", 9, [3, 3, 3]),
+        ("uniform", 10, [4, 3, 3]),
+        ((0.8, 0.2, 0.0), 13, [9, 3, 1]),
+        ((1.0, 0.0, 0.0), 3, [1, 1, 1]),
+    ],
+)
+def test_every_class_has_fakes_by_the_declared_prior(prior: Any, n: int, expected: list[int]) -> None:
+    found = loop.quotas(DataCard(shape=(1, 28, 28), classes=3, declared_size=200, label_prior=prior), n)
+    assert torch.bincount(found, minlength=3).tolist() == expected
+
+
+def begun(settings: dict[str, Any], held: Records | None = None) -> tuple[Training[Any, Any], Confined[Records]]:
+    job = METHODS["dp-mepf"].job({**SMALL, **settings}, CARD)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
+    ledger.reserve(job.plan)
+    return job.begin(Rng(0, noise_seed=1)), Confined(held or records(200), ledger)
+
+
+def test_matching_comes_nearer() -> None:
+    """With little noise the estimated distance falls by half in sixty steps."""
+    training, private = begun({"noise_multiplier": 0.01, "matching_steps": 60, "batch_size": 60, "learning_rate": 5e-3})
+    far = [
+        float(reached.shown["loss"])
+        for reached in training.drive(private, records(60, seed=7))
+        if reached.phase.name == "matching" and reached.shown
+    ]
+    assert len(far) == 60
+    assert np.mean(far[-10:]) < 0.5 * np.mean(far[:5])
+
+
+def test_a_release_that_was_lost_trains_nothing() -> None:
+    """Paid for in a run that crashed before its checkpoint: there is nothing to match, and nothing to certify."""
+    training, private = begun({})
+    while private.remaining(training._job.plan[0][0]):
+        private.release(
+            loop.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng(0)), query()
+        )
+    reached = list(training.drive(private, records(60, seed=7)))
+    assert not [each for each in reached if each.phase.name in ("training", "matching") and each.shown]
+    assert not training.trained
+
+
+def test_what_was_paid_for_goes_on_at_no_cost() -> None:
+    """A checkpoint from between the release and the first step of matching is worth resuming."""
+    job = METHODS["dp-mepf"].job(SMALL, CARD)
+    expected = {
+        ("", 0): False, ("features", 2): False, ("warm start", 2): False, ("training", 0): False, ("training", 1): True,
+        ("matching", 0): True, ("matching", 3): True,
+    }  # fmt: skip
+    assert {at: job.paid_for({"phase": at[0], "step": at[1]}) for at in expected} == expected
+    assert [job.trained({"phase": "matching", "step": step}) for step in (0, 1)] == [False, True]
+
+
+def test_the_features_and_the_released_weights() -> None:
+    """The average is what is released, and matching leaves the features alone."""
+    training, private = begun({"average_decay": 0.5})
+    kept: dict[str, Any] = {}
+    for reached in training.drive(private, records(60, seed=7)):
+        if reached.shown is None:
+            kept[reached.phase.name] = copy.deepcopy(training.state.codes.state_dict())
+    assert all(torch.equal(kept["features"][name], value) for name, value in kept["matching"].items())
+    state = training.state
+    assert state.released is state.G.average.released is not state.G.net
+    assert any(
+        not torch.equal(a, b) for a, b in zip(state.released.parameters(), state.G.net.parameters(), strict=True)
+    )
