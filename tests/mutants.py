@@ -45,7 +45,7 @@ LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 VOTES, EVOLVE = "tests/methods/test_votes.py", "tests/methods/test_evolve.py"
-NOISE = "tests/privacy/test_noise.py"
+NOISE, KEYSTREAM = "tests/privacy/test_noise.py", "tests/privacy/test_keystream.py"
 RANKS, RANKS_AUDIT = "tests/run/test_ranks.py", "tests/run/test_audit_ranks.py"
 DIVERGED = "tests/run/test_diverged.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
@@ -264,7 +264,7 @@ MISTAKES = (
     Mistake("verify does not hold the settings against the opening of the ledger", "run/verify.py", "        if says[name] != opened[name]", "        if False", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("verify does not hold the settings against the plan", "run/verify.py", "    if not same:", "    if False:", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("an edited report of a release verifies", "run/verify.py", "        elif sha256(path) != digest:", "        elif False:", f"{VERIFY}::test_an_edited_report_does_not_verify"),
-    Mistake("the noise comes from the public seed", "privacy/noise.py", "_Keystream(_fixed_key(noise_seed, purpose if", "_Keystream(_fixed_key(seed, purpose if", f"{NOISE} {CONFORMANCE}"),
+    Mistake("the noise comes from the public seed", "privacy/noise.py", " Keystream(_fixed_key(noise_seed, purpose if", " Keystream(_fixed_key(seed, purpose if", f"{NOISE} {CONFORMANCE}"),
     Mistake("the noise is added in float32", "privacy/noise.py", "second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))", "second.addcmul_(radius.to(second.dtype), angle.sin_().to(second.dtype), value=std)", NOISE),
     Mistake("the radius has 24 bits", "privacy/noise.py", ".log_().mul_(drawn.minus_two).sqrt_()", ".log_().mul_(drawn.minus_two).sqrt_().copy_(radius.float())", NOISE),
     Mistake("the cosines have 24 bits", "privacy/noise.py", "torch.cos(angle, out=drawn.cosine)", "angle.float().cos().double()", NOISE),
@@ -277,8 +277,21 @@ MISTAKES = (
     Mistake("a radius may be infinite", "privacy/noise.py", "_BELOW_ONE = 1 - 2.0**-53", "_BELOW_ONE = 1.0", NOISE),
     Mistake("the standard deviation is forgotten, on every device", "privacy/noise.py", "angle.sin_(), value=std))", "angle.sin_(), value=1.0))", f"{NOISE} {MECHANISMS}"),
     Mistake("the sines have no noise", "privacy/noise.py", "        second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))\n", "", NOISE),
-    Mistake("one key serves for ever", "privacy/noise.py", " or self.position > _ONE_KEY - size", "", NOISE),
-    Mistake("a run's keystream has a fixed nonce and key", "privacy/noise.py", "Cipher(algorithms.AES(os.urandom(16)), modes.GCM(os.urandom(12)))", "Cipher(algorithms.AES(bytes(16)), modes.GCM(bytes(12)))", NOISE),
+    Mistake("one key serves for ever", "privacy/keystream.py", " or self.position > _ONE_KEY - size", "", NOISE),
+    Mistake("a run's keystream has a fixed nonce and key", "privacy/keystream.py", "Cipher(algorithms.AES(os.urandom(16)), modes.GCM(os.urandom(12)))", "Cipher(algorithms.AES(bytes(16)), modes.GCM(bytes(12)))", NOISE),
+    Mistake("a GPU's keystream stands still", "privacy/keystream.py", "        self.position += blocks\n", "", f"{KEYSTREAM} {NOISE}"),
+    Mistake("a GPU's keystream has a fixed key", "privacy/keystream.py", "os.urandom(32) if self._fixed is None", "bytes(32) if self._fixed is None", f"{KEYSTREAM} {NOISE}"),
+    Mistake("a GPU's keystream is rotated by another number", "privacy/keystream.py", "(c, d, b, 7)", "(c, d, b, 9)", KEYSTREAM),
+    Mistake("a GPU's keystream has fewer rounds", "privacy/keystream.py", "for _ in range(10):", "for _ in range(9):", KEYSTREAM),
+    Mistake("a GPU's keystream can be run backwards", "privacy/keystream.py", "        room += first\n", "", KEYSTREAM),
+    Mistake("a GPU's keystream copies signs", "privacy/keystream.py", ".bitwise_and_((1 << bits) - 1)  # the shift", "  # the shift", KEYSTREAM),
+    Mistake("one key serves a GPU for ever", "privacy/keystream.py", " or self.position > _BLOCKS - blocks", "", KEYSTREAM),
+    Mistake("a fork shares the keystream of a GPU", "privacy/keystream.py", "(self._process != os.getpid() or self.position > _BLOCKS - blocks)", "self.position > _BLOCKS - blocks", KEYSTREAM),
+    Mistake("radius and angle share words on a GPU", "privacy/noise.py", "bits[2 * pairs : 3 * pairs]", "bits[pairs : 2 * pairs]", NOISE),
+    Mistake("ranks: the noise of GPUs is alike", "privacy/noise.py", "\"noise on a device\" + whose", "\"noise on a device\"", f"{NOISE} -k of_a_device_has"),
+    Mistake("noise on a GPU is sent there", "privacy/noise.py", "    return device.type != \"cpu\"", "    return False", NOISE),
+    Mistake("a test run forgets how far the noise of a GPU was", "privacy/noise.py", "        self._device_noise.seek(state.get(\"device noise\", 0))\n", "", NOISE),
+    Mistake("the certificate of a run on a GPU is silent about its cipher", "privacy/promise.py", "settings.get(\"device\", \"cpu\") == \"cpu\"", "True", "tests/privacy/test_certificate.py -k ciphers"),
     Mistake("coins of one block of units serve every block", "privacy/noise.py", "            coins = self._secret[\"coins\"].words(min(_COINS, population - start))\n", "            coins = self._secret[\"coins\"].words(_COINS) if start == 0 else coins\n            coins = coins[: population - start]\n", NOISE),
     Mistake("a block's count is of another rate", "privacy/noise.py", "drawn, all_ = rate.as_integer_ratio()", "drawn, all_ = (1.01 * rate).as_integer_ratio()", f"{NOISE} -k thresholds_are"),
     Mistake("thresholds are rounded to the nearest", "privacy/noise.py", "        found.append(total << bits >> shift)", "        found.append((total << bits) + (1 << shift - 1) >> shift)", f"{NOISE} -k thresholds_are"),
@@ -578,8 +591,8 @@ Mistake("ranks: every rank adds noise", "privacy/ranks.py", "        total = par
     Mistake("ranks: other records are not noticed", "run/distributed.py", "    if (found.fingerprint, found.public_facts) != brief.found:", "    if found.public_facts != brief.found[1]:", f"{RANKS}::test_a_rank_with_other_records_or_versions_does_not_begin"),
     Mistake("ranks: PriVAE makes all groups on every rank", "methods/privae/loop.py", "partitions=config.partitions // ranks", "partitions=config.partitions", f"{RANKS} -k privae"),
     Mistake("ranks: DPGAN counts the fakes' sum once for each", "methods/dpgan/loop.py", "out=ranks.once(g)", "out=g", f"{RANKS} -k dpgan"),
-    Mistake("ranks: every rank tosses the same coins", "privacy/noise.py", "        self._secret = {\n            purpose: _Keystream(", "        noise_seed = seed if noise_seed is None else noise_seed\n        self._secret = {\n            purpose: _Keystream(", f"{NOISE} {RANKS}"),
-    Mistake("ranks: each draws for itself which critic answers", "privacy/noise.py", "            self._secret[\"common\"] = _Keystream(key)\n", "            pass\n", f"{NOISE}::test_ranks_draw_alike_by_a_key_and_apart_without"),
+    Mistake("ranks: every rank tosses the same coins", "privacy/noise.py", "        self._secret = {\n            purpose: Keystream(", "        noise_seed = seed if noise_seed is None else noise_seed\n        self._secret = {\n            purpose: Keystream(", f"{NOISE} {RANKS}"),
+    Mistake("ranks: each draws for itself which critic answers", "privacy/noise.py", "            self._secret[\"common\"] = Keystream(key)\n", "            pass\n", f"{NOISE}::test_ranks_draw_alike_by_a_key_and_apart_without"),
     Mistake("ranks: GS-WGAN's records are dealt by their position", "methods/gs_wgan/__init__.py", "    deals_records = True\n", "", f"{RANKS} -k gs-wgan"),
     Mistake("a state that is no number is kept", "run/training.py", "        if not checkpoint.finite(training.state.state_dict()):", "        if False:", DIVERGED),
     Mistake("a checkpoint tells whether critics are finite", "run/checkpoint.py", "    return not isinstance(value, float) or math.isfinite(value)", "    if isinstance(value, Confined):\n        return bool(value._Confined__held.isfinite().all())\n    return not isinstance(value, float) or math.isfinite(value)", DIVERGED),
