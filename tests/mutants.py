@@ -46,6 +46,7 @@ CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 VOTES, EVOLVE = "tests/methods/test_votes.py", "tests/methods/test_evolve.py"
 NOISE, KEYSTREAM = "tests/privacy/test_noise.py", "tests/privacy/test_keystream.py"
+PRECISION, MEMORY = "tests/privacy/test_precision.py", "tests/run/test_memory.py"
 RANKS, RANKS_AUDIT = "tests/run/test_ranks.py", "tests/run/test_audit_ranks.py"
 DIVERGED = "tests/run/test_diverged.py"
 GRADIENTS = "tests/privacy/test_gradients.py"
@@ -109,7 +110,22 @@ MISTAKES = (
     Mistake("squares that vanish are lost", "privacy/engine/rounding.py", "return total + size * torch.finfo(rows.dtype).tiny", "return total", ROUNDING),
     Mistake("the rounding slack is not charged", "privacy/engine/rounding.py", "return bound / (1 + SLACK * torch.finfo(dtype).eps)", "return bound", ROUNDING),
     Mistake("a pixel that no tap reads may be NaN", "privacy/engine/ghost.py", "return squares + self.uses.unread(lo, hi)", "return squares", "tests/privacy/test_tape_layers.py"),
-    Mistake("TF32 is left on", "privacy/engine/rounding.py", "place.fp32_precision = \"ieee\"", "pass", ROUNDING),
+    Mistake("TF32 is left on", "privacy/engine/precision.py", "        place.fp32_precision = precision\n    try:", "        pass\n    try:", ROUNDING),
+    Mistake("norms are taken in bfloat16 where the caller has autocast", "privacy/engine/precision.py", "            if torch.is_autocast_enabled(device):", "            if False:", PRECISION),
+    Mistake("narrow: norms are taken in bfloat16", "privacy/engine/uses.py", "    return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t", "    return t", PRECISION),
+    Mistake("narrow: the sum is taken in bfloat16", "privacy/engine/ghost.py", "            call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))", "            call.layer.add_weight_gradient_(out, *(t.bfloat16().float() for t in scaled(without(a, dropped), without(b, dropped), factors)))", PRECISION),
+    Mistake("narrow: norms are of what was there before rounding, the sum of what is after", "privacy/engine/pieces.py", "        return square_norms(self.a) * square_norms(self.b)\n\n    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:\n        \"\"\"One matrix product, straight into out.\"\"\"\n        a, b = scaled(", "        return square_norms(self.a) * square_norms(self.b)\n\n    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:\n        \"\"\"One matrix product, straight into out.\"\"\"\n        self.a = self.a.bfloat16().float() * 1.004\n        a, b = scaled(", f"{PRECISION} {ROUNDING}"),
+    Mistake("narrow: no margin is charged for rounding", "privacy/engine/rounding.py", "    return bound / (1 + SLACK * torch.finfo(dtype).eps)", "    return bound", f"{PRECISION} {ROUNDING}"),
+    Mistake("narrow: sums run in TF32 as the passes do", "privacy/engine/precision.py", "stack.enter_context(_float32_products(gpu=\"ieee\", processor=\"ieee\"))", "stack.enter_context(_float32_products(gpu=\"tf32\", processor=\"ieee\"))", PRECISION),
+    Mistake("narrow: TF32 stays on after the passes", "privacy/engine/precision.py", "        for (place, _), precision in zip(wanted, before, strict=True):\n            place.fp32_precision = precision\n", "        pass\n", PRECISION),
+    Mistake("narrow: the backward pass runs in single precision", "privacy/engine/gradients.py", "            check_tape(tape, losses, self.multiplicity * len(batch), self.memory)\n            tape.backward(losses.sum())\n", "            check_tape(tape, losses, self.multiplicity * len(batch), self.memory)\n        tape.backward(losses.sum())\n", PRECISION),
+    Mistake("narrow: batches are as large as they come", "privacy/engine/answers.py", "    full = batch if query.precision == \"fp32\" else", "    full = batch if True else", PRECISION),
+    Mistake("narrow: what fills a batch up is added", "privacy/engine/answers.py", "        call.keep(len(batch), query.multiplicity)\n", "        pass\n", PRECISION),
+    Mistake("narrow: what fills a batch up is taken for several rows of a record", "privacy/engine/uses.py", "t.unflatten(0, (multiplicity, -1))[:, :n].flatten(0, 1)", "t[: n * multiplicity]", PRECISION),
+    Mistake("narrow: DPGAN computes in single precision whatever was asked", "methods/dpgan/loop.py", "    size, precision = at_once(config.physical_batch_size), config.precision\n", "    size, precision = at_once(config.physical_batch_size), \"fp32\"\n", f"{CONFORMANCE} -k narrow"),
+    Mistake("a GPU's memory: rows of a record are forgotten", "run/memory.py", "_PASSES * int(settings.get(\"multiplicity\", 1)) *", "_PASSES *", MEMORY),
+    Mistake("a GPU's memory: all of a draw at once, whatever it holds", "run/memory.py", "    part = largest / math.ceil(largest / holds)\n", "    part, holds = largest, 1 << 30\n", MEMORY),
+    Mistake("a GPU's memory decides what was asked for", "run/memory.py", " or settings.get(\"physical_batch_size\") != 0", " or \"physical_batch_size\" not in settings", MEMORY),
     Mistake("TF32 is off in norms, and on in sums", "privacy/engine/clipping.py", "    for part in parts:\n        put =", "    for part in parts:\n        torch.set_float32_matmul_precision(\"medium\")\n        put =", ROUNDING),
     Mistake("constant planes: the norm forgets the constants", "privacy/engine/layers/planes.py", "return square_norms(self.a) * square_norms(self.b.flatten(1))", "return square_norms(self.b.flatten(1))", "tests/privacy/test_tape_layers.py"),
     Mistake("a convolution's kept gradients stay in the order of unfolding", "privacy/engine/pieces.py", "total = by_channels(total.view(len(out), -1), self.taps)", "pass", "tests/privacy/test_tape_layers.py"),
@@ -499,7 +515,7 @@ MISTAKES = (
     Mistake("pictures go into the folders of other labels", "data/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/test_declared.py"),
     Mistake("a preset is silently ignored", "run/plan.py", "chosen = dict(presets.settings(method, preset)) if preset else {}", "chosen: dict[str, Any] = {}", "tests/run/test_declared.py"),
-    Mistake("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "multiplicity=config.multiplicity\n", "multiplicity=1\n", "tests/methods/test_conformance.py -k diffusion"),
+    Mistake("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "multiplicity=config.multiplicity", "multiplicity=1", "tests/methods/test_conformance.py -k diffusion"),
     Mistake("the releases of a start are not in the plan", "methods/start.py", 'name=f"start: {phase.name}", body=anew)', 'name=f"start: {phase.name}", plan=(), body=anew)', START),
     Mistake("a start takes the releases of the training", "methods/start.py", "if phase.releases and state.step >= phase.steps:", "if False:", START),
     Mistake("a certificate hides what a start was drawn by", "privacy/promise.py", "*([start] if start else [])]", "]", "tests/privacy/test_certificate.py"),

@@ -38,7 +38,8 @@ coins. No step of it rounds:
 A block costs one word in place of 1,024: a draw from ten million units takes 80 KB of keystream, where a word per unit takes
 80 MB.
 
-What is still assumed: that AES-128 in counter mode, and ChaCha20, cannot be told from coins, and that noise of 2^84 values stands for a true
+What is still assumed: that AES-128 in counter mode, and ChaCha20, cannot be told from coins, and that noise of 2^84 values
+stands for a true
 normal. Even if the errors of the 2^32 angles did not average out, the probability of a cell of the grid would be right to
 one part in 2^33 and 2^-53; one true normal in 10^17 is larger than any of ours, and a very long run draws 10^12. How the
 sums are rounded before they come here is another matter (`clipping.py`, `norms.py`).

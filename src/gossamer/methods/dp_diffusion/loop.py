@@ -11,7 +11,7 @@ from gossamer.data.records import Records
 from gossamer.methods import adversarial, method, votes
 from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.method import Run, Shown, batch_of
+from gossamer.methods.method import Run, Shown, at_once, batch_of
 from gossamer.methods.parts import Average, Learner, adam, some
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -36,9 +36,8 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
     loss = Loss(state.G, config, config.multiplicity, run.rng.secret_generator)
-    query = PerRecordGradient(
-        state.D.net, loss.of_records, config.physical_batch_size, multiplicity=config.multiplicity
-    )
+    size, precision = at_once(config.physical_batch_size), config.precision
+    query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
 
     while left := private.remaining(release.event):  # l. 3
         g = private.release(release, query)  # l. 4-8

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gossamer.errors import RequestError
 from gossamer.privacy.engine.ghost import add_gradient_, pieces
 from gossamer.privacy.engine.pieces import Piece, Product
-from gossamer.privacy.engine.rounding import charged, full_precision, square_norms
+from gossamer.privacy.engine.precision import full_precision
+from gossamer.privacy.engine.rounding import charged, square_norms
 from gossamer.privacy.engine.uses import Call
 from gossamer.privacy.mechanisms import Bounds
 
@@ -121,9 +122,13 @@ def zeros(module: nn.Module) -> Tensor:
 
 def room(module: nn.Module) -> Tensor:
     """[D], not filled: whoever takes it writes every number of it."""
-    parameters = list(module.parameters())
-    device = parameters[0].device if parameters else torch.device("cpu")
-    return torch.empty(sum(p.numel() for p in parameters), dtype=sum_dtype(module), device=device)
+    size = sum(p.numel() for p in module.parameters())
+    return torch.empty(size, dtype=sum_dtype(module), device=place(module))
+
+
+def place(module: nn.Module) -> torch.device:
+    """Where the module is."""
+    return next((p.device for p in module.parameters()), torch.device("cpu"))
 
 
 def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
