@@ -105,7 +105,9 @@ def test_the_sum_is_that_of_the_plain_loop_over_the_same_rounded_pairs(
         assert 1 - 1e-5 < bounds[record] / gradient.norm() < 1.01
         total += gradient * min(1.0, MAX_NORM / float(gradient.norm()))
     assert (found - total).norm() <= 2e-3 * 7 * MAX_NORM
-    assert (found - clipped).norm() <= 1e-5 * 7 * MAX_NORM, "with the norms that clipping sees, no more than single precision"
+    assert (found - clipped).norm() <= 1e-5 * 7 * MAX_NORM, (
+        "with the norms that clipping sees, no more than single precision"
+    )
     apart = query.clipped_sum(batch, Bounds(norms=(1e9,))) - whole
     assert apart.norm() <= 1e-5 * whole.norm(), "where nothing is clipped, the sum is that of single precision"
     assert (query_of(module, "fp32").clipped_sum(batch, BOUNDS) - total).norm() > (found - total).norm()
