@@ -46,6 +46,7 @@ CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 VOTES, EVOLVE = "tests/methods/test_votes.py", "tests/methods/test_evolve.py"
 NOISE, KEYSTREAM = "tests/privacy/test_noise.py", "tests/privacy/test_keystream.py"
+ON_A_DEVICE = "tests/methods/test_on_a_device.py"
 PRECISION, MEMORY = "tests/privacy/test_precision.py", "tests/run/test_memory.py"
 RANKS, RANKS_AUDIT = "tests/run/test_ranks.py", "tests/run/test_audit_ranks.py"
 DIVERGED = "tests/run/test_diverged.py"
@@ -100,7 +101,7 @@ MISTAKES = (
     Mistake("a sum of units alone begins with what stood in its memory", "privacy/engine/answers.py", "    if fresh:\n        out.zero_()\n    for unit in several:", "    for unit in several:", GRADIENTS),
     Mistake("clipping to twice the bound", "privacy/engine/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
     Mistake("a unit's records are clipped one by one", "privacy/engine/answers.py", "single, several = by_unit(records) if clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
-    Mistake("a record that is not finite is multiplied by zero", "privacy/engine/clipping.py", "dropped if bool(dropped.any()) else None)", "None)", f"{GRADIENTS} {MECHANISMS}"),
+    Mistake("a record that is not finite is multiplied by zero", "privacy/engine/clipping.py", "factors[groups[part.parameter]], dropped)", "factors[groups[part.parameter]], None)", f"{GRADIENTS} {MECHANISMS}"),
     Mistake("no guard against cancellation in Gram norms", "privacy/engine/rounding.py", "return raised(squares, u, b, dtype, steps + u_gram.shape[1] + 1)", "return squares.clamp(min=0)", GRADIENTS),
     Mistake("the guard's error is a constant, however long the products are", "privacy/engine/rounding.py", "(steps / 2 + FLOOR) * kind.eps * terms.square()", "16 * kind.eps * terms.square()", ROUNDING),
     Mistake("long products are summed in one piece", "privacy/engine/rounding.py", "    first, *others = features.chunk(-(-features.shape[1] // PRODUCTS), dim=1)", "    first, *others = (features,)", ROUNDING),
@@ -112,6 +113,10 @@ MISTAKES = (
     Mistake("a pixel that no tap reads may be NaN", "privacy/engine/ghost.py", "return squares + self.uses.unread(lo, hi)", "return squares", "tests/privacy/test_tape_layers.py"),
     Mistake("TF32 is left on", "privacy/engine/precision.py", "        place.fp32_precision = precision\n    try:", "        pass\n    try:", ROUNDING),
     Mistake("norms are taken in bfloat16 where the caller has autocast", "privacy/engine/precision.py", "            if torch.is_autocast_enabled(device):", "            if False:", PRECISION),
+    Mistake("every clipped sum waits for the GPU", "privacy/engine/clipping.py", "infinite if out.device.type != \"cpu\" or bool(infinite.any()) else None", "infinite if bool(infinite.any()) else None", ON_A_DEVICE),
+    Mistake("latents are sent while the GPU waits", "methods/parts.py", "return sent(z[part], run.device), sent(y[part], run.device)", "return z[part].to(run.device), y[part].to(run.device)", f"{ON_A_DEVICE} -k dpgan"),
+    Mistake("moments on a GPU are indexed from another device", "methods/moments/mixture.py", "        groups = self.groups.cpu()\n", "        groups = self.groups\n", f"{ON_A_DEVICE} -k moments"),
+    Mistake("records that are not finite are counted on a GPU", "privacy/engine/clipping.py", "        factors = [factor.masked_fill(dropped, 0) for factor in factors]\n", "        pass\n", GRADIENTS),
     Mistake("narrow: norms are taken in bfloat16", "privacy/engine/uses.py", "    return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t", "    return t", PRECISION),
     Mistake("narrow: the sum is taken in bfloat16", "privacy/engine/ghost.py", "            call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))", "            call.layer.add_weight_gradient_(out, *(t.bfloat16().float() for t in scaled(without(a, dropped), without(b, dropped), factors)))", PRECISION),
     Mistake("narrow: norms are of what was there before rounding, the sum of what is after", "privacy/engine/pieces.py", "        return square_norms(self.a) * square_norms(self.b)\n\n    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:\n        \"\"\"One matrix product, straight into out.\"\"\"\n        a, b = scaled(", "        return square_norms(self.a) * square_norms(self.b)\n\n    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:\n        \"\"\"One matrix product, straight into out.\"\"\"\n        self.a = self.a.bfloat16().float() * 1.004\n        a, b = scaled(", f"{PRECISION} {ROUNDING}"),

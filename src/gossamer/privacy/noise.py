@@ -59,6 +59,7 @@ from gossamer.privacy.keystream import SPARE, WORDS, DeviceKeystream, Keystream
 
 _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
 _DEVICE_PAIRS = 1 << 21  # on another device, where a call costs more and nothing fits a cache
+_KEPT = 16  # passes whose room is kept: a run with groups of parameters has one for each
 _SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
 _MANTISSA = (1 << 52) - 1  # the low 52 bits of a word, which with the exponent of 1.0 make a float64 in [1, 2)
 _ONE = 0x3FF << 52
@@ -283,8 +284,11 @@ class Rng:
     def _polar(self, pairs: int, device: torch.device) -> "_Pass":
         """A pass with radius, and angle in (-pi, pi), of so many pairs; the next call overwrites it."""
         key = (device, pairs)
-        if key not in self._passes:  # keep those of whole passes, and of one rest
-            self._passes = {known: each for known, each in self._passes.items() if known[1] in (_PAIRS, _DEVICE_PAIRS)}
+        if key not in self._passes:
+            if len(self._passes) == _KEPT:
+                self._passes = {
+                    known: each for known, each in self._passes.items() if known[1] in (_PAIRS, _DEVICE_PAIRS)
+                }
             self._passes[key] = _Pass(pairs, device)
         drawn = self._passes[key]
         radius, angle = drawn.radius, drawn.angle

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods import adversarial, method, votes
 from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
@@ -74,12 +74,12 @@ class Loss:
         """The same for codes [n, ...]. [K n]"""
         K, coins = self.multiplicity, self.coins()
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
-        sigma = (LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp().to(z.device)
-        noise = torch.randn(z.shape, generator=coins).to(z.device)
+        sigma = sent((LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp(), z.device)
+        noise = sent(torch.randn(z.shape, generator=coins), z.device)
         told = labels.repeat(K)
         if self.config.label_dropout > 0:
             silent = torch.rand(len(z), generator=coins) < self.config.label_dropout
-            told = torch.where(silent.to(z.device), self.net.classes, told)
+            told = torch.where(sent(silent, z.device), self.net.classes, told)
         s = sigma.view(-1, *(1,) * (z.dim() - 1))
         noisy = z + s * noise
         target = (z - denoiser.c_skip(s) * noisy) / denoiser.c_out(s)

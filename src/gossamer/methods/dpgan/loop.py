@@ -62,9 +62,9 @@ def generator_step(run: Run[Config], state: "State", B: int) -> float:
     state.generator_steps += 1  # l. 14
     state.since = 0
     found = (logits.detach() < 0).float().sum() / B
-    mean, accuracy = run.ranks.total(torch.stack([loss.detach(), found]))
-    state.shown = {"generator_loss": float(mean), "accuracy_on_fakes": float(accuracy)}
-    return float(accuracy)
+    mean, accuracy = map(float, run.ranks.total(torch.stack([loss.detach(), found])).tolist())
+    state.shown = {"generator_loss": mean, "accuracy_on_fakes": accuracy}
+    return accuracy
 
 
 def adapt(config: Config, state: "State", accuracy: float) -> None:

@@ -54,8 +54,10 @@ def _add_clipped_(
     squares = _squares(parts, groups, len(bounds.norms))
     factors = _factors(squares, bounds, out.dtype)
     views = _views(out, parameters)
-    dropped = ~torch.stack(squares).isfinite().all(0)
-    if bool(dropped.any()):
+    infinite = ~torch.stack(squares).isfinite().all(0)
+    # To ask a GPU is to wait for it, which is dearer than to drop none.
+    dropped = infinite if out.device.type != "cpu" or bool(infinite.any()) else None
+    if dropped is not None:
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
     if fresh:  # a product is all that its parameter gets, so it writes where the others add
         written = {part.parameter for part in parts if isinstance(part, Product)}
@@ -64,7 +66,7 @@ def _add_clipped_(
                 view.zero_()
     for part in parts:
         put = part.write_ if fresh and isinstance(part, Product) else part.add_
-        put(views[part.parameter], factors[groups[part.parameter]], dropped if bool(dropped.any()) else None)
+        put(views[part.parameter], factors[groups[part.parameter]], dropped)
 
 
 def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
