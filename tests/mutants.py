@@ -113,6 +113,7 @@ MISTAKES = (
     Mistake("a pixel that no tap reads may be NaN", "privacy/engine/ghost.py", "return squares + self.uses.unread(lo, hi)", "return squares", "tests/privacy/test_tape_layers.py"),
     Mistake("TF32 is left on", "privacy/engine/precision.py", "        place.fp32_precision = precision\n    try:", "        pass\n    try:", ROUNDING),
     Mistake("norms are taken in bfloat16 where the caller has autocast", "privacy/engine/precision.py", "            if torch.is_autocast_enabled(device):", "            if False:", PRECISION),
+    Mistake("a run takes TF32 where PyTorch allows it", "run/training.py", "        with full_precision():  # of which a method may leave some in passes that bound nothing\n            _drive(run, training, emit)\n", "        _drive(run, training, emit)\n", "tests/run/test_narrow.py"),
     Mistake("every clipped sum waits for the GPU", "privacy/engine/clipping.py", "infinite if out.device.type != \"cpu\" or bool(infinite.any()) else None", "infinite if bool(infinite.any()) else None", ON_A_DEVICE),
     Mistake("latents are sent while the GPU waits", "methods/parts.py", "return sent(z[part], run.device), sent(y[part], run.device)", "return z[part].to(run.device), y[part].to(run.device)", f"{ON_A_DEVICE} -k dpgan"),
     Mistake("moments on a GPU are indexed from another device", "methods/moments/mixture.py", "        groups = self.groups.cpu()\n", "        groups = self.groups\n", f"{ON_A_DEVICE} -k moments"),
