@@ -1,8 +1,9 @@
-"""Memory: what a run takes at its peak, about, and pages that stay with the process between steps."""
+"""Memory: what a run takes at its peak, about, what a GPU holds, and pages that stay with the process between steps."""
 
 import ctypes
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,13 @@ _PASSES = 5
 """A batch, in sizes of what the generator's layers give for it: forward and backward, through two networks."""
 _BLOCK = 4_096
 """Records that a method without batches looks at at once."""
+
+_SHARE = 0.5
+"""Of what is free on a GPU, for the gradients of a batch; the estimate is a rough one, and has not been held against a GPU."""
+_DEVIATIONS = 5
+"""Standard deviations by which a Poisson draw exceeds what is expected before it is taken in two parts: about never."""
+_MULTIPLE = 32
+"""A batch of such a multiple suits the matrix units of a GPU."""
 
 _FEW = 4
 """Pictures that are drawn to look at the layers."""
@@ -116,6 +124,40 @@ def peak(job: "Job[BaseConfig, State]") -> Peak:
         batch=_PASSES * batch * max(drawn, 4 * pixels),
         mapped=0.0 if dealt or stored < MAP_FROM else records,
     )
+
+
+def _free(device: torch.device) -> int:
+    """Bytes that are free on a GPU."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free
+
+
+def fitted(
+    job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1, free: Callable[[torch.device], int] = _free
+) -> "Job[BaseConfig, State]":
+    """The job, with the records whose gradients are computed at once chosen by the memory of its GPU.
+
+    Only where the settings leave that open (`physical_batch_size` 0); on a CPU the job as it is. A draw is taken whole where it
+    fits, else in equal parts. Results do not depend on it, but for rounding.
+
+    Args:
+        job: the method and its settings.
+        device: where it trains.
+        ranks: that share a draw.
+        free: gives the free bytes of a device.
+    """
+    where, settings = torch.device(device), job.settings
+    if where.type == "cpu" or settings.get("physical_batch_size") != 0:
+        return job
+    with torch.random.fork_rng(devices=[]):
+        net: Any = job.generator()
+    size = _PASSES * int(settings.get("multiplicity", 1)) * max(_drawn(job, net), 4 * math.prod(job.card.shape))
+    holds = max(1, int(_SHARE * free(where) / size))
+    expected = batch_of(int(settings["expected_batch_size"]), job.card) / ranks
+    largest = expected + _DEVIATIONS * math.sqrt(expected)
+    part = largest / math.ceil(largest / holds)
+    chosen = min(holds, _MULTIPLE * math.ceil(part / _MULTIPLE))
+    return job.method.job({**settings, "physical_batch_size": chosen}, job.card)
 
 
 def _drawn(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:
