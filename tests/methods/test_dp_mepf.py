@@ -251,10 +251,36 @@ def test_targets_are_means_and_covariance_by_class() -> None:
     torch.testing.assert_close(targets.shares, torch.full((3,), 1 / 3))
     for j, block in enumerate(z):
         means = torch.stack([block[labels == label].mean(0) for label in range(3)])
-        whitening = targets.get_buffer(f"whitening{j}").double()
-        centred = (block - means[labels]) @ whitening
-        torch.testing.assert_close(centred.t() @ centred / 600, torch.eye(block.shape[1]).double(), atol=1e-3, rtol=0)
-        torch.testing.assert_close(targets.get_buffer(f"means{j}").double(), means @ whitening, atol=1e-4, rtol=1e-4)
+        axes = targets.get_buffer(f"axes{j}").double()
+        turned = (block - means[labels]) @ axes
+        variances = torch.diag(targets.get_buffer(f"variances{j}").double())
+        torch.testing.assert_close(axes.t() @ axes, torch.eye(block.shape[1]).double(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(turned.t() @ turned / 600, variances, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(targets.get_buffer(f"means{j}").double(), means @ axes, atol=1e-5, rtol=1e-4)
+        spread = variances.diagonal()
+        torch.testing.assert_close(targets.get_buffer(f"weights{j}").double(), 0.5 / (spread[:, None] + spread))
+
+
+def test_the_distance_is_that_of_frechet() -> None:
+    """Means 0.02 apart, and a covariance some percent off in every entry: within 2 % of the distance itself."""
+    draw = torch.Generator().manual_seed(0)
+    labels, sample = torch.zeros(300, dtype=torch.int64), torch.randn(300, 4, generator=draw, dtype=torch.float64)
+    sample = sample - sample.mean(0)
+    sample = sample @ torch.linalg.inv(torch.linalg.cholesky(sample.t() @ sample / 300)).t()  # covariance: the identity
+    variances = torch.tensor([0.2, 0.1, 0.04, 0.01], dtype=torch.float64)
+    change = torch.randn(4, 4, generator=draw, dtype=torch.float64)
+    root = variances.sqrt()
+    other = torch.diag(variances) + 0.02 * (change + change.t()) * root[:, None] * root
+    codes = sample @ torch.linalg.cholesky(other).t() + 0.02
+    targets = Targets(1, [4]).double()
+    targets.variances0.copy_(variances)
+    targets.weights0.copy_(0.5 / (variances[:, None] + variances))
+    within = codes.t() @ codes / 300
+    inner = root[:, None] * within * root
+    exact = 4 * 0.02**2 + variances.sum() + within.trace() - 2 * torch.linalg.eigvalsh(inner).sqrt().sum()
+    # class means are taken from the codes, and the covariance is about the released means: 0.02 is in both
+    found = targets.loss([torch.cat([codes, codes])], labels, covariance_weight=1.0)
+    assert float(found) == pytest.approx(float(exact / variances.sum()), rel=0.02)
 
 
 def test_small_eigenvalues_are_not_blown_up() -> None:
@@ -268,8 +294,8 @@ def test_small_eigenvalues_are_not_blown_up() -> None:
     for j, block in enumerate(z):
         means = torch.stack([block[labels == label].mean(0) for label in range(3)])
         mean = float((block - means[labels]).square().sum(1).mean() / block.shape[1])
-        longest = float(torch.linalg.eigvalsh(targets.get_buffer(f"whitening{j}")).max())
-        assert longest == pytest.approx((0.02 * mean) ** -0.5, rel=0.01)
+        largest = float(targets.get_buffer(f"weights{j}").max())
+        assert largest == pytest.approx(0.5 / (2 * 0.02 * mean), rel=0.01)
 
 
 def test_a_class_below_the_noise_weighs_nothing() -> None:
@@ -291,7 +317,7 @@ def test_nobody_is_no_error() -> None:
 
 
 def test_the_distance_of_two_halves_is_right_on_average() -> None:
-    """Gaussian codes that are off by a known shift and spread, of classes with shares 0.2, 0.3 and 0.5.
+    """Gaussian codes that are off by a known shift and spread from variances of 1, of classes with shares 0.2, 0.3 and 0.5.
 
     Two thousand batches of twenty; the mean lies within five standard errors of the truth: by chance fails once in a million.
     """
@@ -305,7 +331,7 @@ def test_the_distance_of_two_halves_is_right_on_average() -> None:
         for _ in range(2_000)
     ]
     covariance = spread**2 * torch.eye(4) + shift**2 * torch.ones(4, 4) - torch.eye(4)
-    truth = shift**2 + 0.3 * float(covariance.square().sum()) / 4
+    truth = shift**2 + 0.3 * 0.25 * float(covariance.square().sum()) / 4
     error = float(np.std(drawn)) / math.sqrt(len(drawn))
     assert error < 0.05 * truth
     assert abs(float(np.mean(drawn)) - truth) < 5 * error

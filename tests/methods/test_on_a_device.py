@@ -26,6 +26,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "dp-diffusion": {
         "network": "unet", "width": 8, "depth": 1, "expected_batch_size": 12, "multiplicity": 2, "label_dropout": 0.1,
     },
+    "dp-mepf": {
+        "axes": 4, "pixel_axes": 4, "features_steps": 1, "features_batch_size": 8, "features_width": 2, "warm_steps": 0,
+        "matching_steps": 6, "batch_size": 8, "width": 4,
+    },
     "moments": {"axes": 8, "cells": 2},
     "evolve": {"drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2},
     "teacher": {"expected_batch_size": 12},
@@ -33,11 +37,12 @@ SMALL: dict[str, dict[str, Any]] = {
 WAITS: dict[str, set[str]] = {
     "dpgan": {"methods/dpgan/loop.py"},
     "dp-wgan": {"methods/dp_wgan/loop.py"},
+    "dp-mepf": {"methods/dp_mepf/loop.py"},
     "gs-wgan": {"methods/gs_wgan/critics.py"},
     "privgan": {"methods/privgan/loop.py"},
 }
-"""Where steps wait: for what a generator step shows and the schedule needs, where GS-WGAN's chosen critics are picked, and in
-privGAN, whose epochs pass through lists of positions."""
+"""Where steps wait: for what a generator step shows and the schedule needs, as dp-mepf's matching begins, where GS-WGAN's
+chosen critics are picked, and in privGAN, whose epochs pass through lists of positions."""
 ONE_SHOT = ("moments", "evolve")
 OTHER_THREADS = ("teacher",)
 """Its features are made in threads of their own, where the pretended device is not."""
@@ -56,7 +61,8 @@ def taken(method: str, device: str, waits: list[tuple[str, str]]) -> torch.nn.Mo
     ledger = PrivacyLedger(budget=math.inf, delta=1e-9, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(1, noise_seed=2), device)
-    for done, _ in enumerate(training.drive(Confined(records(), ledger)), start=1):
+    public = records() if job.needs_public else None
+    for done, _ in enumerate(training.drive(Confined(records(), ledger), public), start=1):
         if done == WARM:
             waits.clear()
         if done == STEPS:

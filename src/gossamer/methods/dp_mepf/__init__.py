@@ -36,7 +36,7 @@ class Config(StartConfig):
         batch_size: fakes in such a step; each half has every class, by the declared prior.
         learning_rate: Adam's step size in these; it falls over the last 40 % of them.
         covariance_weight: how much covariances weigh beside means.
-        floor: least eigenvalue of a released covariance, in units of their mean: how far noise is whitened.
+        floor: least variance of an axis by which differences of covariances are divided, in units of the mean of all axes.
         average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
         width: channels of the generator's last hidden layer, and of the discriminator's first; even.
         latent_size: length of the generator's latent vector.
@@ -54,8 +54,8 @@ class Config(StartConfig):
     matching_steps: int = 2_000
     batch_size: int = 500
     learning_rate: float = 5e-4
-    covariance_weight: float = 0.3
-    floor: float = 0.02
+    covariance_weight: float = 1.0
+    floor: float = 0.01
     average_decay: float = 0.98
     width: int = 32
     latent_size: int = 128
@@ -76,8 +76,8 @@ class DpMepf(Startable[Config, "loop.State"]):
           (after Gatys, Ecker, Bethge 2016) and pixels, each in a few principal axes; the paper's network has seen ImageNet.
         - Second moments are products of codes, x x^T, in place of squares of single features; for all classes together, beside
           means for each class. One Gaussian releases counts, means and products; the paper has two, and takes counts as known.
-        - What is matched are means and covariances in coordinates whitened by the released covariance; two halves of a batch
-          give estimates of the squared distance without bias.
+        - What is matched is a squared Frechet distance to second order, of class means and of the covariance in them, not
+          that of the embeddings. Two halves of a batch give estimates of it without bias.
         - The generator begins as one half of a GAN on the public pictures, and a running average of its weights is released.
         - It takes public pictures or a start, and is none itself.
     """
@@ -130,5 +130,5 @@ class DpMepf(Startable[Config, "loop.State"]):
             )
         if not 0 < config.floor <= 1:
             raise RequestError(
-                f"--floor is a share above 0 and at most 1, not {config.floor:g}: nothing else can be whitened."
+                f"--floor is a share above 0 and at most 1, not {config.floor:g}: no difference is divided by nothing."
             )

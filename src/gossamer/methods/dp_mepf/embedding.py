@@ -75,7 +75,8 @@ class Embedding:
         precision what that moves in the codes of all others would be outside the bound.
         """
         bound = BELOW * min(bounds.norms[0], 1.0)
-        wide, total = copy.deepcopy(self.codes).double(), torch.zeros(self.dimension, dtype=torch.float64)
+        wide = copy.deepcopy(self.codes).double()
+        total = wide.radii.new_zeros(self.dimension)
         single, several = by_unit(records)
         for lo in range(0, len(single), _AT_ONCE):
             z, labels = self._codes(wide, single[lo : lo + _AT_ONCE])
@@ -84,8 +85,8 @@ class Embedding:
             own = torch.zeros_like(total)
             for lo in range(0, len(unit), _AT_ONCE):
                 z, labels = self._codes(wide, unit[lo : lo + _AT_ONCE])
-                own += self._sums(z, labels, torch.ones(len(labels), dtype=torch.float64))
-            total += own * min(1.0, bound / float(own.norm()))
+                own += self._sums(z, labels, total.new_ones(len(labels)))
+            total += own * (bound / own.norm()).clamp(max=1)
         return total
 
     def read(self, answer: Tensor) -> Moments:
@@ -100,7 +101,7 @@ class Embedding:
     def _codes(self, wide: Codes, records: Records) -> tuple[list[Tensor], Tensor]:
         """Codes of at most 1 in length, [n, d_j] float64 each; one that is not finite is zero. And labels, [n]."""
         images, labels = records.tensors(wide.radii.device)
-        return [shortened(z, 1.0).cpu() for z in wide(images.double(), labels)], labels.cpu()
+        return [shortened(z, 1.0) for z in wide(images.double(), labels)], labels
 
     def _lengths(self, codes: list[Tensor]) -> Tensor:
         """[n], the length of what each record adds: |z z^T| is |z|^2."""
@@ -111,8 +112,7 @@ class Embedding:
     def _sums(self, codes: list[Tensor], labels: Tensor, factors: Tensor) -> Tensor:
         """What records add, each times its factor. [dimension]"""
         a, b, c = self.weights
-        cells = torch.zeros(len(labels), self.classes, dtype=torch.float64)
-        cells[torch.arange(len(labels)), labels] = factors
+        cells = factors.new_zeros(len(labels), self.classes).scatter_(1, labels[:, None], factors[:, None])
         means = [b * (cells.t() @ z).flatten() for z in codes]
         products = [c * _upper(z.t() @ (z * factors[:, None])) for z in codes]
         return torch.cat([a * cells.sum(0), *means, *products])
@@ -120,7 +120,7 @@ class Embedding:
 
 def _upper(products: Tensor) -> Tensor:
     """vech: the upper triangle of a symmetric matrix [d, d], times sqrt 2 off the diagonal: as long as that. [d (d + 1) / 2]"""
-    i, j = torch.triu_indices(*products.shape)
+    i, j = torch.triu_indices(*products.shape, device=products.device)
     return products[i, j] * torch.where(i == j, 1.0, math.sqrt(2.0))
 
 

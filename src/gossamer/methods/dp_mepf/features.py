@@ -65,7 +65,7 @@ def _gram(activations: Tensor) -> Tensor:
     """What channels have in common, on average over positions. [n, w, H, W] to [n, w (w + 1) / 2]"""
     flat = activations.flatten(2)
     products = flat @ flat.transpose(1, 2) / flat.shape[2]
-    i, j = torch.triu_indices(products.shape[1], products.shape[1])
+    i, j = torch.triu_indices(products.shape[1], products.shape[1], device=products.device)
     return products[:, i, j]
 
 

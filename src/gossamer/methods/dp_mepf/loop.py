@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods import adversarial, method
 from gossamer.methods.dp_mepf import Config
 from gossamer.methods.dp_mepf.embedding import Embedding
@@ -50,13 +50,13 @@ def match(run: Run[Config], state: "State") -> Iterator[Shown]:
         return
     config, G, T = run.config, state.G, run.config.matching_steps
     state.codes.requires_grad_(False)
-    half = quotas(run.card, config.batch_size // 2)
-    labels = half.repeat(2).to(run.device)
+    half = quotas(run.card, config.batch_size // 2).to(run.device)
+    labels = half.repeat(2)
     for t in range(state.step, T):
         G.optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, 0.05 + (T - t) / (FALLING * T))
-        latents = torch.randn(len(labels), config.latent_size, generator=run.rng.public("matching")).to(run.device)
+        latents = sent(torch.randn(len(labels), config.latent_size, generator=run.rng.public("matching")), run.device)
         codes = [within(z) for z in state.codes(G.net(latents, labels), labels)]
-        loss = state.targets.loss(codes, half.to(run.device), covariance_weight=config.covariance_weight)
+        loss = state.targets.loss(codes, half, covariance_weight=config.covariance_weight)
         G.descend(loss)
         G.average.follow(at_most=(t + 1) / (t + 10))
         yield {"loss": loss.detach()}

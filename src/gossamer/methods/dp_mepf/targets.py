@@ -1,4 +1,13 @@
-"""What fakes are held against: released class means and the released covariance, by which codes are whitened."""
+"""What fakes are held against: class means and the covariance within classes, as released, and how far fakes are from them.
+
+The distance is the squared Frechet distance between normals of these moments (Dowson and Landau 1982), to second order. With
+|m - m'|^2 for the means, and in the axes in which the released covariance is diagonal, with variances v_i,
+
+    tr(C + C' - 2 (C^1/2 C' C^1/2)^1/2) = sum over i, j of (C' - C)_ij^2 / (2 (v_i + v_j)), up to third order in C' - C.
+
+It weighs every axis by how far records spread along it. Whitened codes would weigh all alike, most of all those in which
+records hardly differ, and fakes match these by becoming all alike.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +19,7 @@ _SEEN = 4
 
 
 class Targets(nn.Module):
-    """Class means in whitened codes, in which the covariance within classes is the identity.
+    """Moments of codes, in the axes along which the released covariance is diagonal.
 
     Args:
         classes: K.
@@ -27,7 +36,9 @@ class Targets(nn.Module):
         self.register_buffer("shares", torch.full((classes,), 1 / classes))
         for j, d in enumerate(axes):
             self.register_buffer(f"means{j}", torch.zeros(classes, d))
-            self.register_buffer(f"whitening{j}", torch.eye(d))
+            self.register_buffer(f"axes{j}", torch.eye(d))
+            self.register_buffer(f"variances{j}", torch.ones(d))
+            self.register_buffer(f"weights{j}", torch.full((d, d), 0.25))
 
     @torch.no_grad()
     def take(self, released: Tensor, query: Embedding, *, noise_multiplier: float, floor: float) -> None:
@@ -40,7 +51,7 @@ class Targets(nn.Module):
             released: [query.dimension], with noise.
             query: what was asked.
             noise_multiplier: standard deviation of the noise on every number of it.
-            floor: least eigenvalue of a covariance, in units of their mean.
+            floor: least variance of an axis by which differences are divided, in units of the mean of all.
         """
         moments, least = query.read(released), max(1.0, _SEEN * noise_multiplier / query.weights[0])
         seen = moments.counts > least
@@ -50,15 +61,17 @@ class Targets(nn.Module):
             means = torch.where(seen[:, None], sums / counts.clamp(min=least)[:, None], 0.0)
             within = products / counts.sum() - means.t() @ (shares[:, None] * means)
             values, vectors = torch.linalg.eigh(within)
-            values = values.clamp(min=max(floor * float(values.clamp(min=0).mean()), 1e-6))
-            whitening = vectors @ torch.diag(values.rsqrt()) @ vectors.t()
-            self._whitening(j).copy_(whitening)
-            self._means(j).copy_(means @ whitening)
+            values = values.clamp(min=0)  # noise alone makes them negative
+            raised = values.clamp(min=max(floor * float(values.mean()), 1e-6))
+            self._axes(j).copy_(vectors)
+            self._means(j).copy_(means @ vectors)
+            self._variances(j).copy_(values)
+            self._weights(j).copy_(0.5 / (raised[:, None] + raised))
         self.shares.copy_(shares)
         self.taken.fill_(True)
 
     def loss(self, codes: list[Tensor], labels: Tensor, *, covariance_weight: float) -> Tensor:
-        """Squared distances of class means and of the covariance, on average over blocks, each divided by its dimension.
+        """Squared Frechet distance of class means and of the covariance within, by the whole variance; on average over blocks.
 
         The batch has two halves of the same labels. The squared distance of an estimate would be too large by its variance; the
         inner product of the differences of two independent ones is right on average, and may be below zero.
@@ -73,16 +86,23 @@ class Targets(nn.Module):
         each = (of_class @ self.shares)[:, None]  # [h, 1], the weight of a fake in the average over all
         total = codes[0].new_zeros(())
         for j, z in enumerate(codes):
-            targets, d = self._means(j), z.shape[1]
-            apart = [half @ self._whitening(j) - targets[labels] for half in z.chunk(2)]
+            variances, targets = self._variances(j), self._means(j)
+            apart = [half @ self._axes(j) - targets[labels] for half in z.chunk(2)]
             first, second = (of_class.t() @ half for half in apart)
             means = (self.shares[:, None] * first * second).sum()
-            first, second = (half.t() @ (each * half) - torch.eye(d).to(half) for half in apart)
-            total = total + (means + covariance_weight * (first * second).sum()) / d
+            first, second = (half.t() @ (each * half) - torch.diag(variances) for half in apart)
+            covariances = (self._weights(j) * first * second).sum()
+            total = total + (means + covariance_weight * covariances) / variances.sum().clamp(min=1e-6)
         return total / self.blocks
 
     def _means(self, j: int) -> Tensor:
         return self.get_buffer(f"means{j}")
 
-    def _whitening(self, j: int) -> Tensor:
-        return self.get_buffer(f"whitening{j}")
+    def _axes(self, j: int) -> Tensor:
+        return self.get_buffer(f"axes{j}")
+
+    def _variances(self, j: int) -> Tensor:
+        return self.get_buffer(f"variances{j}")
+
+    def _weights(self, j: int) -> Tensor:
+        return self.get_buffer(f"weights{j}")
