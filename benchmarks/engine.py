@@ -3,11 +3,14 @@
 A private step is: clip the gradient of every record and add them up, Gaussian noise, fused Adam on one flat vector. The
 non-private step is: forward, backward, fused Adam. All strategies of a model run in one process, interleaved, in an order
 that changes from round to round; a ratio is the median over rounds of the ratio within one round, beside the range of
-its middle half. Times are process CPU time on the CPU and synchronised wall time on a GPU. Peak memory is what a strategy
-needs above the finished set-up, measured in a process of its own.
+its middle half. Times are process CPU time on the CPU and synchronised wall time on a GPU; the ratio by the clock stands
+beside it, and means something where the machine has nothing else to do. Peak memory is what a strategy needs above the
+finished set-up, measured in a process of its own. --parts shows what the noise is of a private step: the same without any,
+and with torch's own normals in its place, which prove nothing.
 
     python benchmarks/engine.py                        the whole table, into benchmarks/results/ too
     python benchmarks/engine.py --models mlp-128 --rounds 5 --no-peers
+    python benchmarks/engine.py --models mlp-128 mlp-512 --parts --rounds 41 --no-peers --no-memory
 """
 
 import argparse
@@ -26,7 +29,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -44,10 +47,19 @@ from gossamer.run.memory import keep_pages
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
 WITH_PEERS = ("dcgan-128", "dcgan-128-table", "mlp-128", "critic-128", "vae-512")
-OURS = ("non-private", "gossamer, non-private", "gossamer")
+PARTS = ("gossamer without noise", "gossamer, torch's normals")
+OURS = ("non-private", "gossamer, non-private", "gossamer", *PARTS)
 PEER_ROUNDS = 3  # peers are up to a hundred times slower; their ratios need no more
 LARGEST = 4e9  # bytes of per-record gradients that a peer may form; it needs about twice as much memory
 Step = Callable[[], object]
+Noise = Callable[[Tensor, float], Tensor]
+
+
+class Times(NamedTuple):
+    """Seconds of a step: of the processor (on a GPU: by the clock), and by the clock."""
+
+    work: float
+    wall: float
 
 
 @dataclass(frozen=True)
@@ -183,14 +195,17 @@ MODELS: dict[str, Model] = {
 }
 
 
-def strategies(model: Model, *, device: str, peers: bool) -> dict[str, Callable[[], Step]]:
+def strategies(model: Model, *, device: str, peers: bool, parts: bool = False) -> dict[str, Callable[[], Step]]:
     """By name, what builds each step; the non-private one first."""
     torch.manual_seed(0)
     net = model.build().to(device)
     batch = Tensors(tuple(part.to(device) for part in model.batch()))
     found: dict[str, Callable[[], Step]] = {"non-private": lambda: ordinary(copy.deepcopy(net), model, batch)}
     if model.loss in (adversarial_loss, elbo_loss):
-        found["gossamer"] = lambda: private(copy.deepcopy(net), model, batch)
+        found["gossamer"] = lambda: private(copy.deepcopy(net), model, batch, Rng().add_gaussian_)
+        if parts:
+            found[PARTS[0]] = lambda: private(copy.deepcopy(net), model, batch, None)
+            found[PARTS[1]] = lambda: private(copy.deepcopy(net), model, batch, torchs_normals)
     else:
         found["gossamer, non-private"] = lambda: critic(copy.deepcopy(net), batch, clip=False)
         found["gossamer"] = lambda: critic(copy.deepcopy(net), batch, clip=True)
@@ -222,21 +237,26 @@ def ordinary(net: nn.Module, model: Model, batch: Tensors) -> Step:
     return step
 
 
-def _noisy(net: nn.Module, count: int, ask: Callable[[], Tensor], noise: bool = True) -> Step:
-    flat, rng = flatten(net), Rng()
+def torchs_normals(total: Tensor, std: float) -> Tensor:
+    """Noise in float32 by torch's own generator."""
+    return total.add_(torch.randn_like(total), alpha=std)
+
+
+def _noisy(net: nn.Module, count: int, ask: Callable[[], Tensor], noise: Noise | None) -> Step:
+    flat = flatten(net)
     optimiser = adam([flat])
 
     def step() -> None:
         total = ask()
-        if noise:
-            rng.add_gaussian_(total, 1.0)
+        if noise is not None:
+            noise(total, 1.0)
         flat.grad = total.div_(count)
         optimiser.step()
 
     return step
 
 
-def private(net: nn.Module, model: Model, batch: Tensors) -> Step:
+def private(net: nn.Module, model: Model, batch: Tensors, noise: Noise | None) -> Step:
     """The product's own step. A discriminator's records and fakes are clipped by two calls, as in its training loop."""
     cuts = (
         [slice(0, len(batch) // 2), slice(len(batch) // 2, None)] if model.loss is adversarial_loss else [slice(None)]
@@ -249,14 +269,14 @@ def private(net: nn.Module, model: Model, batch: Tensors) -> Step:
             total = query.clipped_sum(half, BOUNDS, out=total)
         return total
 
-    return _noisy(net, len(batch), ask)
+    return _noisy(net, len(batch), ask, noise)
 
 
 def critic(net: nn.Module, batch: Tensors, *, clip: bool) -> Step:
     """The product's step of a critic with gradient penalty; without clipping, the step that needs no double backward."""
     query = PenaltyGradient(net, lambda drawn: Points(*drawn.parts), form="fast")
     bounds = BOUNDS if clip else Bounds(norms=(float("inf"),))
-    return _noisy(net, len(batch), lambda: query.clipped_sum(batch, bounds), noise=clip)
+    return _noisy(net, len(batch), lambda: query.clipped_sum(batch, bounds), Rng().add_gaussian_ if clip else None)
 
 
 def _planes_by_comparison(images: Tensor, labels: Tensor) -> Tensor:
@@ -302,7 +322,7 @@ def functional(net: nn.Module, model: Model, batch: Tensors) -> Step:
                 whole.add_(factors @ row)
         return torch.cat(total)
 
-    return _noisy(net, len(batch), ask)
+    return _noisy(net, len(batch), ask, Rng().add_gaussian_)
 
 
 def _quiet() -> None:
@@ -361,10 +381,10 @@ def clock(device: str) -> float:
     return time.perf_counter()
 
 
-def measure(model: Model, *, device: str, peers: bool, rounds: int) -> dict[str, list[float]]:
-    """Seconds per step, by strategy: one number per round. A strategy that fails is left out, with its reason printed."""
+def measure(model: Model, *, device: str, peers: bool, parts: bool, rounds: int) -> dict[str, list[Times]]:
+    """Times of a step, by strategy: those of each round. A strategy that fails is left out, with its reason printed."""
     steps: dict[str, Step] = {}
-    for name, build in strategies(model, device=device, peers=peers).items():
+    for name, build in strategies(model, device=device, peers=peers, parts=parts).items():
         try:
             steps[name] = build()
             steps[name]()
@@ -379,7 +399,7 @@ def measure(model: Model, *, device: str, peers: bool, rounds: int) -> dict[str,
                 raise
             steps.pop(name, None)
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:100]}", file=sys.stderr)
-    times: dict[str, list[float]] = {name: [] for name in steps}
+    times: dict[str, list[Times]] = {name: [] for name in steps}
     order = list(steps)
     for turn in range(rounds):
         random.shuffle(order)
@@ -387,15 +407,15 @@ def measure(model: Model, *, device: str, peers: bool, rounds: int) -> dict[str,
             if name not in OURS and turn >= PEER_ROUNDS:
                 continue
             gc.collect()
-            start = clock(device)
+            start, wall = clock(device), time.perf_counter()
             steps[name]()
-            times[name].append(clock(device) - start)
+            times[name].append(Times(clock(device) - start, time.perf_counter() - wall))
     return times
 
 
 def peak_memory(model: Model, strategy: str, device: str) -> float:
     """MB above the finished set-up, over three steps (peers: one). In the process that calls it."""
-    step = strategies(model, device=device, peers=True)[strategy]()
+    step = strategies(model, device=device, peers=True, parts=True)[strategy]()
     steps = 3 if strategy in OURS else 1
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
@@ -425,27 +445,29 @@ def memory_in_child(model: str, strategy: str, device: str) -> float | None:
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
 
-def row(model: str, strategy: str, times: dict[str, list[float]], memory: dict[str, float | None]) -> dict[str, Any]:
-    ratios = [a / b for a, b in zip(times[strategy], times["non-private"], strict=False)]  # peers: the first rounds
+def row(model: str, strategy: str, times: dict[str, list[Times]], memory: dict[str, float | None]) -> dict[str, Any]:
+    rounds = [*zip(times[strategy], times["non-private"], strict=False)]  # peers: the first rounds
+    ratios = [own.work / base.work for own, base in rounds]
     low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return {
         "model": model,
         "strategy": strategy,
-        "ms": 1e3 * statistics.median(times[strategy]),
+        "ms": 1e3 * statistics.median(own.work for own in times[strategy]),
         "ratio": middle,
         "low": low,
         "high": high,
+        "clock": statistics.median(own.wall / base.wall for own, base in rounds),
         "peak_mb": memory.get(strategy),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| model | strategy | ms | ratio | middle half | peak MB |", "|---|---|---|---|---|---|"]
+    lines = ["| model | strategy | ms | ratio | middle half | by the clock | peak MB |", "|---" * 7 + "|"]
     for r in rows:
         peak = "-" if r["peak_mb"] is None else f"{r['peak_mb']:.0f}"
         lines.append(
             f"| {r['model']} | {r['strategy']} | {r['ms']:.0f} | {r['ratio']:.2f} | "
-            f"{r['low']:.2f}-{r['high']:.2f} | {peak} |"
+            f"{r['low']:.2f}-{r['high']:.2f} | {r['clock']:.2f} | {peak} |"
         )
     return "\n".join(lines)
 
@@ -460,8 +482,10 @@ def main() -> None:
         help=f"models that Opacus and torch.func take part in (default: {', '.join(WITH_PEERS)}; larger ones take minutes)",
     )  # fmt: skip
     parser.add_argument("--no-peers", action="store_true", help="leave Opacus and torch.func out")
+    parser.add_argument("--parts", action="store_true", help="the private step without noise, and with torch's, too")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", help="folder of the table")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -474,7 +498,7 @@ def main() -> None:
     rows = []
     for name in options.models:
         peers = name in options.peers_of and not options.no_peers
-        times = measure(MODELS[name], device=options.device, peers=peers, rounds=options.rounds)
+        times = measure(MODELS[name], device=options.device, peers=peers, parts=options.parts, rounds=options.rounds)
         memory = {} if options.no_memory else {s: memory_in_child(name, s, options.device) for s in times}
         found = [row(name, strategy, times, memory) for strategy in times]
         print(table(found), flush=True)
@@ -485,9 +509,8 @@ def main() -> None:
         f"{torch.backends.cpu.get_cpu_capability()}, {options.threads} thread(s), {options.rounds} rounds"
     )
     text = f"# The clipped sum against the non-private step\n\n{heading}\n\n{table(rows)}\n"
-    results = Path(__file__).parent / "results"
-    results.mkdir(exist_ok=True)
-    (results / f"engine-{options.device}-{datetime.date.today()}.md").write_text(text)
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / f"engine-{options.device}-{datetime.date.today()}.md").write_text(text)
     if options.json:
         options.json.write_text(json.dumps({"heading": heading, "rows": rows}, indent=1))
     print(f"\n{text}")

@@ -4,16 +4,16 @@
     python benchmarks/ranks.py --batches 512 4096 --ranks 1 2 --rounds 5
 
 All numbers of ranks take turns, round by round; ratios are medians of the ratios of a round. On a machine with C free cores,
-more than C ranks cannot be faster than C of them.
+more than C ranks cannot be faster than C of them. Prints a Markdown table, and keeps
+what it found as JSON in benchmarks/results.
 """
 
 import argparse
-import platform
 import resource
 import statistics
 import tempfile
 import time
-from datetime import date, timedelta
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+import stored
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
@@ -68,11 +69,11 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[512, 4096])
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=stored.RESULTS, help="folder of the JSON file")
     options = parser.parse_args()
     context = mp.get_context("spawn")
-    print(
-        f"{date.today()}, {platform.processor() or platform.machine()}, torch {torch.__version__}, gloo, 1 thread a rank"
-    )
+    rows = []
+    print(f"{stored.machine()}, torch {torch.__version__}, gloo, 1 thread a rank\n")
     print(
         "| records a step | ranks | steps per second | against one rank | peak memory of a rank, MiB |\n|---|---|---|---|---|"
     )
@@ -95,6 +96,10 @@ def main() -> None:
             ratio = statistics.median(each[options.ranks[0]][0] / each[count][0] for each in rounds)
             memory = max(each[count][1] for each in rounds)
             print(f"| {batch:,} | {count} | {rate:.2f} | {ratio:.2f} | {memory:,.0f} |", flush=True)
+            rows.append({"batch": batch, "ranks": count, "steps_per_s": rate, "ratio": ratio, "peak_mib": memory})
+    conditions = {"method": "dpgan", "width": WIDTH, "n": N, "steps": options.steps, "rounds": options.rounds}
+    seeds = {"records": 0, "initialisation": 0}
+    stored.keep("ranks", [{**row, **conditions} for row in rows], threads=1, seeds=seeds, folder=options.results)
 
 
 def _turn(ends: list[Connection]) -> tuple[float, float]:

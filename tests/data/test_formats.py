@@ -761,7 +761,7 @@ def test_what_is_unpacked_is_bounded_by_memory_and_disk(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", images=GREY, labels=LABELS)
     data, _, _ = forms.idx_gz(tmp_path)
     for source in (str(tmp_path / "a.npz"), data):
-        with pytest.raises(DataError, match=r"more than a quarter of the free memory.*Make room"):
+        with pytest.raises(DataError, match=r"too much of the memory.*Make room"):
             read(source, split="train")
 
 

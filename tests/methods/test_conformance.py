@@ -10,6 +10,7 @@ import itertools
 import json
 import textwrap
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,13 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.identity import SALT, given_up
 from gossamer.data.records import Records
+from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.method import OnPublic, Reached, State
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.engine import gradients
+from gossamer.privacy.engine.precision import Precision
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
@@ -406,3 +410,46 @@ def test_the_loop_can_be_read_beside_the_paper(method: str) -> None:
     (train,) = ast.parse(textwrap.dedent(inspect.getsource(METHODS[method].loop.train))).body
     assert isinstance(train, ast.FunctionDef)
     assert (train.end_lineno or 0) - train.body[1].lineno + 1 <= 25
+
+
+NARROW = ("dpgan", "dp-diffusion")
+"""Methods with a setting `precision`."""
+
+
+def test_methods_that_may_compute_in_narrow_precision() -> None:
+    """The others refuse it before there is a plan."""
+    for name, method in METHODS.items():
+        settings = {**SMALL.get(name, {}), "precision": "bf16"}
+        if name in NARROW:
+            assert method.job(settings, CARD).settings["precision"] == "bf16"
+        else:
+            with pytest.raises(RequestError, match="no setting 'precision'"):
+                method.job(settings, CARD)
+
+
+@pytest.mark.parametrize("method", NARROW)
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_narrow_products_keep_the_contract(monkeypatch: pytest.MonkeyPatch, method: str, precision: str) -> None:
+    """Non-interference, the plan, and a training near that of single precision. Bfloat16 leaves traces, TF32 needs a GPU; what
+    fills a batch takes coins of its own, which DPGAN's records have none of."""
+    settings = {**SMALL[method], "precision": precision, "warm_steps": 1}
+    ends, asked_for, lowered = [], set[str](), gradients.lowered
+
+    def noted(given: Precision, device: torch.device) -> AbstractContextManager[None]:
+        asked_for.add(given)
+        return lowered(given, device)
+
+    monkeypatch.setattr(gradients, "lowered", noted)
+    for asked in (settings, {**settings, "precision": "fp32"}):
+        run = Run(method, stripes(180), asked, rng=Rng(3, noise_seed=4))
+        ends.append(torch.cat([p.flatten() for p in run.end().released.parameters()]))
+        assert run.ledger.used == [count for _, count in run.plan]
+    assert asked_for == {precision, "fp32"}
+    apart = (ends[0] - ends[1]).norm() / ends[1].norm()
+    if method == "dpgan":
+        assert (1e-4 < apart < 0.1) if precision == "bf16" else apart < 1e-4
+    deafen(monkeypatch)
+    deaf = [Run(method, records, settings, rng=Rng(3, noise_seed=4)) for records in (stripes(180), garbage(180))]
+    states = [run.end().released.state_dict() for run in deaf]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert deaf[0].events == deaf[1].events

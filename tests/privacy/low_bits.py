@@ -1,4 +1,4 @@
-"""An attack on the last bits of a sum with noise. Run as a script on a copy of `noise.py`, it loads nothing else of Gossamer.
+"""An attack on the last bits of a sum with noise. Run as a script on a copy of `noise.py`, it loads little else of Gossamer.
 
     python tests/privacy/low_bits.py src/gossamer/privacy/noise.py
 

@@ -82,6 +82,15 @@ def test_infinity_is_the_first_thing_it_says(tmp_path: Path, noise: float, reaso
 
 
 @pytest.mark.parametrize(
+    ("device", "ciphers"), [(None, "AES-128"), ("cpu", "AES-128"), ("cuda", "AES-128 and ChaCha20")]
+)
+def test_it_names_the_ciphers_that_the_guarantee_rests_on(device: str | None, ciphers: str) -> None:
+    settings = SETTINGS if device is None else {**SETTINGS, "device": device}
+    *_, entropy = promise.assumptions(settings, proved=True)
+    assert f"gives true entropy, and {ciphers} turn" in entropy
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [
         ("statement", "epsilon 0.001"),

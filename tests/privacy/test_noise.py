@@ -17,11 +17,24 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from gossamer.privacy import noise
+from gossamer.privacy import keystream, noise
+from gossamer.privacy.keystream import DeviceKeystream, Keystream
 from gossamer.privacy.noise import Rng, grid, round_to_grid_
 
 ERROR_RATE = 1e-6
 Z = stats.norm.isf(ERROR_RATE / 2)  # 4.89: two-sided bound on a standard normal statistic
+
+
+@pytest.fixture(params=["AES", "ChaCha20"])
+def either_keystream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor's way, and the way of another device, taken on the processor; in passes of the same size."""
+    if request.param == "ChaCha20":
+        as_on_a_device(monkeypatch)
+
+
+def as_on_a_device(monkeypatch: pytest.MonkeyPatch, pairs: int = noise._PAIRS) -> None:
+    monkeypatch.setattr(noise, "_makes_its_own", lambda device: True)
+    monkeypatch.setattr(noise, "_DEVICE_PAIRS", pairs)
 
 
 def normals(rng: Rng, n: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -36,6 +49,7 @@ def binomial_faults(counts: np.ndarray, trials: int, probability: float) -> bool
     return bool(((counts < low) | (counts > high)).any())
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_moments_and_tails() -> None:
     """Tails are counted from the edge of a cell of the grid, where rounding changes nothing."""
     rng, n = Rng(noise_seed=1), 20_000_000
@@ -58,12 +72,14 @@ def test_moments_and_tails() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.usefixtures("either_keystream")
 def test_kolmogorov_smirnov(dtype: torch.dtype) -> None:
     drawn = normals(Rng(noise_seed=2), 1_000_000, dtype)
     assert drawn.dtype == dtype
     assert stats.kstest(drawn.numpy(), stats.norm.cdf).pvalue > ERROR_RATE
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_the_two_halves_of_a_pair_are_independent() -> None:
     rng, pairs = Rng(noise_seed=3), noise._PAIRS
     x, y = np.concatenate([normals(rng, 2 * pairs).numpy().reshape(2, pairs) for _ in range(4)], axis=1)
@@ -87,7 +103,7 @@ def keystream_of(monkeypatch: pytest.MonkeyPatch, word: int, turn: int) -> None:
         bits = np.full(size // 12, word, np.int64), np.full(size // 12, turn, np.int32)
         room[:size] = np.concatenate([part.view(np.uint8) for part in bits]).data
 
-    monkeypatch.setattr(noise._Keystream, "write", write)
+    monkeypatch.setattr(Keystream, "write", write)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +141,14 @@ def test_all_zero_and_all_one_bytes_make_ordinary_noise(monkeypatch: pytest.Monk
         def write(self: object, room: memoryview, size: int, byte: int = byte) -> None:
             room[:size] = bytes([byte]) * size
 
-        monkeypatch.setattr(noise._Keystream, "write", write)
+        monkeypatch.setattr(Keystream, "write", write)
         radius, angle = polar(Rng(), 3)
         pairs = radius * torch.stack([angle.cos(), angle.sin()])
         assert (pairs != 0).all() and pairs.isfinite().all()
         assert normals(Rng(), 5, torch.float32).isfinite().all()
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_add_gaussian_adds_in_place_and_scales() -> None:
     unit = normals(Rng(noise_seed=4), 100_001)
     out = torch.full((100_001,), 7.0, dtype=torch.float64)
@@ -148,6 +165,7 @@ def test_without_noise_nothing_is_rounded() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 2 * noise._PAIRS, 2 * noise._PAIRS + 1])
+@pytest.mark.usefixtures("either_keystream")
 def test_no_element_is_left_without_noise(n: int) -> None:
     """One element in 2,570 falls on zero: that four draws agree on it for any of 65,537 has probability 2e-9."""
     rng = Rng(noise_seed=5)
@@ -156,6 +174,7 @@ def test_no_element_is_left_without_noise(n: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("std", [1.0, 0.3, 7.9, 1e-30, 1e30, 1.5e-5])
+@pytest.mark.usefixtures("either_keystream")
 def test_what_is_released_is_a_multiple_of_a_grid_that_std_alone_decides(dtype: torch.dtype, std: float) -> None:
     """The grid is 2^-11 to 2^-10 standard deviations wide; no sum makes it finer or coarser, and none is left out."""
     spacing = grid(std)
@@ -183,6 +202,7 @@ def test_rounding_is_to_the_nearest_multiple(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("value", [3e9, -3e9, 2.0**30, -(2.0**24) - 1, math.inf, -math.inf, math.nan])
+@pytest.mark.usefixtures("either_keystream")
 def test_sums_far_larger_than_the_noise_stay_what_they_are(dtype: torch.dtype, value: float) -> None:
     out = Rng(noise_seed=16).add_gaussian_(torch.full((9,), value, dtype=dtype), 1.0)
     expected = torch.full((9,), value, dtype=torch.float64)
@@ -190,6 +210,7 @@ def test_sums_far_larger_than_the_noise_stay_what_they_are(dtype: torch.dtype, v
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.usefixtures("either_keystream")
 def test_the_noise_is_unbiased_on_a_sum_between_two_multiples(dtype: torch.dtype) -> None:
     n, value = 1_000_000, 0.3 * grid(1.0)
     moved = Rng(noise_seed=17).add_gaussian_(torch.full((n,), value, dtype=dtype), 1.0).double() - value
@@ -197,6 +218,7 @@ def test_the_noise_is_unbiased_on_a_sum_between_two_multiples(dtype: torch.dtype
     assert abs(float(moved.var()) - 1) < Z * math.sqrt(2 / n)
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_the_noise_is_drawn_and_added_in_float64() -> None:
     """The released value is the float64 one, rounded to float32 and to the grid, and never another.
 
@@ -216,19 +238,58 @@ def test_the_noise_is_drawn_and_added_in_float64() -> None:
 
 
 def test_another_device_runs_the_same_lines() -> None:
-    """A meta tensor holds no numbers: it shows that buffers and constants follow the tensor, and the keystream is used."""
+    """A meta tensor holds no numbers: it shows that buffers and constants follow the tensor, and which keystream is used."""
     rng = Rng(noise_seed=19)
     out = rng.add_gaussian_(torch.empty(1001, device="meta"), 1.0)
     assert out.device.type == "meta" and {device.type for device, _ in rng._passes} == {"meta"}
-    assert rng._secret["noise"].position == 12 * 501
+    assert rng._secret["noise"].position == 0 and rng._device_noise.position == 94  # 16 words a block, 3 words a pair
+    rng.add_gaussian_(torch.empty(1001), 1.0)
+    assert rng._secret["noise"].position == 12 * 501 and rng._device_noise.position == 94
+
+
+@pytest.mark.parametrize("n", [1, 1001, 2 * noise._DEVICE_PAIRS + 3])
+def test_every_word_of_the_device_keystream_is_used_once(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    """Radius and angle of a pair are made of three words that no other pair has, in passes as they are on a GPU."""
+    as_on_a_device(monkeypatch, noise._DEVICE_PAIRS)
+    monkeypatch.setattr(noise, "_MANTISSA", -1)  # no bit of a word is lost
+    monkeypatch.setattr(noise, "_ONE", 0)
+    handed, used = 0, list[torch.Tensor]()
+
+    def write(self: object, room: torch.Tensor) -> None:
+        nonlocal handed
+        torch.arange(handed, handed + room.numel(), dtype=torch.int32, out=room.view(-1))
+        handed += room.numel()
+
+    def polar(self: Rng, pairs: int, device: torch.device) -> noise._Pass:
+        drawn = real(self, pairs, device)
+        used.extend([drawn.words.view(torch.int32).clone(), drawn.steps.clone()])
+        return drawn
+
+    real = Rng._polar
+    monkeypatch.setattr(DeviceKeystream, "write", write)
+    monkeypatch.setattr(Rng, "_polar", polar)
+    normals(Rng(), n)
+    words = torch.cat(used)
+    assert len(words) == len(words.unique()) == 3 * ((n + 1) // 2) > handed - 32
+
+
+def test_noise_of_a_device_has_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A noise seed fixes both, each rank has its own, and one does not move the other."""
+    before = normals(Rng(noise_seed=28), 1001)
+    as_on_a_device(monkeypatch)
+    rngs = [Rng(noise_seed=28), Rng(noise_seed=28, rank=1), Rng(noise_seed=29), Rng(), Rng()]
+    drawn = [before, *(normals(rng, 1001) for rng in rngs), normals(rngs[0], 1001)]
+    assert all((a == b).float().mean() < 0.01 for i, a in enumerate(drawn) for b in drawn[:i])
+    assert torch.equal(normals(Rng(noise_seed=28), 1001), drawn[1])
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_gpu_gives_the_same_noise(dtype: torch.dtype) -> None:
+def test_a_gpu_gives_the_same_noise(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     """Its logarithms and cosines differ in the last bit, which moves one result in millions by a multiple of the grid."""
-    here = Rng(noise_seed=20).add_gaussian_(torch.full((200_001,), 0.7, dtype=dtype), 3.3)
     there = Rng(noise_seed=20).add_gaussian_(torch.full((200_001,), 0.7, dtype=dtype, device="cuda"), 3.3).cpu()
+    as_on_a_device(monkeypatch, noise._DEVICE_PAIRS)
+    here = Rng(noise_seed=20).add_gaussian_(torch.full((200_001,), 0.7, dtype=dtype), 3.3)
     assert (here != there).sum() <= 3 and (here - there).abs().max() <= grid(3.3)
 
 
@@ -319,7 +380,7 @@ def test_every_block_of_units_has_coins_of_its_own() -> None:
 def test_a_coin_is_compared_with_all_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     edge = int(0.3 * 2.0**64)
     coins = np.array([edge - 1, edge, 0, 2**64 - 1], np.uint64)
-    monkeypatch.setattr(noise._Keystream, "words", lambda self, count: coins[:count])
+    monkeypatch.setattr(Keystream, "words", lambda self, count: coins[:count])
     assert Rng().poisson_sample(4, 0.3).tolist() == [0, 2]
 
 
@@ -359,7 +420,7 @@ def test_a_word_on_a_threshold_is_decided_by_more_words(monkeypatch: pytest.Monk
         ]:
             rest = iter([first[k], *words])
             monkeypatch.setattr(
-                noise._Keystream, "words", lambda self, n, rest=rest: np.array([*itertools.islice(rest, n)], np.uint64)
+                Keystream, "words", lambda self, n, rest=rest: np.array([*itertools.islice(rest, n)], np.uint64)
             )
             assert Rng()._counts(1, rate).tolist() == [k + larger]
             assert not [*rest], "a word was left over"
@@ -368,7 +429,7 @@ def test_a_word_on_a_threshold_is_decided_by_more_words(monkeypatch: pytest.Monk
 def test_words_between_thresholds_need_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     table = noise._thresholds(0.01, 64)
     words = [0, table[0] - 1, table[0] + 1, table[1] - 1, table[1] + 1, table[20] - 1, 2**64 - 2]
-    monkeypatch.setattr(noise._Keystream, "words", lambda self, n: np.array(words, np.uint64)[:n])
+    monkeypatch.setattr(Keystream, "words", lambda self, n: np.array(words, np.uint64)[:n])
     largest = sum(threshold <= 2**64 - 2 for threshold in table)
     assert Rng()._counts(7, 0.01).tolist() == [0, 0, 1, 1, 2, 20, largest]
 
@@ -464,6 +525,7 @@ def test_integers_are_unbiased_where_the_remainder_is_large() -> None:
     assert not binomial_faults(np.array([low_half]), 100_000, 0.5)
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_noise_does_not_move_with_coins() -> None:
     quiet, busy = Rng(noise_seed=9), Rng(noise_seed=9)
     busy.poisson_sample(12_345, 0.3)
@@ -481,6 +543,7 @@ def test_streams_differ_from_one_another() -> None:
     assert len(heads) == 9, "five purposes, of which ranks have one in common"
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_real_generators_never_repeat_and_test_generators_do() -> None:
     assert not Rng().reproducible and Rng(noise_seed=0).reproducible
     assert not torch.equal(normals(Rng(seed=1), 100), normals(Rng(seed=1), 100))
@@ -490,10 +553,10 @@ def test_real_generators_never_repeat_and_test_generators_do() -> None:
 
 
 def test_a_forked_process_draws_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent, fixed = noise._Keystream(None), noise._Keystream(bytes(16))
+    parent, fixed = Keystream(None), Keystream(bytes(16))
     for stream in (parent, fixed):
         stream.take(48)
-    monkeypatch.setattr(noise.os, "getpid", lambda: -1)
+    monkeypatch.setattr(keystream.os, "getpid", lambda: -1)
     for stream in (parent, fixed):
         stream.take(16)
     assert parent.position == 16  # a new stream
@@ -502,9 +565,9 @@ def test_a_forked_process_draws_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 def test_the_keystream_is_aes_in_counter_mode() -> None:
     """AES-128 of the zero block under the zero key: FIPS 197 test value, any split of the reads."""
-    stream = noise._Keystream(bytes(16))
+    stream = Keystream(bytes(16))
     assert bytes(stream.take(16)).hex() == "66e94bd4ef8a2c3b884cfa59ca342b2e"
-    whole = bytes(noise._Keystream(bytes(16)).take(1000))
+    whole = bytes(Keystream(bytes(16)).take(1000))
     assert bytes(stream.take(5)) + bytes(stream.take(979)) == whole[16:]
     stream.seek(37)
     assert bytes(stream.take(40)) == whole[37:77]
@@ -512,21 +575,21 @@ def test_the_keystream_is_aes_in_counter_mode() -> None:
 
 def test_the_keystream_of_a_run_is_counter_mode_under_a_fresh_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """GCM encrypts with counter mode from block 2 of its nonce (NIST SP 800-38D, section 7.1)."""
-    monkeypatch.setattr(noise.os, "urandom", lambda size: bytes(range(size)))
-    found = bytes(noise._Keystream(None).take(1000))
+    monkeypatch.setattr(keystream.os, "urandom", lambda size: bytes(range(size)))
+    found = bytes(Keystream(None).take(1000))
     counter = modes.CTR(bytes(range(12)) + (2).to_bytes(4, "big"))
     assert found == Cipher(algorithms.AES(bytes(range(16))), counter).encryptor().update(bytes(1000))
     monkeypatch.undo()
-    streams = [noise._Keystream(None) for _ in range(2)]
+    streams = [Keystream(None) for _ in range(2)]
     assert bytes(streams[0].take(64)) != bytes(streams[1].take(64))
 
 
 def test_a_key_serves_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """GCM's counter has 32 bits: after 2^36 bytes it would come round."""
     keys = []
-    monkeypatch.setattr(noise.os, "urandom", lambda size: keys.append(size) or bytes([len(keys)] * size))
-    monkeypatch.setattr(noise, "_ONE_KEY", 100)
-    stream = noise._Keystream(None)
+    monkeypatch.setattr(keystream.os, "urandom", lambda size: keys.append(size) or bytes([len(keys)] * size))
+    monkeypatch.setattr(keystream, "_ONE_KEY", 100)
+    stream = Keystream(None)
     pieces = [bytes(stream.take(48)) for _ in range(4)]
     assert keys == [16, 12] * 2
     assert len(set(pieces)) == 4
@@ -549,7 +612,7 @@ def test_a_secret_generator_is_filled_with_624_words() -> None:
 def test_a_secret_generator_holds_the_whole_keystream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every one of its 624 words is a word of the keystream; a difference anywhere, also after 4 bytes, shows."""
     stream = np.random.default_rng(24).integers(0, 256, 4 * 624, dtype=np.uint8)
-    monkeypatch.setattr(noise._Keystream, "take", lambda self, size: stream[:size].copy())
+    monkeypatch.setattr(Keystream, "take", lambda self, size: stream[:size].copy())
     generator = Rng().secret_generator()
     assert generator.get_state().view(torch.int64)[3:627].tolist() == stream.view(np.uint32).tolist()
     first = torch.rand(700, generator=generator)
@@ -588,6 +651,7 @@ def test_state_continues_public_streams_and_holds_nothing_secret() -> None:
         pickle.dumps(rng)
 
 
+@pytest.mark.usefixtures("either_keystream")
 def test_state_of_a_test_run_continues_the_secret_streams() -> None:
     rng = Rng(5, noise_seed=14)
     normals(rng, 11)

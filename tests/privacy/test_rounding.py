@@ -23,11 +23,11 @@ from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, clippe
 from gossamer.privacy.engine.layers.linear import Linear
 from gossamer.privacy.engine.penalty import PenaltyGradient
 from gossamer.privacy.engine.points import Points
+from gossamer.privacy.engine.precision import full_precision
 from gossamer.privacy.engine.rounding import (
     SLACK,
     UNDERFLOW,
     charged,
-    full_precision,
     gram,
     instantiated,
     paired,

@@ -1,12 +1,15 @@
 """A campaign of faults against runs: after each, no charge and no finished checkpoint is lost, and the run can be ended.
 
-    python tests/run/faults.py                 all kinds, 115 faults, as a Markdown table; 10 minutes on two cores
+    python tests/run/faults.py                 all kinds, 115 faults; 10 minutes on two cores
     python tests/run/faults.py --kinds kill "full disk" --seed 7
 
 A witness stands beside every run: the releases that were made, and the checkpoints that were finished, are written to a file
 of its own as they happen. After each fault the ledger on disk must hold at least as many charges as there were
 releases, and the checkpoint must be the last that was finished, or a later one. Then the run is resumed, on another number of
 ranks where it had several; it must end, its releases must be as many as planned or fewer, and `verify` must pass.
+
+Ends with a Markdown table, and keeps it as JSON in benchmarks/results: of each kind how many, charges and finished checkpoints
+that were lost, runs that could not go on as they should, and releases that were paid for and not made.
 """
 
 import argparse
@@ -25,7 +28,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,7 @@ from gossamer.privacy.ranks import Group, Ranks
 from gossamer.run import checkpoint, training
 from gossamer.run.cli import main
 from gossamer.run.verify import verify
+from gossamer.run.versions import versions
 
 STEPS = 240
 FLAGS = {
@@ -45,6 +50,7 @@ FLAGS = {
     "delta": 1e-3,
 }  # fmt: skip
 WITNESS = "GOSSAMER_TEST_WITNESS"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 Plant = Callable[[random.Random], None]
 
 
@@ -55,10 +61,12 @@ class Place:
     Args:
         folder: empty.
         chance: of moments and places.
+        lost: charges, finished checkpoints, and releases that were paid for and not made.
     """
 
     folder: Path
     chance: random.Random
+    lost: Counter[str] = field(default_factory=Counter)
 
     @property
     def run(self) -> Path:
@@ -133,11 +141,13 @@ class Place:
     def holds(self) -> None:
         """After a fault: no release without a charge, no finished checkpoint without its file."""
         seen = Counter(line.split()[0] for line in self._witness)
-        assert seen["release"] <= self._charges(), "a release without a charge"
+        self.lost["charges"] += max(0, seen["release"] - self._charges())
+        assert not self.lost["charges"], "a release without a charge"
         kept = [int(line.split()[1]) for line in self._witness if line.startswith("kept")]
         if kept:
             found = checkpoint.reached(self.run / "checkpoint")
-            assert found is not None and found[1] >= max(kept), "a finished checkpoint is lost"
+            self.lost["checkpoints"] += found is None or found[1] < max(kept)
+            assert not self.lost["checkpoints"], "a finished checkpoint is lost"
 
     def ends(self) -> None:
         """Resume, to the end."""
@@ -145,6 +155,7 @@ class Place:
         self.holds()
         releases = sum(line.startswith("release") for line in self._witness)
         assert releases <= STEPS == self._charges(), "more releases than planned"
+        self.lost["releases"] = STEPS - releases
         assert verify(self.run).ok
 
     @property
@@ -405,14 +416,13 @@ def workers(agent: int) -> list[int]:
     return found
 
 
-def campaign(kinds: list[str], seed: int, times: int | None) -> int:
-    """Every fault of these kinds, and a table of them. Gives the number of failures."""
+def campaign(kinds: list[str], seed: int, times: int | None) -> list[dict[str, Any]]:
+    """Every fault of these kinds. Gives a row for each kind; what went wrong is said as it happens."""
     torch.set_num_threads(1)
-    wrong, began = 0, time.monotonic()
-    print("| fault | times | lost a charge, a checkpoint, or could not go on | seconds |\n|---|---|---|---|")
+    rows = []
     for name in kinds:
         fault, count = KINDS[name]
-        failed, started = [], time.monotonic()
+        failed, lost, started = 0, Counter[str](), time.monotonic()
         for number in range(times or count):
             with tempfile.TemporaryDirectory() as folder:
                 os.environ["XDG_STATE_HOME"] = str(Path(folder) / "state")
@@ -422,16 +432,47 @@ def campaign(kinds: list[str], seed: int, times: int | None) -> int:
                     fault(place)
                 except AssertionError as error:
                     where = traceback.extract_tb(error.__traceback__)[-1]
-                    failed.append(f"{name} {number}, line {where.lineno}: {error or where.line}")
-        wrong += len(failed)
-        print(
-            f"| {name}: {fault.__doc__} | {times or count} | {len(failed)} | {time.monotonic() - started:.0f} |",
-            flush=True,
-        )
-        for each in failed:
-            print(each, file=sys.stderr)
-    print(f"\n{time.monotonic() - began:.0f} seconds", file=sys.stderr)
-    return wrong
+                    failed += 1
+                    print(f"{name} {number}, line {where.lineno}: {error or where.line}", file=sys.stderr)
+                lost += place.lost
+        rows.append({
+            "fault": name, "what": fault.__doc__, "times": times or count, "lost_charges": lost["charges"],
+            "lost_checkpoints": lost["checkpoints"], "failed": failed, "releases_not_made": lost["releases"],
+            "releases_planned": STEPS * (times or count), "seconds": round(time.monotonic() - started, 1),
+        })  # fmt: skip
+        print(f"{name}: {failed} of {times or count} failed, {rows[-1]['seconds']:.0f} s", file=sys.stderr)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """In Markdown."""
+    lines = [
+        "| fault | times | charges lost | finished checkpoints lost | could not go on | paid for, not released | seconds |"
+    ]
+    lines.append("|---" * 7 + "|")
+    for row in rows:
+        columns = [
+            f"{row['fault']}: {row['what']}",
+            row["times"],
+            row["lost_charges"],
+            row["lost_checkpoints"],
+            row["failed"],
+        ]
+        columns += [f"{row['releases_not_made']} of {row['releases_planned']:,}", f"{row['seconds']:.0f}"]
+        lines.append(f"| {' | '.join(map(str, columns))} |")
+    return "\n".join(lines)
+
+
+def keep(rows: list[dict[str, Any]], seed: int, folder: Path) -> Path:
+    """Write the rows and their conditions as JSON."""
+    stated = {
+        "date": str(date.today()), "command": " ".join(["python", *sys.argv]), "cores": os.cpu_count(), "seed": seed,
+        "versions": versions(), "load": [round(each, 1) for each in os.getloadavg()], "rows": rows,
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"faults-{date.today()}.json"
+    path.write_text(json.dumps(stated, indent=1) + "\n")
+    return path
 
 
 def asked() -> argparse.Namespace:
@@ -439,6 +480,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--times", type=int, help="of each kind, in place of its own number")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON file")
     return parser.parse_args()
 
 
@@ -447,4 +489,6 @@ if __name__ == "__main__":
         watch()
         main(sys.argv[1:])
     options = asked()
-    sys.exit(bool(campaign(options.kinds, options.seed, options.times)))
+    found = campaign(options.kinds, options.seed, options.times)
+    print(table(found), f"\n{keep(found, options.seed, options.results)}", sep="\n")
+    sys.exit(any(row["failed"] for row in found))

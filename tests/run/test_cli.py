@@ -207,6 +207,7 @@ def test_help_lists_every_setting_with_its_words(gossamer: Run) -> None:
         ({"--epsilon": "1e-9", "--delta": "1e-12"}, ["noise multiplier", "1e-09"]),
         ({"--preset": "paper-eps10-fixd"}, ["Did you mean 'paper-eps10-fixed'"]),
         ({"--device": "abacus"}, ["--device abacus"]),
+        ({"--precision": "half"}, ["--precision", "'half'", "'bf16'"]),
         ({"--step": "10"}, ["--step", "--steps"]),
         ({"--expected-batch-size": "1000"}, ["--expected-batch-size", "declared size 160"]),
     ],

@@ -25,6 +25,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from gossamer.data.card import DataCard
+from gossamer.data.identity import NOBODY, identify
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, TooFewClients
 from gossamer.events import Event
@@ -39,7 +40,6 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.rows import SanitizedRows
-from gossamer.run.accounts import mark_of
 from gossamer.run.cli import main
 from gossamer.run.federated import deploy, messages
 from gossamer.run.federated.client import Client
@@ -59,7 +59,7 @@ from gossamer.run.federated.server import SERVED, go_on_serving, serve
 from gossamer.run.federated.simulate import simulate
 from gossamer.run.fit import resume
 from gossamer.run.folder import RunFolder
-from gossamer.run.sources import Found, Sources, fingerprint
+from gossamer.run.sources import Found, Sources
 from gossamer.run.verify import verify
 
 K = 4
@@ -87,7 +87,7 @@ class Heard(list[str]):
 def client(folder: Path, number: int, held: Records | None = None, *, secret: bool = False, **named: Any) -> Client:
     """A client with a noise of its own that repeats, unless it is secret."""
     found = held or records(number)
-    one = Found(found, None, NO_PUBLIC, NO_UNITS, fingerprint(found))
+    one = Found(found, None, NO_PUBLIC, NO_UNITS, identify(found))
     given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, **named}
     if not secret:
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
@@ -558,6 +558,15 @@ def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Pa
     again.close()
 
 
+def test_a_killed_client_does_not_go_on_with_other_records(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one._open.close()
+    again = client(tmp_path, 0, records(7))
+    assert "DataError" in messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms())))
+    again.close()
+
+
 # ---------------------------------------------------------------------- what the server refuses
 
 
@@ -895,8 +904,8 @@ def test_many_clients_may_open_many_files(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
     nothing = Records(np.zeros((0, 1, 28, 28), np.uint8), np.zeros(0, np.int64))
-    assert mark_of(Found(nothing, None, NO_PUBLIC, NO_UNITS, "")) == ""
-    assert mark_of(Found(records(0), None, NO_PUBLIC, NO_UNITS, "")) != ""
+    assert identify(nothing).mark == NOBODY.mark == ""
+    assert identify(records(0)).mark != ""
 
 
 def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:

@@ -316,7 +316,7 @@ def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
     found = sources.read(card)
     told = {
         "job": ("dpgan", {"noise_multiplier": 1.0}, card), "seed": 0, "device": "cpu", "sources": sources,
-        "private": Path(data), "found": (found.fingerprint, found.public_facts), "saved": None, "versions": versions(),
+        "private": Path(data), "found": (found.identity.fingerprint, found.public_facts), "saved": None, "versions": versions(),
         "ledger": (1.0, 1e-5, ADD_OR_REMOVE_ONE, [], []),
     }  # fmt: skip
     if ranks.first:

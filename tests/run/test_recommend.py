@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.run import presets, recommend
+from gossamer.run import memory, presets, recommend
 from gossamer.run.memory import peak
 from gossamer.run.plan import plan
 from gossamer.run.recommend import Advice
@@ -163,22 +164,62 @@ def test_time_goes_with_steps_and_is_unknown_for_other_networks(gossamer: Run, f
 def test_memory_goes_with_records_batch_networks_and_critics(gossamer: Run, facts: Callable[..., Path]) -> None:
     """Each part follows what it is made of, and no other part does."""
 
-    def memory(method: str, size: int, *words: object) -> dict[str, float]:
+    def parts(method: str, size: int, *words: object) -> dict[str, float]:
         asked = ["--card", facts(size), "--noise-multiplier", 1, "--delta", 1e-6, "--json", *words]
         return dict(gossamer("plan", method, *asked).json["outlook"]["memory_mb"])
 
-    plain = memory("dpgan", 5_000)
-    more = memory("dpgan", 50_000)
+    plain = parts("dpgan", 5_000)
+    more = parts("dpgan", 50_000)
     assert more == pytest.approx({**plain, "records": 10 * plain["records"]})
-    batch = memory("dpgan", 5_000, "--expected-batch-size", 1_024)
+    batch = parts("dpgan", 5_000, "--expected-batch-size", 1_024)
     assert batch == pytest.approx({**plain, "batch": 2 * plain["batch"]})
-    wide = memory("dpgan", 5_000, "--width", 64)
+    wide = parts("dpgan", 5_000, "--width", 64)
     assert wide["records"] == plain["records"]
     assert wide["networks"] > 2 * plain["networks"]
     assert wide["batch"] > 1.5 * plain["batch"]
-    one, many = (memory("gs-wgan", 5_000, "--critics", count) for count in (1, 101))
+    one, many = (parts("gs-wgan", 5_000, "--critics", count) for count in (1, 101))
     assert many["networks"] == pytest.approx(one["networks"] * (15 + 4 * 101) / (15 + 4))
-    assert memory("teacher", 5_000)["records"] == pytest.approx((1.5 * 784 + 2 * 3_970) * 5_000 / 1e6)
+    assert parts("teacher", 5_000)["records"] == pytest.approx((1.5 * 784 + 2 * 3_970) * 5_000 / 1e6)
+
+
+def test_records_that_are_mapped_or_go_to_a_file_take_no_memory(
+    gossamer: Run, facts: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 64 MiB plain arrays are mapped; decoded ones go to a file from a quarter of the free memory, here 1 GB."""
+    monkeypatch.setattr(memory, "free_memory", lambda: 4 * 10**9)
+    words = ["--noise-multiplier", 1, "--delta", 1e-7]
+    for size, records, mapped in ((85_000, 1.5 * 66.64, 0), (86_000, 1.5 * 67.424, 1.5 * 67.424), (2_000_000, 0, 0)):
+        found = gossamer("plan", "dpgan", "--card", facts(size), *words, "--json").json["outlook"]["memory_mb"]
+        assert found["records"] == pytest.approx(records)
+        assert found["mapped"] == pytest.approx(mapped)
+    told = gossamer("plan", "dpgan", "--card", facts(1_000_000), *words).out
+    assert "memory: about 1,800 MB at the peak (records 1,176, " in told
+    assert "; about 620 MB where they are plain .npy, .npz or idx files, which are mapped" in told
+    critics = gossamer("plan", "gs-wgan", "--card", facts(2_000_000), *words, "--json").json["outlook"]["memory_mb"]
+    assert (critics["records"], critics["mapped"]) == (pytest.approx(1.5 * 1_568), 0)
+
+
+@pytest.mark.slow
+def test_a_run_on_mapped_records_takes_about_the_memory_that_plan_states(
+    facts: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its anonymous memory, looked at every 5 ms; within a factor of 1.5. Copies of the records would make it 2 and more."""
+    (tmp_path / "data").mkdir()
+    np.lib.format.open_memmap(tmp_path / "data" / "images.npy", "w+", np.uint8, (500_000, 28, 28)).flush()
+    np.save(tmp_path / "data" / "labels.npy", np.arange(500_000) % 10)
+    words = ["dpgan", "--card", facts(500_000), "--noise-multiplier", 1, "--delta", 1e-6, "--steps", 2]
+    job = plan("dpgan", DataCard.load(facts(500_000)), {"noise_multiplier": 1.0}, delta=1e-6).job
+    fit = [sys.executable, "-m", "gossamer", "fit", *words, "--data", tmp_path / "data", "--out", tmp_path / "run"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path / "state")}
+    most, process = 0, subprocess.Popen([*map(str, fit)], stdout=subprocess.DEVNULL, env=environment)
+    while process.poll() is None:
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        most = max(most, *(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
+        time.sleep(0.005)
+    assert process.returncode == 0
+    expected = peak(job)
+    assert 1 / 1.5 < most / (expected.total - expected.mapped) < 1.5
+    assert most / expected.total < 1 / 1.5
 
 
 @pytest.mark.slow

@@ -179,6 +179,19 @@ def test_other_records_are_refused(data: Path, card: Path, tmp_path: Path) -> No
         resume(tmp_path / "run")
 
 
+def test_records_known_by_an_older_digest_are_not_taken_for_others(data: Path, card: Path, tmp_path: Path) -> None:
+    """What a run before the digests of records were its fingerprint keeps; its charge stays."""
+    with pytest.raises(Stopped):
+        fit("dpgan", sink=crash_at(5), **request(data, card, tmp_path / "run"))
+    path = tmp_path / "run" / "checkpoint" / "source.json"
+    source = json.loads(path.read_text())
+    path.write_text(json.dumps({"fingerprint": source.pop("records"), **source}))
+    ledger = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match="stays in the account book"):
+        resume(tmp_path / "run")
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
+
+
 def test_private_state_is_private(data: Path, card: Path, tmp_path: Path) -> None:
     fit("dpgan", **request(data, card, tmp_path / "run"))
     private = tmp_path / "run" / "checkpoint"

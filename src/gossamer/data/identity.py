@@ -1,14 +1,18 @@
-"""Who is who: on which side of a public share a unit lies, and whether two sets of records hold the same picture.
+"""Who is who: by what a set of records is known again, on which side of a public share a unit lies, and whether two sets of
+records hold the same picture.
 
 A side depends on that unit alone, so that adding or removing a unit leaves every other one where it was. A rule that looked at
 the position of a unit, at their number or at a permutation of all of them would not.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from gossamer.data.mapped import Filling
 from gossamer.data.records import Records
 
 SALT = "gossamer public share 1"
@@ -17,6 +21,73 @@ share contains a smaller one. A key of each run's own would give up other people
 
 _PIECE = 4096
 """Records, or names, that are looked at at a time."""
+_BYTES = 1 << 20
+"""Of pixels that are hashed at a time; what is found does not depend on it."""
+_ROOM = 1 << 26
+"""Bytes of digests that are kept in memory, those of two million records; more go to a file without a name."""
+_PARTS = 64
+"""In which digests are sorted, by their first bits: so much less memory than all of them take."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """By what a set of records is known again, and kept in private places only.
+
+    Args:
+        fingerprint: SHA-256 of the records as they stand: another order, label, unit or name is another set. A run goes on with
+            the same records only.
+        mark: SHA-256 of the pictures alone, in whatever order they stand and however they are split, labelled or grouped: the
+            account book knows copies by it. Empty where there are none, because nothing would be known by it.
+    """
+
+    fingerprint: str
+    mark: str
+
+
+NOBODY = Identity("", "")
+"""Of no records."""
+
+
+def identify(records: Records) -> Identity:
+    """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
+    each = digests(records)
+    return Identity(fingerprint(records, each), _mark(records, each))
+
+
+def digests(records: Records) -> np.ndarray:
+    """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: there is no room on the disk."""
+    found, size = Filling(32 * len(records), room=_ROOM), max(1, records.images[:1].nbytes)
+    step = max(1, _BYTES // size)
+    for start in range(0, len(records), step):
+        pixels = memoryview(np.ascontiguousarray(records.images[start : start + step]).reshape(-1).data)
+        found.add(b"".join(hashlib.sha256(pixels[at : at + size]).digest() for at in range(0, len(pixels), size)))
+    return found.array((-1, 32))
+
+
+def fingerprint(records: Records, each: np.ndarray | None = None) -> str:
+    """See `Identity`. each: the digests of its records, where they are known. Raises DataError as `digests`."""
+    each = digests(records) if each is None else each
+    units, names = records.units, np.empty(0, np.str_) if records.names is None else records.names
+    numbers = [records.labels, *([] if units is None else [units])]
+    sizes = [len(records), records.shape, units is not None, records.names is not None, len(names)]
+    digest = hashlib.sha256(f"gossamer records 2 {json.dumps(sizes)}".encode())
+    digest.update(each.data)
+    for column in numbers:
+        for start in range(0, len(column), _BYTES):
+            digest.update(np.ascontiguousarray(column[start : start + _BYTES]).data)
+    for start in range(0, len(names), _PIECE):
+        digest.update(json.dumps(names[start : start + _PIECE].tolist()).encode())
+    return digest.hexdigest()
+
+
+def _mark(records: Records, each: np.ndarray) -> str:
+    """See `Identity`: SHA-256 of the shape and of the sorted digests."""
+    if not len(records):
+        return ""
+    digest, part = hashlib.sha256(str(records.shape).encode()), each[:, 0] // (256 // _PARTS)
+    for number in range(_PARTS):
+        digest.update(np.sort(each[part == number].view("S32"), axis=0).tobytes())
+    return digest.hexdigest()
 
 
 def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:

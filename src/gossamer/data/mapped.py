@@ -44,15 +44,16 @@ class Filling:
 
     Args:
         expected: its bytes, where they are known: then there is room for all of them, or none is written. Zero: unknown.
+        room: bytes from which it lies on the disk. None: a quarter of the free memory.
 
     Raises:
         DataError: there is no room on the disk.
     """
 
-    def __init__(self, expected: int = 0) -> None:
+    def __init__(self, expected: int = 0, *, room: int | None = None) -> None:
         self._values = bytearray()
         self._file: IO[bytes] | None = None
-        self._size, self._room = 0, int(SHARE * free_memory())
+        self._size, self._room = 0, int(SHARE * free_memory()) if room is None else room
         self._make_room(expected)
 
     def add(self, piece: np.ndarray | bytes | bytearray | memoryview) -> None:
@@ -92,7 +93,7 @@ class Filling:
         if shutil.disk_usage(folder()).free < more + _LEFT:
             raise _no_room(more)
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(dir=folder())  # noqa: SIM115 (the mapping outlives it)
             finalize(self, self._file.close)  # where it is never mapped
             self._file.write(self._values)
             self._values = bytearray()
@@ -176,7 +177,7 @@ def free_memory() -> int:
 def _no_room(needed: int) -> DataError:
     free = shutil.disk_usage(folder()).free
     return DataError(
-        f"{folder()}: the records are decoded into a file there, because they are more than a quarter of the free memory. The "
-        f"disk has {free / 1e6:,.0f} MB free, and {(needed + _LEFT) / 1e6:,.0f} MB more are needed. Make room, or name a "
-        "folder on another disk by the environment variable TMPDIR."
+        f"{folder()}: the records or their digests take too much of the memory, and are written to a file there. The disk "
+        f"has {free / 1e6:,.0f} MB free, and {(needed + _LEFT) / 1e6:,.0f} MB more are needed. Make room, or name a folder "
+        "on another disk by the environment variable TMPDIR."
     )

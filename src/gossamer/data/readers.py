@@ -336,7 +336,7 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
         raise DataError(
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
-    if listing is None and spec.startswith(":") and (columns := _tables_of(name, split)):
+    if listing is None and spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = tables.column_of(columns, spec[1:])
         return from_array(ids, count, missing, where=f"{name}{spec}")
     if listing is None:
@@ -392,12 +392,3 @@ def _array_of(spec: str, name: str) -> tuple[str, str]:
     if not Path(file).exists():
         raise DataError(f"{file}: there is no such file; --units takes {_FOR_ARRAYS}")
     return file, key
-
-
-def _tables_of(name: str, split: Split) -> list[Path]:
-    """The .parquet or .arrow files that are read; none where DATA has another form."""
-    path = Path(name)
-    if path.suffix.lower() in (".parquet", ".arrow"):
-        return [path]
-    pieces = shards.endings(path, (".parquet", ".arrow")) if path.is_dir() else []
-    return shards.of_split(path, pieces[0], split, must_split=False).paths if pieces else []

@@ -127,12 +127,16 @@ class Records:
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
-        return _sent(self.images, device).float().div_(255), _sent(self.labels, device)
+        return _of_array(self.images, device).float().div_(255), _of_array(self.labels, device)
 
 
-def _sent(array: np.ndarray, device: "torch.device | str") -> "Tensor":
-    """An array on a device; a mapped file is copied. To a GPU it goes by pinned memory, while the processor goes on."""
-    tensor = torch.from_numpy(np.require(array, requirements=("C", "W")))
-    if torch.device(device).type != "cuda":
-        return tensor.to(device)
+def sent(tensor: "Tensor", device: "torch.device | str") -> "Tensor":
+    """A tensor of the processor on a device. To a GPU it goes by pinned memory, while the processor goes on."""
+    if torch.device(device).type == "cpu":
+        return tensor
     return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _of_array(array: np.ndarray, device: "torch.device | str") -> "Tensor":
+    """An array on a device; a mapped file is copied."""
+    return sent(torch.from_numpy(np.require(array, requirements=("C", "W"))), device)

@@ -59,6 +59,14 @@ def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> Shar
     return Shards(chosen, [path for path in found if splits[path] == other])
 
 
+def tables_of(path: Path, split: str) -> list[Path]:
+    """The .parquet or .arrow files that are read; none where DATA has another form."""
+    if path.suffix.lower() in (".parquet", ".arrow"):
+        return [path]
+    pieces = endings(path, (".parquet", ".arrow")) if path.is_dir() else []
+    return of_split(path, pieces[0], split, must_split=False).paths if pieces else []
+
+
 def _files(folder: Path, suffix: str) -> list[Path]:
     """The files with an ending, but for hidden ones and what `datasets` keeps for itself."""
     places = (folder, folder / "data", folder / "train", folder / "test")

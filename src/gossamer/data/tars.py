@@ -1,5 +1,6 @@
 """WebDataset: .tar files whose members, in a row, share a name up to the first dot: 0017.png, 0017.cls."""
 
+import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -40,7 +41,7 @@ def read(
     def pictures() -> Iterator[Source]:
         for path in paths:
             for name, (picture, label) in _records(path, images_key, labels_key):
-                labels.append(label)
+                labels.append(sys.intern(label))  # one text for a class
                 yield f"{path}, member {name}", picture
 
     images = stacked(pictures(), decoder, where=str(paths[0]))
@@ -55,6 +56,7 @@ def _records(path: Path, images_key: str | None, labels_key: str | None) -> Iter
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
+                tar.members.clear()  # type: ignore[attr-defined]  # not in typeshed; else it remembers all that it has passed
                 whole = PurePosixPath(member.name)
                 if member.isdir() or whole.name.startswith("."):
                     continue

@@ -68,6 +68,15 @@ def batch_of(asked: int, card: "DataCard") -> int:
     return asked or min(LARGEST_BATCH, card.declared_size)
 
 
+AT_ONCE = 512
+"""Records whose gradients are computed at once where nothing else is asked for, and no memory of a GPU decides it."""
+
+
+def at_once(asked: int) -> int:
+    """How many records' gradients a loop computes at once: what was asked for or, where that is 0, 512."""
+    return asked or AT_ONCE
+
+
 class Saved:
     """Saves itself by its fields: what has a state of its own gives that, all else goes in as it is. For dataclasses.
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.method import BaseConfig, Run
@@ -137,7 +137,7 @@ class InTraining(Generic[N]):
         size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
         z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))
         y = adversarial.draw_labels(n, run.card, run.rng.public(f"{prefix}labels"))
-        return z[part].to(run.device), y[part].to(run.device)
+        return sent(z[part], run.device), sent(y[part], run.device)
 
     @torch.no_grad()
     def fakes(self, run: Run[C], n: int, *, part: slice = ALL) -> Fakes:

@@ -7,6 +7,7 @@ by at most the declared bounds.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -103,7 +104,7 @@ class GroupedSum(ClippedSum[Drawn], Protocol[Drawn]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoissonSampled:
+class PoissonSampled(ABC):
     """What the mechanisms over Poisson draws share: each unit is drawn by its own secret coin.
 
     Args:
@@ -121,13 +122,13 @@ class PoissonSampled:
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
+    @abstractmethod
     def exact(self, held: Any, query: Any, /) -> Tensor:
         """See `Mechanism`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def noised(self, total: Tensor, query: Any, /) -> Tensor:
         """See `Mechanism`."""
-        raise NotImplementedError
 
     def __call__(self, held: Any, query: Any, /) -> Tensor:
         """The whole mechanism, on records that are all here."""

@@ -3,7 +3,8 @@
 Three kinds of draw, never mixed:
 
 - Secret: `add_gaussian_`, `poisson_sample`, and the coins of queries (`uniform`, `integers`, `secret_generator`): the
-  keystream of AES-128 in counter mode under keys of operating-system entropy. What the guarantee rests on.
+  keystream of AES-128 in counter mode under keys of operating-system entropy; for noise on a GPU, that of ChaCha20, which is
+  made there (`keystream.py`). What the guarantee rests on.
 - Public: `public(name)`, seeded torch generators, one per name, for initialisation, latents and labels: draws whose
   place in the stream no record can change.
 - With a fixed `noise_seed` the secret draws repeat. For tests only: the run is then reproducible, and not private.
@@ -16,7 +17,7 @@ times of 60. So:
   grid: 2^-10 times the power of two at or below the standard deviation. The grid depends on nothing else, so rounding is
   post-processing: it costs no privacy, and adds less than 10^-6 of the noise's variance. float32 holds the multiples up
   to 2^22 grids, more than 2,000 standard deviations; beyond, it is no finer than half a grid, and that is the rounding.
-  Every device runs the same lines: it is sent the keystream, and computes all else.
+  Every device runs the same lines; only the keystream is another one.
 - Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u), where u is the middle of one of
   2^52 steps from 0 to 1: exact in float64, and neither 0 nor 1. It reaches 8.57 standard deviations, and the chance of a larger
   one would be 2^-53. The angle is the middle of one of 2^32 steps of the circle. No radius is zero, and no sine or cosine of
@@ -37,7 +38,8 @@ coins. No step of it rounds:
 A block costs one word in place of 1,024: a draw from ten million units takes 80 KB of keystream, where a word per unit takes
 80 MB.
 
-What is still assumed: that AES-128 in counter mode cannot be told from coins, and that noise of 2^84 values stands for a true
+What is still assumed: that AES-128 in counter mode, and ChaCha20, cannot be told from coins, and that noise of 2^84 values
+stands for a true
 normal. Even if the errors of the 2^32 angles did not average out, the probability of a cell of the grid would be right to
 one part in 2^33 and 2^-53; one true normal in 10^17 is larger than any of ours, and a very long run draws 10^12. How the
 sums are rounded before they come here is another matter (`clipping.py`, `norms.py`).
@@ -45,20 +47,19 @@ sums are rounded before they come here is another matter (`clipping.py`, `norms.
 
 import hashlib
 import math
-import os
 from bisect import bisect_right
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from torch import Tensor
 
-_BLOCK = 16  # bytes of one AES block
-_ONE_KEY = 1 << 35  # bytes under one key: half of what GCM allows
-_SPARE = _BLOCK - 1  # bytes that the cipher wants beyond what it writes
+from gossamer.privacy.keystream import SPARE, WORDS, DeviceKeystream, Keystream
+
 _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
+_DEVICE_PAIRS = 1 << 21  # on another device, where a call costs more and nothing fits a cache
+_KEPT = 16  # passes whose room is kept: a run with groups of parameters has one for each
 _SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
 _MANTISSA = (1 << 52) - 1  # the low 52 bits of a word, which with the exponent of 1.0 make a float64 in [1, 2)
 _ONE = 0x3FF << 52
@@ -70,59 +71,6 @@ _BLOCK_COINS = 10
 _UNITS = 1 << _BLOCK_COINS  # of a block
 _TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
 _SECRET = ("noise", "coins", "query", "generator", "common")
-
-
-class _Keystream:
-    """The bytes that AES-128 in counter mode gives under one key.
-
-    Without a fixed key, the key is operating-system entropy that only the cipher holds, a forked process draws its own
-    (parent and child never share noise), and every 2^35 bytes have a key of their own. All that tells the stream from true
-    coins, AES being sound, is that under one key no block comes twice; that shows after about 2^64 blocks, and 2^31 are used.
-    The cipher is then GCM, whose keystream is counter mode and whose code uses the widest instructions; its tag is not wanted.
-
-    Args:
-        key: 16 bytes, for tests; None draws a fresh one.
-    """
-
-    def __init__(self, key: bytes | None) -> None:
-        self._fixed = key
-        self._buffer = np.empty(0, dtype=np.uint8)
-        self._zeros = b""
-        self._encryptor: CipherContext
-        self.seek(0)
-
-    def seek(self, position: int) -> None:
-        """Go to a byte of the stream of a fixed key; without one, to the start of a fresh stream."""
-        self._process = os.getpid()
-        if self._fixed is None:
-            self._encryptor = Cipher(algorithms.AES(os.urandom(16)), modes.GCM(os.urandom(12))).encryptor()
-            self.position = 0
-            return
-        block, skip = divmod(position, _BLOCK)
-        counter = modes.CTR(block.to_bytes(_BLOCK, "big"))
-        self._encryptor = Cipher(algorithms.AES(self._fixed), counter).encryptor()
-        self._encryptor.update(bytes(skip))
-        self.position = position
-
-    def take(self, size: int) -> np.ndarray:
-        """The next bytes. uint8 [size], a buffer that the next call overwrites."""
-        if len(self._buffer) < size + _SPARE:
-            self._buffer = np.empty(size + _SPARE, dtype=np.uint8)
-        self.write(self._buffer.data, size)
-        return self._buffer[:size]
-
-    def write(self, room: memoryview, size: int) -> None:
-        """The next bytes, into a room that holds `_SPARE` more."""
-        if self._fixed is None and (self._process != os.getpid() or self.position > _ONE_KEY - size):
-            self.seek(0)
-        if len(self._zeros) != size:
-            self._zeros = bytes(size)
-        self._encryptor.update_into(self._zeros, room)
-        self.position += size
-
-    def words(self, count: int) -> np.ndarray:
-        """The next 64-bit words. uint64 [count], a buffer that the next call overwrites."""
-        return self.take(8 * count).view(np.uint64)
 
 
 class Rng:
@@ -142,9 +90,10 @@ class Rng:
         self.reproducible = noise_seed is not None
         whose = "" if rank == 0 else f" of rank {rank}"
         self._secret = {
-            purpose: _Keystream(_fixed_key(noise_seed, purpose if purpose == "common" else purpose + whose))
+            purpose: Keystream(_fixed_key(noise_seed, purpose if purpose == "common" else purpose + whose))
             for purpose in _SECRET
         }
+        self._device_noise = DeviceKeystream(_fixed_key(noise_seed, "noise on a device" + whose, size=32))
         self._public: dict[str, torch.Generator] = {}
         self._passes: dict[tuple[torch.device, int], _Pass] = {}
 
@@ -174,8 +123,9 @@ class Rng:
             )
         if std == 0:
             return out
-        whole = len(out) - len(out) % (2 * _PAIRS)
-        for halves in out[:whole].unflatten(0, (-1, 2, _PAIRS)).unbind() if whole else ():
+        pairs = _DEVICE_PAIRS if _makes_its_own(out.device) else _PAIRS
+        whole = len(out) - len(out) % (2 * pairs)
+        for halves in out[:whole].unflatten(0, (-1, 2, pairs)).unbind() if whole else ():
             self._add_pairs_(halves, std)
         rest = out[whole:]
         if len(rest):
@@ -227,7 +177,7 @@ class Rng:
     def draw_alike(self, key: bytes) -> None:
         """From here on the common coins are those of this key: 16 bytes of entropy that rank 0 has drawn and sent to all."""
         if not self.reproducible:
-            self._secret["common"] = _Keystream(key)
+            self._secret["common"] = Keystream(key)
 
     def __repr__(self) -> str:
         return f"Rng({self.seed})"
@@ -260,6 +210,7 @@ class Rng:
         }
         if self.reproducible:
             state["secret"] = {purpose: stream.position for purpose, stream in self._secret.items()}
+            state["device noise"] = self._device_noise.position
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -277,6 +228,7 @@ class Rng:
             self.public(name).set_state(saved)
         for purpose, position in state.get("secret", {}).items():
             self._secret[purpose].seek(position)
+        self._device_noise.seek(state.get("device noise", 0))
 
     def _unit_by_unit(self, population: int, rate: float) -> np.ndarray:
         """A Poisson draw by one word per unit."""
@@ -332,20 +284,26 @@ class Rng:
     def _polar(self, pairs: int, device: torch.device) -> "_Pass":
         """A pass with radius, and angle in (-pi, pi), of so many pairs; the next call overwrites it."""
         key = (device, pairs)
-        if key not in self._passes:  # keep those of whole passes, and of one rest
-            self._passes = {known: each for known, each in self._passes.items() if known[1] == _PAIRS}
+        if key not in self._passes:
+            if len(self._passes) == _KEPT:
+                self._passes = {
+                    known: each for known, each in self._passes.items() if known[1] in (_PAIRS, _DEVICE_PAIRS)
+                }
             self._passes[key] = _Pass(pairs, device)
         drawn = self._passes[key]
         radius, angle = drawn.radius, drawn.angle
-        self._secret["noise"].write(drawn.room, 12 * pairs)
+        if _makes_its_own(device):
+            self._device_noise.write(drawn.blocks)
+        else:
+            self._secret["noise"].write(drawn.room, 12 * pairs)
         drawn.words.bitwise_and_(drawn.mantissa).bitwise_or_(drawn.one)
-        torch.sub(drawn.floats.to(device), drawn.below_one, out=radius).log_().mul_(drawn.minus_two).sqrt_()
+        torch.sub(drawn.floats, drawn.below_one, out=radius).log_().mul_(drawn.minus_two).sqrt_()
         angle.copy_(drawn.steps)
         torch.add(drawn.half_step, angle, alpha=_STEP, out=angle)
         return drawn
 
 
-def _integers(stream: _Keystream, n: int, high: int) -> np.ndarray:
+def _integers(stream: Keystream, n: int, high: int) -> np.ndarray:
     """Uniform over 0 ... high - 1. int64 [n]"""
     if not 1 <= high <= 1 << 63:
         raise ValueError(f"high must be between 1 and 2^63, not {high}")
@@ -359,20 +317,24 @@ def _integers(stream: _Keystream, n: int, high: int) -> np.ndarray:
 
 
 class _Pass:
-    """Room for so many pairs on one device: bytes of the keystream on the CPU, all else float64 where the noise goes.
+    """Room for so many pairs on one device: twelve bytes of the keystream each, and float64 numbers.
 
     Made once and written over and over: a fresh view in each pass would cost as much as the logarithm.
     """
 
     def __init__(self, pairs: int, device: torch.device) -> None:
-        stream = np.empty(12 * pairs + _SPARE, dtype=np.uint8)
-        self.room = stream.data
-        self.words = torch.from_numpy(stream[: 8 * pairs].view(np.int64))
+        if _makes_its_own(device):
+            self.blocks = torch.empty(WORDS, -(-3 * pairs // WORDS), dtype=torch.int32, device=device)
+            bits = self.blocks.flatten()
+        else:
+            stream = np.empty(12 * pairs + SPARE, dtype=np.uint8)
+            self.room = stream.data
+            bits = torch.from_numpy(stream[: 12 * pairs].view(np.int32))
+        self.words, self.steps = bits[: 2 * pairs].view(torch.int64), bits[2 * pairs : 3 * pairs]
         self.floats = self.words.view(torch.float64)
-        self.steps = torch.from_numpy(stream[8 * pairs : 12 * pairs].view(np.int32))
         self.radius, self.angle, self.cosine, self.wide = torch.empty(4, pairs, dtype=torch.float64, device=device)
         # Constants as tensors: an operation on two tensors costs one pass, and half the call of one with a Python number.
-        self.mantissa, self.one = torch.tensor([_MANTISSA, _ONE])
+        self.mantissa, self.one = torch.tensor([_MANTISSA, _ONE], device=device)
         constants = torch.tensor([_BELOW_ONE, -2.0, _STEP / 2], dtype=torch.float64, device=device)
         self.below_one, self.minus_two, self.half_step = constants
 
@@ -397,6 +359,11 @@ def _thresholds(rate: float, bits: int) -> list[int]:
     return found
 
 
+def _makes_its_own(device: torch.device) -> bool:
+    """Whether a device makes the keystream of its noise itself; to the processor AES-128 comes from `cryptography`."""
+    return device.type != "cpu"
+
+
 def grid(std: float) -> float:
     """The spacing of what is released with noise of that standard deviation, above zero: std / 1024, or down to half of it."""
     return math.ldexp(1.0, math.frexp(std)[1] - 11)
@@ -412,8 +379,8 @@ def round_to_grid_(values: Tensor, std: float) -> Tensor:
     return values.add_(offset).sub_(offset)
 
 
-def _fixed_key(noise_seed: int | None, purpose: str) -> bytes | None:
+def _fixed_key(noise_seed: int | None, purpose: str, size: int = 16) -> bytes | None:
     """The key that a test's noise seed fixes; None without one: the keystream then draws its own."""
     if noise_seed is None:
         return None
-    return hashlib.sha256(f"gossamer noise {noise_seed} {purpose}".encode()).digest()[:16]
+    return hashlib.sha256(f"gossamer noise {noise_seed} {purpose}".encode()).digest()[:size]

@@ -282,8 +282,9 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         )
     if "federated" in settings:
         facts += federation.assumptions(settings)
+    ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"
     entropy = (
-        "the machine's operating system gives true entropy, and AES-128 turns it into noise and coins that cannot be told from "
+        f"the machine's operating system gives true entropy, and {ciphers} it into noise and coins that cannot be told from "
         "true ones; the proofs are about real numbers: what rounding does to a record's own share and to the noise is bounded, "
         "how a record changes the rounding of others is assumed to tell nothing"
     )

@@ -6,7 +6,6 @@ for the curator's terminal and for the limit; in a released file it would tell w
 """
 
 import datetime
-import hashlib
 import math
 import os
 import secrets
@@ -14,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gossamer.data.card import DataCard
 from gossamer.errors import AccountsError
@@ -64,17 +61,6 @@ def data_set(card: DataCard, sources: Sources) -> str:
     return card.data_set or sources.data.removesuffix(":train")
 
 
-def mark_of(found: Found) -> str:
-    """Digest of all records of a source: the same in whatever order they stand, however they are split, labelled or grouped."""
-    given_up = found.public if found.public_facts["kind"] == "share" else None
-    parts = [found.private] if given_up is None else [found.private, given_up]
-    each = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).digest() for part in parts for image in part.images]
-    if not each:
-        return ""  # the server of a federated run has no records: nothing to know them by
-    shape = str(parts[0].shape).encode()
-    return hashlib.sha256(shape + b"".join(sorted(each))).hexdigest()
-
-
 def charge_of(
     ledger: PrivacyLedger,
     *,
@@ -90,7 +76,7 @@ def charge_of(
     return Charge(
         run=run,
         name=data_set(card, sources),
-        mark=mark_of(found),
+        mark=found.identity.mark,
         date=today(),
         method=method,
         folder=str(folder.absolute()),

@@ -22,6 +22,7 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
+from gossamer.data.identity import digests, fingerprint
 from gossamer.data.readers import check_two_arrays, read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -37,7 +38,6 @@ from gossamer.run.arguments import check_place, checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
-from gossamer.run.sources import fingerprint
 
 FEWEST = 20
 """Members, and non-members, below which no attack is tried."""
@@ -274,10 +274,11 @@ def _sets(
         )
     on = "Whether the members are the run's own records was not checked."
     if folder.private.is_dir():
-        trained_on = folder.source()["fingerprint"]
+        trained_on = folder.source().get("records")  # a run of an older version knew them by another digest
         if fingerprint(outside) == trained_on:
             raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
-        if trained_on in (fingerprint(inside), fingerprint(dataclasses.replace(inside, units=None, names=None))):
+        each, alone = digests(inside), dataclasses.replace(inside, units=None, names=None)
+        if trained_on in (fingerprint(inside, each), fingerprint(alone, each)):
             on = "The members are the run's own records."
     copies = int((~apart).sum())
     if copies:

@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from gossamer.data.identity import fingerprint
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
 from gossamer.files import write_atomically
 from gossamer.metrics.features import ClassifierFeatures
-from gossamer.run.sources import fingerprint
 
 
 class Baselines:

@@ -28,13 +28,14 @@ from gossamer.errors import Interrupted, NotBegun, RanksDisagree
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.engine.precision import full_precision
 from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.ranks import ALONE, Group, Next, Ranks
 from gossamer.run import checkpoint
 from gossamer.run.interrupt import HEARD
-from gossamer.run.memory import keep_pages
+from gossamer.run.memory import fitted, keep_pages
 from gossamer.run.plan import method_named
 from gossamer.run.sources import Sources
 from gossamer.run.torchrun import launched, local
@@ -136,7 +137,7 @@ def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         device=run.device,
         sources=run.sources,
         private=run.folder.private.absolute(),
-        found=(run.found.fingerprint, run.found.public_facts),
+        found=(run.found.identity.fingerprint, run.found.public_facts),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),
@@ -171,7 +172,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {brief.versions}.")
     keep_pages()
     found = brief.sources.read(brief.job[2])
-    if (found.fingerprint, found.public_facts) != brief.found:
+    if (found.identity.fingerprint, found.public_facts) != brief.found:
         raise RanksDisagree(f"{brief.sources.data} holds other records here than rank 0 has found.")
     method, settings, card = brief.job
     budget, delta, relation, plan, used = brief.ledger
@@ -181,17 +182,18 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     rng = rng or Rng(brief.seed)
     rng.draw_alike(brief.key)
     job = method_named(method).job(settings, card)
-    training = job.begin(rng, local(brief.device), ranks)
+    training = fitted(job, local(brief.device), ranks=ranks.count).begin(rng, local(brief.device), ranks)
     if brief.saved is not None:
         training.state.load_state_dict({**training.state.state_dict(), **brief.saved[0]})
         rng.restore(brief.saved[1])
     private, public = Confined(part_of(found.private, job, ranks), ledger, ranks), found.public
     del found  # rank by rank, a part is kept and the rest is let go
-    for _ in training.drive(private, public):
-        if (after := ranks.next(Next.STEP)) != Next.STEP:
-            checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
-        if after == Next.KEEP_AND_STOP:
-            raise Interrupted("rank 0 has stopped.")
+    with full_precision():
+        for _ in training.drive(private, public):
+            if (after := ranks.next(Next.STEP)) != Next.STEP:
+                checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
+            if after == Next.KEEP_AND_STOP:
+                raise Interrupted("rank 0 has stopped.")
     checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
     synthesizer: Synthesizer = ranks.same(None)
     return synthesizer

@@ -198,7 +198,7 @@ def enter(
             folder.clear()
         config_json = _config_json(request, seed, device, found, with_tensorboard=with_tensorboard)
         kept = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
-        private = {"sources": dataclasses.asdict(sources), "fingerprint": found.fingerprint, "accounts": kept}
+        private = {"sources": dataclasses.asdict(sources), "records": found.identity.fingerprint, "accounts": kept}
         folder.create({**config_json, "run": run, "accounts": known, **(more or {})}, {**private, **(source or {})})
         ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
@@ -268,10 +268,7 @@ def resume(
         sources = Sources.from_json(source_json["sources"])
         rng = rng or Rng(config_json["seed"])
         found = sources.read(card)
-        if found.fingerprint != source_json["fingerprint"]:
-            raise DataError(
-                f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
-            )
+        found.refuse_others(source_json, sources)
         if found.public_facts != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
         say = _saying(job.method, sink)

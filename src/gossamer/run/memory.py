@@ -1,13 +1,16 @@
-"""Memory: what a run takes at its peak, about, and pages that stay with the process between steps."""
+"""Memory: what a run takes at its peak, about, what a GPU holds, and pages that stay with the process between steps."""
 
 import ctypes
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gossamer.data.mapped import SHARE, free_memory
+from gossamer.data.npz import MAP_FROM
 from gossamer.methods.method import batch_of
 
 if TYPE_CHECKING:
@@ -27,6 +30,13 @@ _PASSES = 5
 """A batch, in sizes of what the generator's layers give for it: forward and backward, through two networks."""
 _BLOCK = 4_096
 """Records that a method without batches looks at at once."""
+
+_SHARE = 0.5
+"""Of what is free on a GPU, for the gradients of a batch; the estimate is a rough one, and has not been held against a GPU."""
+_DEVIATIONS = 5
+"""Standard deviations by which a Poisson draw exceeds what is expected before it is taken in two parts: about never."""
+_MULTIPLE = 32
+"""A batch of such a multiple suits the matrix units of a GPU."""
 
 _FEW = 4
 """Pictures that are drawn to look at the layers."""
@@ -63,12 +73,14 @@ class Peak:
         networks: with optimisers and a checkpoint.
         batch: what one step computes.
         rest: PyTorch and the program.
+        mapped: so much less where the records are plain arrays that stay in their files.
     """
 
     records: float
     networks: float
     batch: float
     rest: float = _REST
+    mapped: float = 0.0
 
     @property
     def total(self) -> float:
@@ -78,11 +90,19 @@ class Peak:
     def __str__(self) -> str:
         parts = {"records": self.records, "networks": self.networks, "a batch": self.batch, "PyTorch": self.rest}
         named = ", ".join(f"{name} {value / 1e6:,.0f}" for name, value in parts.items())
-        return f"about {round(self.total / 1e6, -1):,.0f} MB at the peak ({named})"
+        told = f"about {round(self.total / 1e6, -1):,.0f} MB at the peak ({named})"
+        if not self.mapped:
+            return told
+        less = f"{round((self.total - self.mapped) / 1e6, -1):,.0f} MB"
+        return f"{told}; about {less} where they are plain .npy, .npz or idx files, which are mapped"
 
 
 def peak(job: "Job[BaseConfig, State]") -> Peak:
-    """An estimate for a run, from the card, the settings and a fresh generator. Reads no record."""
+    """An estimate for a run on this machine, from the card, the settings and a fresh generator. Reads no record.
+
+    Records that are decoded take no memory where they are more than a quarter of what is free: they go to a file then.
+    Those that are dealt to critics are always in memory.
+    """
     card, settings = job.card, job.settings
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
@@ -96,11 +116,48 @@ def peak(job: "Job[BaseConfig, State]") -> Peak:
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
     drawn = 4 * features if features else _drawn(job, net)
+    stored, dealt = pixels * card.declared_size, "critics" in settings
+    records = _COPIES * stored if dealt or stored <= SHARE * free_memory() else 0.0
     return Peak(
-        records=_COPIES * pixels * card.declared_size + min(2 * features * card.declared_size, 1 << 31),
+        records=records + min(2 * features * card.declared_size, 1 << 31),
         networks=weights * (_STATES + _CRITIC * int(settings.get("critics", 0))),
         batch=_PASSES * batch * max(drawn, 4 * pixels),
+        mapped=0.0 if dealt or stored < MAP_FROM else records,
     )
+
+
+def _free(device: torch.device) -> int:
+    """Bytes that are free on a GPU."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free
+
+
+def fitted(
+    job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1, free: Callable[[torch.device], int] = _free
+) -> "Job[BaseConfig, State]":
+    """The job, with the records whose gradients are computed at once chosen by the memory of its GPU.
+
+    Only where the settings leave that open (`physical_batch_size` 0); on a CPU the job as it is. A draw is taken whole where it
+    fits, else in equal parts. Results do not depend on it, but for rounding.
+
+    Args:
+        job: the method and its settings.
+        device: where it trains.
+        ranks: that share a draw.
+        free: gives the free bytes of a device.
+    """
+    where, settings = torch.device(device), job.settings
+    if where.type == "cpu" or settings.get("physical_batch_size") != 0:
+        return job
+    with torch.random.fork_rng(devices=[]):
+        net: Any = job.generator()
+    size = _PASSES * int(settings.get("multiplicity", 1)) * max(_drawn(job, net), 4 * math.prod(job.card.shape))
+    holds = max(1, int(_SHARE * free(where) / size))
+    expected = batch_of(int(settings["expected_batch_size"]), job.card) / ranks
+    largest = expected + _DEVIATIONS * math.sqrt(expected)
+    part = largest / math.ceil(largest / holds)
+    chosen = min(holds, _MULTIPLE * math.ceil(part / _MULTIPLE))
+    return job.method.job({**settings, "physical_batch_size": chosen}, job.card)
 
 
 def _drawn(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:

@@ -1,7 +1,6 @@
 """Where a run's records come from, and whether they are still the same."""
 
 import dataclasses
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.classes import listed
-from gossamer.data.identity import SALT, given_up, share_a_picture
+from gossamer.data.identity import SALT, Identity, fingerprint, given_up, identify, share_a_picture
 from gossamer.data.mapped import remarks
 from gossamer.data.readers import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
@@ -47,7 +46,7 @@ class Sources:
     public_labels_key: str | None = None
 
     def read(self, card: DataCard) -> "Found":
-        """The private and the public records, checked against the card, and the fingerprint of all that `data` holds.
+        """The private and the public records, checked against the card, and by what all that `data` holds is known again.
 
         Raises:
             RequestError: if the records cannot be read, contradict the card, or stand on both sides.
@@ -64,14 +63,14 @@ class Sources:
             missing_unit=card.missing_unit, **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
-        mark, facts = fingerprint(records), {"matched": matched(self.units)}
+        known, facts = identify(records), {"matched": matched(self.units)}
         if self.share is not None:
             public, private = _split(records, self.share, SALT)
             stated = {"kind": "share", "share": self.share, "salt": SALT}
             notes = tuple(sorted({*records.notes, *remarks(private.images)}))
-            return Found(private, public, stated, facts, mark, notes)
+            return Found(private, public, stated, facts, known, notes)
         if public is None:
-            return Found(records, None, NO_PUBLIC, facts, mark, records.notes)
+            return Found(records, None, NO_PUBLIC, facts, known, records.notes)
         if share_a_picture(records, public):
             raise DataError(
                 "--public: at least one of these pictures also stands among the private records, and whoever stands on both "
@@ -79,7 +78,7 @@ class Sources:
                 "many there are and which is not said: it would tell about private records."
             )
         return Found(
-            records, public, stated, facts, mark, (*records.notes, *(f"--public: {each}" for each in public.notes))
+            records, public, stated, facts, known, (*records.notes, *(f"--public: {each}" for each in public.notes))
         )
 
     def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
@@ -161,7 +160,7 @@ class Found:
         public: public records, or None.
         public_facts: what the settings say of them; the words of the certificate follow from it.
         unit_facts: what the settings say of units.
-        fingerprint: SHA-256 of all records of `data`.
+        identity: by what all records of `data` are known again.
         notes: what the readers converted, in words: for whoever watches, and for no file.
     """
 
@@ -169,8 +168,26 @@ class Found:
     public: Records | None
     public_facts: dict[str, Any]
     unit_facts: dict[str, Any]
-    fingerprint: str
+    identity: Identity
     notes: tuple[str, ...] = ()
+
+    def refuse_others(self, source_json: dict[str, Any], sources: Sources) -> None:
+        """Refuse to go on with other records than those that a run began with, as its private folder knows them.
+
+        Raises:
+            DataError: they are others.
+            RunFolderError: the run began under a version that knew records by another digest, so that nobody can tell.
+        """
+        if "records" not in source_json:
+            raise RunFolderError(
+                "this run began under a version of Gossamer that knew its records by another digest, so that nobody can tell "
+                "whether they are still the same. It cannot go on; what it was charged stays in the account book. Start a "
+                "new run."
+            )
+        if self.identity.fingerprint != source_json["records"]:
+            raise DataError(
+                f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
+            )
 
 
 def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:
@@ -214,22 +231,6 @@ def _one_source(data: str, public: str) -> bool:
         return Path(one).samefile(other)
     except OSError:  # one of them is not there: the reader says so
         return False
-
-
-def fingerprint(records: Records) -> str:
-    """SHA-256 of the records, kept in the private folder: a resume must go on with the same ones."""
-    digest = hashlib.sha256()
-    for start in range(0, len(records), 4096):
-        piece = records[start : start + 4096]
-        digest.update(np.ascontiguousarray(piece.images).data)
-        digest.update(np.ascontiguousarray(piece.labels).data)
-    if records.units is not None:
-        digest.update(np.ascontiguousarray(records.units).data)
-    names = np.empty(0, np.str_) if records.names is None else records.names
-    for start in range(0, len(names), 4096):
-        lines = "\n".join(names[start : start + 4096].tolist())
-        digest.update((("\n" if start else "") + lines).encode(errors="surrogatepass"))
-    return digest.hexdigest()
 
 
 def _absolute(source: str | Path) -> str:

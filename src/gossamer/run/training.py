@@ -18,6 +18,7 @@ from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import Odometer
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.engine.precision import full_precision
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -26,7 +27,7 @@ from gossamer.run import checkpoint, distributed, room
 from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
-from gossamer.run.memory import keep_pages
+from gossamer.run.memory import fitted, keep_pages
 from gossamer.run.plots import sample_grid
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, tensorboard, to_all
@@ -92,7 +93,8 @@ def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None 
 
 def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> Synthesizer:
     keep_pages()
-    training = run.job.begin(run.rng, local(run.device), run.ranks)
+    job = fitted(run.job, local(run.device), ranks=run.ranks.count)
+    training = job.begin(run.rng, local(run.device), run.ranks)
     distributed.lead(run, saved)
     up_to = None
     if saved is not None:
@@ -102,7 +104,8 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
     with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
         boards = [tensorboard(run.folder.path / "tensorboard")] if run.with_tensorboard else []
         emit = to_all([lines, run.sink, *boards])
-        _drive(run, training, emit)
+        with full_precision():  # of which a method may leave some in passes that bound nothing
+            _drive(run, training, emit)
         if not training.trained:
             raise untrained(run.folder)
         checkpoint.give_room(run.folder.private)

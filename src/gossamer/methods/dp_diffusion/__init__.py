@@ -46,7 +46,9 @@ class Config(StartConfig):
         guidance: how far samples are pushed towards their label; 0: not at all.
         churn: fresh noise per sampler step, from 0 (none) to 1.
         threshold: samples darker than this are black: a linear decoder leaves specks.
-        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result. 0: 512, or on a
+            GPU as many as its memory holds.
+        precision: of forward and backward passes in training: fp32, or on a GPU tf32 or bf16. Norms and sums stay in fp32.
     """
 
     noise_multiplier: float
@@ -69,7 +71,8 @@ class Config(StartConfig):
     guidance: float = 0.0
     churn: float = 0.0
     threshold: float = 0.08
-    physical_batch_size: int = 512
+    physical_batch_size: MaybeZero = 0
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
 class DpDiffusion(Startable[Config, "loop.State"]):

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods import adversarial, method, votes
 from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.method import Run, Shown, batch_of
+from gossamer.methods.method import Run, Shown, at_once, batch_of
 from gossamer.methods.parts import Average, Learner, adam, some
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -36,9 +36,8 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
     loss = Loss(state.G, config, config.multiplicity, run.rng.secret_generator)
-    query = PerRecordGradient(
-        state.D.net, loss.of_records, config.physical_batch_size, multiplicity=config.multiplicity
-    )
+    size, precision = at_once(config.physical_batch_size), config.precision
+    query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
 
     while left := private.remaining(release.event):  # l. 3
         g = private.release(release, query)  # l. 4-8
@@ -75,12 +74,12 @@ class Loss:
         """The same for codes [n, ...]. [K n]"""
         K, coins = self.multiplicity, self.coins()
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
-        sigma = (LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp().to(z.device)
-        noise = torch.randn(z.shape, generator=coins).to(z.device)
+        sigma = sent((LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp(), z.device)
+        noise = sent(torch.randn(z.shape, generator=coins), z.device)
         told = labels.repeat(K)
         if self.config.label_dropout > 0:
             silent = torch.rand(len(z), generator=coins) < self.config.label_dropout
-            told = torch.where(silent.to(z.device), self.net.classes, told)
+            told = torch.where(sent(silent, z.device), self.net.classes, told)
         s = sigma.view(-1, *(1,) * (z.dim() - 1))
         noisy = z + s * noise
         target = (z - denoiser.c_skip(s) * noisy) / denoiser.c_out(s)

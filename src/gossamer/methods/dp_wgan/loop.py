@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods import adversarial, method
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
@@ -64,8 +64,8 @@ def pairs_for(G: Generator, coins: Callable[[], torch.Generator]) -> Callable[[R
         stream = coins()
         images, labels = records.tensors(next(G.parameters()).device)
         real = 2 * images - 1
-        latents = torch.randn(len(records), G.latent_size, generator=stream).to(real.device)  # l. 27
-        weight = torch.rand(len(records), 1, 1, 1, generator=stream).to(real.device)
+        latents = sent(torch.randn(len(records), G.latent_size, generator=stream), real.device)  # l. 27
+        weight = sent(torch.rand(len(records), 1, 1, 1, generator=stream), real.device)
         with torch.no_grad():
             fake = 2 * G(latents, labels) - 1
         return Points(real, fake, fake.lerp(real, weight), labels)  # l. 28

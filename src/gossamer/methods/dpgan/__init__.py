@@ -1,7 +1,7 @@
 """DPGAN: what a run promises and costs. `loop.py` trains, `gossamer.nets.dcgan` has the networks."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -41,7 +41,9 @@ class Config(StartConfig):
         warm_steps: non-private steps on public records before the first private one; needs public data.
         warm_batch_size: public records in a warm step.
         warm_learning_rate: Adam's step size for the generator in the warm start; the discriminator takes half of it.
-        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result. 0: 512, or on a
+            GPU as many as its memory holds.
+        precision: of forward and backward passes in training: fp32, or on a GPU tf32 or bf16. Norms and sums stay in fp32.
     """
 
     noise_multiplier: float
@@ -61,7 +63,8 @@ class Config(StartConfig):
     warm_steps: MaybeZero = 4_000
     warm_batch_size: int = 64
     warm_learning_rate: float = 1e-3
-    physical_batch_size: int = 512
+    physical_batch_size: MaybeZero = 0
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
 class Dpgan(Startable[Config, "loop.State"]):

@@ -11,11 +11,12 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial, method
 from gossamer.methods.dpgan import Config
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Run, Shown, at_once
 from gossamer.methods.parts import InTraining, Learner, Optimiser, adam, warm_step
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.engine.gradients import PerRecordGradient
+from gossamer.privacy.engine.precision import lowered
 from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -29,12 +30,14 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
-    on_records = PerRecordGradient(D.net, adversarial.loss_on_records, config.physical_batch_size)
-    on_fakes = PerRecordGradient(D.net, adversarial.loss_on_fakes, config.physical_batch_size)
+    size, precision = at_once(config.physical_batch_size), config.precision
+    on_records = PerRecordGradient(D.net, adversarial.loss_on_records, size, precision=precision)
+    on_fakes = PerRecordGradient(D.net, adversarial.loss_on_fakes, min(size, B), precision=precision)
     bounds = Bounds(norms=(C if config.clip_fakes else math.inf,))
 
     while private.remaining(release.event):  # Alg. 1, l. 3
-        fakes = state.G.fakes(run, B, part=ranks.mine(B))  # l. 5
+        with lowered(precision, run.device):
+            fakes = state.G.fakes(run, B, part=ranks.mine(B))  # l. 5
         g = private.release(release, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         norm = g.norm()
         g = ranks.total(on_fakes.clipped_sum(fakes, bounds, out=ranks.once(g)))  # the second sum of l. 6
@@ -50,16 +53,17 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 def generator_step(run: Run[Config], state: "State", B: int) -> float:
     """Lines 11 to 14: one update of the generator. Returns the discriminator's accuracy on its fresh fakes."""
     latents, labels = state.G.latents(run, B, part=run.ranks.mine(B))
-    logits = state.D.net(state.G.net(latents, labels), labels)  # l. 11
-    loss = adversarial.non_saturating_losses(logits).sum() / B  # l. 12
-    state.G.descend(loss, run.ranks)  # l. 13
+    with lowered(run.config.precision, run.device):
+        logits = state.D.net(state.G.net(latents, labels), labels).float()  # l. 11
+        loss = adversarial.non_saturating_losses(logits).sum() / B  # l. 12
+        state.G.descend(loss, run.ranks)  # l. 13
     state.G.average.follow()
     state.generator_steps += 1  # l. 14
     state.since = 0
     found = (logits.detach() < 0).float().sum() / B
-    mean, accuracy = run.ranks.total(torch.stack([loss.detach(), found]))
-    state.shown = {"generator_loss": float(mean), "accuracy_on_fakes": float(accuracy)}
-    return float(accuracy)
+    mean, accuracy = map(float, run.ranks.total(torch.stack([loss.detach(), found])).tolist())
+    state.shown = {"generator_loss": mean, "accuracy_on_fakes": accuracy}
+    return accuracy
 
 
 def adapt(config: Config, state: "State", accuracy: float) -> None:

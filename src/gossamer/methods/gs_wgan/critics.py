@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.grad import conv2d_input
 
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.gs_wgan.stacked import (
     BETAS,
@@ -163,7 +163,7 @@ class Critics:
         """The batches of one visit, for all chosen critics. A fake has the label of its record, where one of them has it."""
         count, M, turns = len(chosen), self.recipe.batch_size, self.recipe.steps
         drawn = torch.stack([torch.rand(turns, 3, M, generator=each, dtype=torch.float64) for each in coins], 1)
-        u = drawn.to(self.device)  # [turns, critics, 3, M]
+        u = sent(drawn, self.device)  # [turns, critics, 3, M]
         rows = self._rows(chosen).numpy()
         sizes = torch.as_tensor(self.sizes[rows].clip(min=1), device=self.device)[:, None]
         starts = torch.as_tensor(self.starts[rows], device=self.device)[:, None]

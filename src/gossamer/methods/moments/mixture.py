@@ -79,12 +79,13 @@ class Mixture(nn.Module):
             noise_multiplier: standard deviation of the noise on every number.
         """
         noisy = Noisy.of(released.double().cpu(), query, noise_multiplier)
-        everyone, by_class = noisy.together(torch.zeros_like(self.groups)), noisy.together(self.groups)
+        groups = self.groups.cpu()
+        everyone, by_class = noisy.together(torch.zeros_like(groups)), noisy.together(groups)
         offsets = noisy.offsets(everyone.means[0] if query.centres is None else torch.zeros(self.axes).double())
         within = everyone.cleaned()
         covariances = by_class.drawn_to(within)
         if self.cells > 1:
-            parts = [noisy.only(self.groups == k).drawn_to(covariances[k]) for k in range(self.classes)]
+            parts = [noisy.only(groups == k).drawn_to(covariances[k]) for k in range(self.classes)]
             covariances = torch.cat(parts)
         origins = 0.0 if query.centres is None else query.centres.flatten(0, 1).cpu()
         self.weights.copy_(torch.where(noisy.seen, noisy.counts, 0.0))

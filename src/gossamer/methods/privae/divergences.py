@@ -42,13 +42,13 @@ class _Mmd(torch.autograd.Function):
         for part in _parts(codes.shape[1], max(n, m) ** 2):
             x, y = codes[:, part], prior[:, part]
             within, slope = _kernel(x, x)
-            total += (within - within.new_tensor(float(len(SCALES) * n * x.shape[1]))) / max(1, n * (n - 1))
+            total += (within - within.new_full((), float(len(SCALES) * n * x.shape[1]))) / max(1, n * (n - 1))
             gradient[:, part] += slope * (2 / max(1, n * (n - 1)))
             across, slope = _kernel(x, y)
             total -= across * (2 / (n * m))
             gradient[:, part] -= slope * (2 / (n * m))
             within, _ = _kernel(y, y)
-            total += (within - within.new_tensor(float(len(SCALES) * m * y.shape[1]))) / max(1, m * (m - 1))
+            total += (within - within.new_full((), float(len(SCALES) * m * y.shape[1]))) / max(1, m * (m - 1))
         ctx.save_for_backward(gradient)
         return total
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.methods.privae import Config, divergences
 from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.privacy.engine.answers import norms
@@ -120,7 +120,7 @@ def sample_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins
     n, L = len(records), config.codes_per_record
     images, labels = records.tensors(next(vae.parameters()).device)
     images, labels = images.repeat(L, 1, 1, 1), labels.repeat(L)
-    noise = coins(records, L * vae.latent_size).view(n, L, -1).transpose(0, 1).reshape(L * n, -1).to(images.device)
+    noise = sent(coins(records, L * vae.latent_size).view(n, L, -1).transpose(0, 1).reshape(L * n, -1), images.device)
     mean, scale = vae.encode(images, labels)
     z = mean + scale * noise
     reconstruction = -vae.log_likelihood(images, z, labels)
@@ -134,7 +134,7 @@ def sample_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins
 def batch_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins) -> Tensor:
     """psi(s) = alpha D(q(z), p(z)) of one group, with one code and one draw from the prior for each record. One number."""
     images, labels = records.tensors(next(vae.parameters()).device)
-    of_code, of_prior = coins(records, 2 * vae.latent_size).to(images.device).chunk(2, 1)
+    of_code, of_prior = sent(coins(records, 2 * vae.latent_size), images.device).chunk(2, 1)
     mean, scale = vae.encode(images, labels)
     prior = vae.prior.from_normal(of_prior)
     if config.divergence == "mmd":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.records import Records
+from gossamer.data.records import Records, sent
 from gossamer.nets.scattering import Scattering
 
 PIECE = 512
@@ -58,8 +58,8 @@ def losses(net: nn.Module, records: Records) -> Tensor:
     """-log p(y | x) of each record, described or not. [n]"""
     assert isinstance(net, Classifier)
     held = described(net, records)
-    features = torch.from_numpy(held.images).to(net.head.weight.device).float()
-    labels = torch.from_numpy(held.labels).to(features.device)
+    features = sent(torch.from_numpy(held.images), net.head.weight.device).float()
+    labels = sent(torch.from_numpy(held.labels), features.device)
     return F.cross_entropy(net.head(features), labels, reduction="none")
 
 

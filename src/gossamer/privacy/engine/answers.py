@@ -32,6 +32,7 @@ from gossamer.privacy.engine.clipping import (
     sum_dtype,
     zeros,
 )
+from gossamer.privacy.engine.precision import Precision
 from gossamer.privacy.engine.refusals import check_module
 from gossamer.privacy.engine.tape import Tape, TapeError
 from gossamer.privacy.engine.uses import Call
@@ -79,6 +80,8 @@ class Gradients(Protocol[TakenBatch]):
     def form(self) -> Form: ...
     @property
     def multiplicity(self) -> int: ...
+    @property
+    def precision(self) -> Precision: ...
     @property
     def memory(self) -> Memory: ...
 
@@ -166,9 +169,10 @@ def _fast(query: Gradients[AnyBatch], batch: AnyBatch) -> list[Call] | None:
     """The taped calls of a physical batch; None where the slow form is asked for, or the tape does not know the network."""
     if query.form == "slow" or query.memory.slow:
         return None
+    full = batch if query.precision == "fp32" else _filled(batch, query.physical_batch_size)
     try:
-        calls = query.taped(batch)
-        check_lengths(calls, query.multiplicity * len(batch))
+        calls = query.taped(full)
+        check_lengths(calls, query.multiplicity * len(full))
     except TapeError as unknown:
         if query.form == "fast":
             raise refusal(unknown) from None
@@ -178,7 +182,14 @@ def _fast(query: Gradients[AnyBatch], batch: AnyBatch) -> list[Call] | None:
             unknown,
         )
         return None
+    for call in calls if len(full) > len(batch) else ():
+        call.keep(len(batch), query.multiplicity)
     return calls
+
+
+def _filled(batch: AnyBatch, size: int) -> AnyBatch:
+    """The batch, filled up to `size` by its first record, so that all batches are computed alike (`precision`)."""
+    return batch[np.arange(size) * (np.arange(size) < len(batch))] if 0 < len(batch) < size else batch
 
 
 def refusal(unknown: TapeError) -> RequestError:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gossamer.errors import RequestError
 from gossamer.privacy.engine.ghost import add_gradient_, pieces
 from gossamer.privacy.engine.pieces import Piece, Product
-from gossamer.privacy.engine.rounding import charged, full_precision, square_norms
+from gossamer.privacy.engine.precision import full_precision
+from gossamer.privacy.engine.rounding import charged, square_norms
 from gossamer.privacy.engine.uses import Call
 from gossamer.privacy.mechanisms import Bounds
 
@@ -53,8 +54,10 @@ def _add_clipped_(
     squares = _squares(parts, groups, len(bounds.norms))
     factors = _factors(squares, bounds, out.dtype)
     views = _views(out, parameters)
-    dropped = ~torch.stack(squares).isfinite().all(0)
-    if bool(dropped.any()):
+    infinite = ~torch.stack(squares).isfinite().all(0)
+    # To ask a GPU is to wait for it, which is dearer than to drop none.
+    dropped = infinite if out.device.type != "cpu" or bool(infinite.any()) else None
+    if dropped is not None:
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
     if fresh:  # a product is all that its parameter gets, so it writes where the others add
         written = {part.parameter for part in parts if isinstance(part, Product)}
@@ -63,7 +66,7 @@ def _add_clipped_(
                 view.zero_()
     for part in parts:
         put = part.write_ if fresh and isinstance(part, Product) else part.add_
-        put(views[part.parameter], factors[groups[part.parameter]], dropped if bool(dropped.any()) else None)
+        put(views[part.parameter], factors[groups[part.parameter]], dropped)
 
 
 def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
@@ -121,9 +124,13 @@ def zeros(module: nn.Module) -> Tensor:
 
 def room(module: nn.Module) -> Tensor:
     """[D], not filled: whoever takes it writes every number of it."""
-    parameters = list(module.parameters())
-    device = parameters[0].device if parameters else torch.device("cpu")
-    return torch.empty(sum(p.numel() for p in parameters), dtype=sum_dtype(module), device=device)
+    size = sum(p.numel() for p in module.parameters())
+    return torch.empty(size, dtype=sum_dtype(module), device=place(module))
+
+
+def place(module: nn.Module) -> torch.device:
+    """Where the module is."""
+    return next((p.device for p in module.parameters()), torch.device("cpu"))
 
 
 def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:

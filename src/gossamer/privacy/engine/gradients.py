@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from gossamer.errors import RequestError
 from gossamer.privacy.engine.answers import AnyBatch, Form, Memory, answer, check_tape
-from gossamer.privacy.engine.clipping import ordinary_gradient, sum_dtype
+from gossamer.privacy.engine.clipping import ordinary_gradient, place, sum_dtype
+from gossamer.privacy.engine.precision import Precision, lowered
 from gossamer.privacy.engine.refusals import check_module
 from gossamer.privacy.engine.tape import Tape, TapeError
 from gossamer.privacy.engine.uses import Call
@@ -59,6 +60,8 @@ class PerRecordGradient(Generic[AnyBatch]):
         form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
         multiplicity: losses per record. They come as [multiplicity x n], record r at r, r + n, r + 2n ...; its gradient is the
             sum over its losses.
+        precision: of forward pass and input gradients; norms and sums stay in single precision. The gradient of a record is
+            then defined by what they leave (`rounding`). Below "fp32" every physical batch is filled up to one size.
 
     Raises:
         RequestError: if the network mixes records, takes coins of its own, or changes with every call.
@@ -69,6 +72,7 @@ class PerRecordGradient(Generic[AnyBatch]):
     physical_batch_size: int = 512
     form: Form = "auto"
     multiplicity: int = 1
+    precision: Precision = "fp32"
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,15 +110,17 @@ class PerRecordGradient(Generic[AnyBatch]):
 
     def summed(self, batch: AnyBatch) -> Tensor:
         """[D], the gradient of the summed losses by ordinary autograd."""
-        return ordinary_gradient(self.losses(batch).sum(), self.module)
+        with lowered(self.precision, place(self.module)):
+            return ordinary_gradient(self.losses(batch).sum(), self.module)
 
     def taped(self, batch: AnyBatch) -> list[Call]:
         """One forward pass and one backward pass; what the tape then holds."""
         tape = Tape(self.module)
-        with tape:
-            losses = self.losses(batch)
-        check_tape(tape, losses, self.multiplicity * len(batch), self.memory)
-        tape.backward(losses.sum())
+        with lowered(self.precision, place(self.module)):
+            with tape:
+                losses = self.losses(batch)
+            check_tape(tape, losses, self.multiplicity * len(batch), self.memory)
+            tape.backward(losses.sum())
         return tape.calls
 
     def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
@@ -132,9 +138,11 @@ def clipped_sum(
     physical_batch_size: int = 512,
     form: Form = "auto",
     multiplicity: int = 1,
+    precision: Precision = "fp32",
 ) -> Tensor:
     """The clipped sum in one call, [D]. In a loop, keep a `PerRecordGradient` instead: it looks at the network once."""
-    return PerRecordGradient(module, loss, physical_batch_size, form, multiplicity).clipped_sum(batch, bounds)
+    query = PerRecordGradient(module, loss, physical_batch_size, form, multiplicity, precision)
+    return query.clipped_sum(batch, bounds)
 
 
 def rows(module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, multiplicity: int = 1) -> Tensor:

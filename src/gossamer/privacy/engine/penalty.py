@@ -24,6 +24,7 @@ from gossamer.errors import RequestError
 from gossamer.privacy.engine.answers import AnyBatch, Form, Memory, answer, refusal
 from gossamer.privacy.engine.clipping import ordinary_gradient, summed_calls
 from gossamer.privacy.engine.points import Points
+from gossamer.privacy.engine.precision import Precision
 from gossamer.privacy.engine.refusals import check_module
 from gossamer.privacy.engine.tangents import penalty_calls
 from gossamer.privacy.engine.tape import TapeError
@@ -90,6 +91,11 @@ class PenaltyGradient(Generic[AnyBatch]):
     def multiplicity(self) -> int:
         """One: a record appears once in a batch of each of the three kinds."""
         return 1
+
+    @property
+    def precision(self) -> Precision:
+        """Single: `tangents` makes its pairs by products of its own."""
+        return "fp32"
 
     @property
     def sizes(self) -> list[int]:

@@ -26,6 +26,11 @@ whole unit, the slow form) needs none of this: its norm has a relative error onl
 machine epsilons of a norm. Bounds are divided by 1 + `SLACK` machine epsilons, 1.001 in single precision: a record adds at most
 max_norm, not a little more.
 
+**Narrow products.** All of this holds for any vectors u_t and b_t of single precision, whatever they came from. So a forward
+and backward pass in TF32 or bfloat16 (`precision`) needs no other margin: the pairs that it leaves, rounded as they are,
+*define* the gradient, a number of bfloat16 is one of single precision, and norm and sum take the same ones. What would not hold
+is a norm of other numbers than are added, or a product of theirs in ten bits; `full_precision` keeps both away.
+
 **What is assumed.** Where a record joins a sum, the terms of *others* are rounded in another way. No bound per record can cover
 that, and its worst case is too large to charge. Measured: in a sum of 128 records the others moved by 2e-5 of max_norm, of 512
 by 1e-4, of 2,048 that all pull one way by 8e-4, mostly at right angles to what the record adds, so that the length of the whole
@@ -33,10 +38,6 @@ movement changed by 3e-5 at most, well inside the slack. `FLOOR` keeps one recor
 cancel, are at most 512 max_norm long. And matrix products and convolutions are assumed to add up products. A GPU library that
 transforms a convolution first (Winograd, Fourier) has an error of the same form with another constant.
 """
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -135,32 +136,3 @@ def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int
     lost = UNDERFLOW * kind.tiny * sum(torch.linalg.vector_norm(t, dim=1).double().square() for t in (u, b))
     norm: Tensor = (squares.double().clamp(min=0) + (steps / 2 + FLOOR) * kind.eps * terms.square() + lost).sqrt()
     return (norm + 2 * (u.shape[1] + 1) * kind.eps * terms).square()
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Products of float32 numbers in float32, on every device, while it is entered.
-
-    Ten bits (TF32 on a GPU, bfloat16 inside a matrix product of the CPU) would not bound anything (`docs/guarantees.md`,
-    condition 13). The forward and backward pass may use them: the pairs that come out define the gradient.
-    """
-    backends: Any = torch.backends
-    if not hasattr(backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
-        matmul, convolution = torch.get_float32_matmul_precision(), backends.cudnn.allow_tf32
-        torch.set_float32_matmul_precision("highest")
-        backends.cudnn.allow_tf32 = False
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(matmul)
-            backends.cudnn.allow_tf32 = convolution
-        return
-    places = [backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv]
-    before = [place.fp32_precision for place in places]
-    for place in places:
-        place.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        for place, precision in zip(places, before, strict=True):
-            place.fp32_precision = precision

@@ -143,7 +143,14 @@ class Call:
         """a and b, at least in single precision: rounded numbers define the gradient, their norms are exact."""
         assert self.a is not None
         assert self.b is not None
-        return _widened(self.a), _widened(self.b)
+        self.a, self.b = _widened(self.a), _widened(self.b)  # once: they are asked for again and again
+        return self.a, self.b
+
+    def keep(self, n: int, multiplicity: int) -> None:
+        """Drop all records but the first n: a batch may be filled up with others."""
+        if self.b is not None:
+            assert self.a is not None
+            self.a, self.b = (t.unflatten(0, (multiplicity, -1))[:, :n].flatten(0, 1) for t in (self.a, self.b))
 
     @property
     def bias_gradients(self) -> Tensor:

@@ -16,7 +16,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from gossamer.data.card import DataCard
-from gossamer.errors import BudgetExceeded, DataError, GossamerError, RequestError, RunFolderError, UnplannedRelease
+from gossamer.errors import BudgetExceeded, GossamerError, RequestError, RunFolderError, UnplannedRelease
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import Config
@@ -205,8 +205,7 @@ class Client:
             raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
         ledger = stack.enter_context(closing(PrivacyLedger.resume(self.folder.file(LEDGER))))
         found = self.records(self._as_one_unit())
-        if found.fingerprint != source_json["fingerprint"]:
-            raise DataError(f"{self.sources.data} is not what it was when this client began. Restore the records.")
+        found.refuse_others(source_json, self.sources)
         rng = self.rng(seed)
         charge = charge_of(
             ledger, run=config_json["run"], card=self.card, sources=self.sources, found=found, method=METHOD,

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gossamer.data.card import DataCard
+from gossamer.data.identity import NOBODY
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
@@ -299,7 +300,7 @@ def _answers(config: Config, card: DataCard) -> int:
 def _own(sources: Sources, card: DataCard) -> Found:
     """The records that a server has: public ones at most."""
     public, stated = sources.read_public(card)
-    return Found(_nothing(card), public, stated, NO_UNITS, "")
+    return Found(_nothing(card), public, stated, NO_UNITS, NOBODY)
 
 
 def _nothing(card: DataCard) -> Records:

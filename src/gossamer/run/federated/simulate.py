@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard
+from gossamer.data.identity import identify
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Sink, silent
@@ -20,7 +21,7 @@ from gossamer.run.federated.client import Client
 from gossamer.run.federated.local import LocalGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
 from gossamer.run.folder import RunFolder
-from gossamer.run.sources import Found, Sources, fingerprint
+from gossamer.run.sources import Found, Sources
 
 CLIENTS = "clients"
 """In the private folder: a RUN of each client, critics among them."""
@@ -102,7 +103,7 @@ def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources
     for number in range(card.declared_size):
         name = f"client-{number + 1:04d}"
         records = _of(found.private, number)
-        one = Found(records, None, NO_PUBLIC, NO_UNITS, fingerprint(records))
+        one = Found(records, None, NO_PUBLIC, NO_UNITS, identify(records))
         clients[name] = Client(
             folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(one),
             card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,

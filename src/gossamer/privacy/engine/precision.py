@@ -1,0 +1,80 @@
+"""In which precision products are computed: where they may be narrow, and where never.
+
+A run may ask for less than single precision in the forward pass of a loss and in the gradients of its inputs. Two contexts keep
+that apart from what bounds privacy:
+
+- `lowered`, around a forward and backward pass. What the tape then holds is rounded, and defines the gradient (`rounding`).
+- `full_precision`, around norms and sums, whatever a caller has switched on.
+
+The rounded pair of a record must be its own: if it hung on who else is in the batch, one record more would change the
+gradients of the others, by a last bit of bfloat16 and not of float32. Libraries choose how they add up by the size of a batch,
+so in narrow precision all physical batches have one size (`answers`).
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
+"""Of products in forward and backward passes: single precision; the same with 10 bits on GPUs that have it; bfloat16."""
+
+
+@contextmanager
+def lowered(precision: Precision, device: torch.device | str) -> Iterator[None]:
+    """Forward and backward pass in this precision, while it is entered. "fp32" changes nothing; a CPU has no TF32.
+
+    Args:
+        precision: of products of weights and inputs, as autocast has it.
+        device: where they are computed.
+    """
+    with ExitStack() as stack:
+        if precision == "bf16":
+            stack.enter_context(torch.autocast(torch.device(device).type, torch.bfloat16))
+        if precision == "tf32" and torch.device(device).type == "cuda":
+            stack.enter_context(_float32_products(gpu="tf32"))
+        yield
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products of float32 numbers in float32, on every device, while it is entered.
+
+    Ten bits (TF32 on a GPU, bfloat16 inside a matrix product of the CPU) would not bound anything (`docs/guarantees.md`,
+    condition 13), and no more would autocast. The forward and backward pass may use them: the pairs that come out define the
+    gradient.
+    """
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(_float32_products(gpu="ieee", processor="ieee"))
+        yield
+
+
+@contextmanager
+def _float32_products(*, gpu: str, processor: str | None = None) -> Iterator[None]:
+    """How products of float32 numbers are computed; None: as before."""
+    backends: Any = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
+        matmul, convolution = torch.get_float32_matmul_precision(), backends.cudnn.allow_tf32
+        torch.set_float32_matmul_precision("high" if gpu == "tf32" else "highest")
+        backends.cudnn.allow_tf32 = gpu == "tf32"
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(matmul)
+            backends.cudnn.allow_tf32 = convolution
+        return
+    wanted = [(backends.cuda.matmul, gpu), (backends.cudnn.conv, gpu)]
+    if processor is not None:
+        wanted += [(backends.mkldnn.matmul, processor), (backends.mkldnn.conv, processor)]
+    before = [place.fp32_precision for place, _ in wanted]
+    for place, precision in wanted:
+        place.fp32_precision = precision
+    try:
+        yield
+    finally:
+        for (place, _), precision in zip(wanted, before, strict=True):
+            place.fp32_precision = precision

@@ -1,0 +1,133 @@
+"""Bytes that cannot be told from coins: AES-128 in counter mode on the processor, ChaCha20 on other devices.
+
+Nothing else of the privacy core draws anything secret; `noise` says what becomes of these bytes.
+"""
+
+import os
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from torch import Tensor
+
+SPARE = 15  # bytes that the cipher wants beyond what it writes
+WORDS = 16  # of 32 bits, in a block of ChaCha20
+_BLOCK = 16  # bytes of one AES block
+_ONE_KEY = 1 << 35  # bytes under one key: half of what GCM allows
+_BLOCKS = 1 << 31  # of ChaCha20 under one key: half of what a counter of 32 bits can count
+_CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<i4").tolist()
+
+
+class Keystream:
+    """The bytes that AES-128 in counter mode gives under one key.
+
+    Without a fixed key, the key is operating-system entropy that only the cipher holds, a forked process draws its own
+    (parent and child never share noise), and every 2^35 bytes have a key of their own. All that tells the stream from true
+    coins, AES being sound, is that under one key no block comes twice; that shows after about 2^64 blocks, and 2^31 are used.
+    The cipher is then GCM, whose keystream is counter mode and whose code uses the widest instructions; its tag is not wanted.
+
+    Args:
+        key: 16 bytes, for tests; None draws a fresh one.
+    """
+
+    def __init__(self, key: bytes | None) -> None:
+        self._fixed = key
+        self._buffer = np.empty(0, dtype=np.uint8)
+        self._zeros = b""
+        self._encryptor: CipherContext
+        self.seek(0)
+
+    def seek(self, position: int) -> None:
+        """Go to a byte of the stream of a fixed key; without one, to the start of a fresh stream."""
+        self._process = os.getpid()
+        if self._fixed is None:
+            self._encryptor = Cipher(algorithms.AES(os.urandom(16)), modes.GCM(os.urandom(12))).encryptor()
+            self.position = 0
+            return
+        block, skip = divmod(position, _BLOCK)
+        counter = modes.CTR(block.to_bytes(_BLOCK, "big"))
+        self._encryptor = Cipher(algorithms.AES(self._fixed), counter).encryptor()
+        self._encryptor.update(bytes(skip))
+        self.position = position
+
+    def take(self, size: int) -> np.ndarray:
+        """The next bytes. uint8 [size], a buffer that the next call overwrites."""
+        if len(self._buffer) < size + SPARE:
+            self._buffer = np.empty(size + SPARE, dtype=np.uint8)
+        self.write(self._buffer.data, size)
+        return self._buffer[:size]
+
+    def write(self, room: memoryview, size: int) -> None:
+        """The next bytes, into a room that holds `SPARE` more."""
+        if self._fixed is None and (self._process != os.getpid() or self.position > _ONE_KEY - size):
+            self.seek(0)
+        if len(self._zeros) != size:
+            self._zeros = bytes(size)
+        self._encryptor.update_into(self._zeros, room)
+        self.position += size
+
+    def words(self, count: int) -> np.ndarray:
+        """The next 64-bit words. uint64 [count], a buffer that the next call overwrites."""
+        return self.take(8 * count).view(np.uint64)
+
+
+class DeviceKeystream:
+    """The bytes that ChaCha20 gives under one key (RFC 8439, section 2.3), made where they are wanted.
+
+    Plain operations on whole tensors of 32-bit integers, which wrap around as the algorithm asks: the same lines, and the same
+    bits, on every device. The counter has 64 bits, as in Bernstein's original: it fills the words that the RFC calls counter
+    and first word of the nonce; the rest of the nonce is zero, because no two streams share a key. Without a fixed key, the key
+    is 32 bytes of operating-system entropy, a forked process draws its own, and so does every 2^31st block: ChaCha20 being
+    sound, nothing tells the stream from true coins.
+
+    Args:
+        key: 32 bytes, for tests; None draws a fresh one.
+    """
+
+    def __init__(self, key: bytes | None) -> None:
+        self._fixed = key
+        self.seek(0)
+
+    def seek(self, position: int) -> None:
+        """Go to a block of the stream of a fixed key; without one, to the start of a fresh stream."""
+        self._process = os.getpid()
+        key = np.frombuffer(os.urandom(32) if self._fixed is None else self._fixed, dtype="<i4")
+        self._head = torch.tensor([*_CONSTANTS, *key.tolist()], dtype=torch.int32)[:, None]
+        self._sent = self._head  # the same, where it was last wanted
+        self.position = 0 if self._fixed is None else position
+
+    def write(self, room: Tensor) -> None:
+        """The next blocks. room: int32 [WORDS, blocks], contiguous; word by word, block beside block."""
+        blocks = room.shape[1]
+        if self._fixed is None and (self._process != os.getpid() or self.position > _BLOCKS - blocks):
+            self.seek(0)
+        if self._sent.device != room.device:
+            self._sent = self._head.to(room.device)
+        counter = torch.arange(self.position, self.position + blocks, device=room.device)  # int64
+        room[:12] = self._sent
+        room[12] = counter & 0xFFFFFFFF
+        room[13] = counter >> 32
+        room[14:] = 0
+        self.position += blocks
+        first = room.clone()
+        _rounds_(room)
+        room += first
+
+
+def _rounds_(state: Tensor) -> None:
+    """The 20 rounds of ChaCha20, in place: of columns and of diagonals in turn. RFC 8439, section 2.3. int32 [16, blocks]"""
+    a, b, c, d = state.view(4, 4, -1)
+    for _ in range(10):
+        _quarter_rounds_(a, b, c, d)
+        b, c, d = b.roll(-1, 0), c.roll(-2, 0), d.roll(-3, 0)
+        _quarter_rounds_(a, b, c, d)
+        b, c, d = b.roll(1, 0), c.roll(2, 0), d.roll(3, 0)
+    state[4:8], state[8:12], state[12:] = b, c, d
+
+
+def _quarter_rounds_(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> None:
+    """Four quarter rounds side by side, in place. RFC 8439, section 2.1. int32 [4, blocks] each"""
+    for to, more, mixed, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        mixed.bitwise_xor_(to.add_(more))
+        carried = (mixed >> 32 - bits).bitwise_and_((1 << bits) - 1)  # the shift copies the sign, which is masked out
+        torch.add(carried, mixed, alpha=1 << bits, out=mixed)
