@@ -110,8 +110,8 @@ TOY: dict[str, dict[str, Any]] = {
     },
     "dp-mepf": {
         "noise_multiplier": 0.3, "axes": 8, "pixel_axes": 8, "features_steps": 30, "features_batch_size": 32,
-        "features_width": 4, "warm_steps": 100, "warm_batch_size": 32, "matching_steps": 100, "batch_size": 32, "width": 8,
-        "latent_size": 8, "start": "moments", "start_settings": "axes=8", "start_records": 200, "learning_rate": 2e-3,
+        "features_width": 4, "warm_steps": 0, "matching_steps": 100, "batch_size": 32, "width": 8, "latent_size": 8,
+        "learning_rate": 5e-3, "floor": 1.0, "start": "moments", "start_settings": "axes=8", "start_records": 200,
     },
     "moments": {"noise_multiplier": 0.3, "axes": 8, "cells": 2},
     "evolve": {

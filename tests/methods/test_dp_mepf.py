@@ -2,6 +2,7 @@
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds
 from gossamer.privacy.noise import Rng
+from gossamer.run.fit import fit
 from gossamer.run.plan import plan
 
 ONE = Bounds(norms=(1.0,))
@@ -169,11 +171,16 @@ def test_a_start_is_charged_beside_it() -> None:
     assert not job.needs_public and job.explanation == ""
 
 
-def test_it_needs_pictures_and_says_what_may_stand_in_their_place() -> None:
+def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path) -> None:
     job = METHODS["dp-mepf"].job(SMALL, CARD)
     assert job.needs_public
     assert "--start evolve or --start moments" in job.explanation
     assert not METHODS["dp-mepf"].makes_starts
+    with pytest.raises(
+        RequestError, match=r"need public records.*--public-share, or --start evolve or --start moments"
+    ):
+        fit("dp-mepf", data="digits", card=CARD, out=tmp_path / "RUN", epsilon=1.0, delta=1e-5)
+    assert not (tmp_path / "RUN").exists()
 
 
 @pytest.mark.parametrize(
