@@ -78,6 +78,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "gs-wgan": {"width": 2, "critics": 2, "batch_size": 3, "critic_steps": 1, "critic_batch_size": 5, "warm_steps": 1},
     "privgan": {"pairs": 2, "epochs": 2, "batch_size": 20, "width": 8, "adversary_warm_epochs": 1, "adversary_delay_epochs": 1},
     "dp-diffusion": {"network": "unet", "width": 8, "depth": 1, "expected_batch_size": 20, "multiplicity": 2},
+    "dp-mepf": {
+        "axes": 4, "pixel_axes": 4, "features_steps": 1, "features_batch_size": 8, "features_width": 2, "warm_steps": 1,
+        "matching_steps": 2, "batch_size": 20, "width": 4,
+    },
     "moments": {"axes": 8, "cells": 2},
     "evolve": {"drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2},
     "teacher": {"expected_batch_size": 20},
@@ -350,7 +354,7 @@ def _begun(bench: Bench, method: str, settings: dict[str, Any], records: Records
 
     def steps() -> Iterator[Any]:
         with full_precision():
-            for reached in training.drive(Confined(records, ledger)):
+            for reached in training.drive(Confined(records, ledger), records if job.needs_public else None):
                 yield reached.shown
 
     return _Begun(steps(), lambda: training.state, job.settings)
