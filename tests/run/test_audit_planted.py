@@ -91,7 +91,7 @@ ONE_A_RUN: dict[str, tuple[Plant, dict[str, Any]]] = {
     "C2 for 2 C2": (c2_for_2_c2, {"method": "privae", "noise": 0.7, "steps": 2, "split": 0.05}),
     "rows against C, not 2 C": (
         halved_noise,
-        {"method": "gs-wgan", "noise": 0.5, "steps": 1, "answers": 2, "critics": 2},
+        {"method": "gs-wgan", "noise": 0.5, "steps": 1, "answers": 2, "critics": 2, "trials": 200},  # 100 show no 21.7
     ),
     "noise of one vote halved": (halved_noise, {"method": "evolve", "noise": 0.7, "steps": 2}),
     "noise of the moments halved": (halved_noise, {"method": "moments", "noise": 0.5}),
@@ -106,9 +106,9 @@ def test_a_planted_mistake_is_refuted_and_clean_code_is_consistent(name: str, mo
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(ONE_A_RUN))
 def test_where_a_run_has_one_canary(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 runs with it and 100 without, before and after."""
+    """100 or 200 runs with it and as many without, before and after."""
     plant, case = ONE_A_RUN[name]
-    refuted_when_planted(plant, {**case, "trials": 100}, monkeypatch)
+    refuted_when_planted(plant, {"trials": 100, **case}, monkeypatch)
 
 
 def refuted_when_planted(plant: Plant, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
