@@ -167,7 +167,7 @@ def test_the_noise_is_that_of_one_gaussian(epsilon: float, noise: float) -> None
 
 def test_a_start_is_charged_beside_it() -> None:
     job = METHODS["dp-mepf"].job({**SMALL, "start": "moments", "start_noise": 2.0}, CARD)
-    assert [(event.noise_multiplier, count) for event, count in job.plan] == [(2.0, 1), (1.0, 1)]  # type: ignore[attr-defined]
+    assert [(event.noise_multiplier, count) for event, count in job.plan] == [(2.0, 1), (1.0, 1)]  # type: ignore[attr-defined]  # Gaussian
     assert not job.needs_public and job.explanation == ""
 
 

@@ -222,7 +222,10 @@ def test_tf32_is_on_around_the_two_passes_and_nowhere_else(
 
         monkeypatch.setattr(Linear, name, looking)
     module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4))
-    loss = lambda m, b: m(b.parts[0]).flatten(1).square().sum(1)  # noqa: E731
+
+    def loss(module: nn.Module, batch: Tensors) -> torch.Tensor:
+        return module(batch.parts[0]).flatten(1).square().sum(1)
+
     query = PerRecordGradient(module, loss, 4, "fast", precision="tf32")
     query.clipped_sum(Tensors((torch.randn(3, 2, 6),)), BOUNDS)
     assert seen["forward"] == seen["input_gradient"] == ["tf32", "tf32"]

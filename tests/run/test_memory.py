@@ -17,7 +17,7 @@ CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 def chosen(free: float, *, method: str = "dpgan", device: str = "cuda:3", ranks: int = 1, **settings: Any) -> int:
     asked: list[torch.device] = []
     job = METHODS[method].job({"noise_multiplier": 1.0, "width": 16, **settings}, CARD)
-    found = fitted(job, device, ranks=ranks, free=lambda where: asked.append(where) or int(free))  # type: ignore[func-returns-value]
+    found = fitted(job, device, ranks=ranks, free=lambda where: asked.append(where) or int(free))  # type: ignore[func-returns-value]  # append: None
     assert asked in ([], [torch.device(device)])
     same = {name: value for name, value in job.settings.items() if name != "physical_batch_size"}
     assert same.items() <= found.settings.items() and found.card is CARD
