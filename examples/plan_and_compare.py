@@ -1,4 +1,7 @@
-"""What would an epsilon cost? Plans of several methods beside each other; no record is read. `python examples/plan_and_compare.py`"""
+"""What would an epsilon cost? Plans of several methods beside each other: `python examples/plan_and_compare.py`.
+
+No record is read.
+"""
 
 import gossamer
 

@@ -38,11 +38,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 (what MkDocs calls)
-    """Let links lead to pages of the site. Code is not searched."""
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 (MkDocs asks so)
+    """Let links lead to pages of the site. Code is not searched, and has the room of the table of contents."""
     here = page.file.src_uri
     if here.startswith("code/"):
-        page.meta["search"] = {"exclude": True}
+        page.meta |= {"search": {"exclude": True}, "hide": ["toc"]}
     if not is_prose(path_of(here)):
         return markdown
     return LINK.sub(lambda link: posixpath.relpath(page_for(link[0], here), posixpath.dirname(here)), markdown)
@@ -53,7 +53,7 @@ def page_for(link: str, page: str) -> str:
     path = posixpath.normpath(posixpath.join(posixpath.dirname(path_of(page)), link))
     if path in OWN:
         return OWN[path]
-    if path.startswith("docs/") and not (ROOT / path).is_dir() or not (ROOT / path).exists():
+    if not (ROOT / path).exists() or (path.startswith("docs/") and not (ROOT / path).is_dir()):
         return posixpath.relpath(path, "docs")
     return f"code/{path}.md"
 

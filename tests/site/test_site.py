@@ -8,10 +8,18 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from conftest import ROOT, build
+from building import ROOT, build
 
 ELSEWHERE = re.compile(r"^(https?:)?//", re.IGNORECASE)
-LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "link": "href"}
+LOADED = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "link": "href",
+}
 
 
 class Read(HTMLParser):
@@ -48,7 +56,9 @@ def test_every_link_leads_to_a_file_and_an_anchor(pages: dict[Path, Read], site:
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             target = target / "index.html" if target.is_dir() else target
             anchors = pages[target].anchors if target in pages else set()
-            if not target.is_file() or (parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in anchors):
+            if not target.is_file() or (
+                parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in anchors
+            ):
                 dead.append(f"{page.relative_to(site)}: {link}")
     assert len(pages) > 100
     assert dead == []
@@ -76,7 +86,7 @@ DEAD = ["[gone](gone.md)", "[gone](../src/gone.py)", "[gone](other.md#gone)", "[
 @pytest.mark.parametrize(
     "lines, says",
     [
-        (DEAD, ["'gone.md'", "'../src/gone.py'", "an anchor '#gone'", "an anchor '#lost'"]),
+        (DEAD, ["'gone.md'", "'../src/gone.py'", "an anchor '#gone'", "'#lost'"]),
         (['--8<-- "examples/gone.py"'], ["examples/gone.py"]),
         (["::: gossamer.run.fit.gone"], ["gossamer.run.fit.gone"]),
         (["[there](other.md#there)", "[code](../src/gossamer/errors.py)"], []),
