@@ -20,6 +20,7 @@ OWN = {
     "SECURITY.md": "security.md",
 }
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
+SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json"}
 
 
@@ -46,6 +47,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if not is_prose(path_of(here)):
         return markdown
     return LINK.sub(lambda link: posixpath.relpath(page_for(link[0], here), posixpath.dirname(here)), markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 (MkDocs asks so)
+    """Mark short code in a sentence, so that a flag is not torn at its hyphens; the style sheet does the rest."""
+    return SHORT.sub('<code class="whole">', html)
 
 
 def page_for(link: str, page: str) -> str:
