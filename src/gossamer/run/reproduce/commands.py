@@ -34,7 +34,7 @@ def fit_arguments(cell: Cell) -> dict[str, Any]:
     """What `fit` is given besides data, card, device and places."""
     row = cell.row
     known = {
-        "epsilon": row.epsilon, "delta": row.delta, "public": row.public, "preset": cell.how.preset, **cell.how.settings,
+        "epsilon": row.epsilon, "delta": row.delta, "public": cell.how.public, "preset": cell.how.preset, **cell.how.settings,
         "seed": cell.seed,
     }  # fmt: skip
     return {name: value for name, value in known.items() if value is not None}

@@ -49,14 +49,19 @@ class AtScale:
     """How a row is run at one scale.
 
     Args:
-        minutes: of a cell, from the fit to the figures, as reckoned on two cores beforehand.
+        minutes: of a cell, from the fit to the figures, as reckoned beforehand: at the laptop's scale on two cores, at the
+            paper's on the machine of the paper.
         preset: named settings of the method.
         settings: what differs from them.
+        public: public records.
+        costs: epsilon of these settings, where the row asks for none because the noise is the paper's.
     """
 
     minutes: float
     preset: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    public: str | None = None
+    costs: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +78,6 @@ class Row:
         real_of: in place of a method, a row whose evaluation has real records beside it.
         epsilon: the budget; None: what the noise of the settings costs.
         delta: of the guarantee; None where the method has none.
-        costs: where epsilon is None, what the noise costs, for a test.
-        public: public records.
         claimed: the guarantee that the paper claims, in words.
         published: the paper's figures, as it prints them, by the names of ours.
         where: where they stand, where that is not the source of the table.
@@ -92,8 +95,6 @@ class Row:
     real_of: str = ""
     epsilon: float | None = None
     delta: float | None = None
-    costs: float | None = None
-    public: str | None = None
     claimed: str = ""
     published: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
@@ -138,7 +139,7 @@ class Cell:
             "records": row.size,
             "epsilon": _as_json(row.epsilon),
             "delta": row.delta,
-            "public": row.public,
+            "public": self.how.public,
             "settings": self._settings(),
             "measures": dataclasses.asdict(self.measures) | {"metrics": list(self.measures.metrics)},
             "attack": row.attack,
