@@ -28,16 +28,54 @@ def _numbers(_ctx: click.Context, _option: click.Parameter, text: str) -> tuple[
 @click.command()
 @click.argument("table", required=False)
 @click.option("--data", type=click.Path(path_type=Path), metavar="ROOT", help="Folder with the public data sets.")
-@click.option("--scale", type=click.Choice(get_args(Scale)), default="laptop", show_default=True, help="Settings for two cores, or the paper's.")
-@click.option("--results", type=click.Path(path_type=Path), default=Path("docs/results"), show_default=True, help="Folder of the JSON files.")
-@click.option("--work", type=click.Path(path_type=Path), default=Path("runs/reproduce"), show_default=True, help="Folder of runs under way.")
-@click.option("--minutes", type=float, help="Stop after so many: in training at a checkpoint, else after what has begun.")
+@click.option(
+    "--scale",
+    type=click.Choice(get_args(Scale)),
+    default="laptop",
+    show_default=True,
+    help="Settings for two cores, or the paper's.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("docs/results"),
+    show_default=True,
+    help="Folder of the JSON files.",
+)
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path),
+    default=Path("runs/reproduce"),
+    show_default=True,
+    help="Folder of runs under way.",
+)
+@click.option(
+    "--minutes", type=float, help="Stop after so many: in training at a checkpoint, else after what has begun."
+)
 @click.option("--seeds", callback=_numbers, default="0,1,2", show_default=True, help="With commas between.")
 @click.option("--only", default="", metavar="ROW,ROW", help="These rows.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
 @click.option("--keep", is_flag=True, help="Keep the folders of runs that are done.")
-@click.option("--page", "out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write all tables as Markdown, and run nothing.")
-def reproduce(table: str | None, data: Path | None, scale: Scale, results: Path, work: Path, minutes: float | None, seeds: Sequence[int], only: str, device: str, keep: bool, out: Path | None) -> None:
+@click.option(
+    "--page",
+    "out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write all tables as Markdown, and run nothing.",
+)
+def reproduce(
+    table: str | None,
+    data: Path | None,
+    scale: Scale,
+    results: Path,
+    work: Path,
+    minutes: float | None,
+    seeds: Sequence[int],
+    only: str,
+    device: str,
+    keep: bool,
+    out: Path | None,
+) -> None:
     """Run TABLE of a paper, ours beside theirs, with the guarantee that really holds. Goes on where it was stopped.
 
     \b

@@ -1,4 +1,4 @@
-"""The commands that someone can type to get the figures of a cell. ROOT is where the data sets lie; CARD, PART and RUN are named here."""
+"""The commands that someone can type to get the figures of a cell. ROOT is where the data sets lie."""
 
 import shlex
 from typing import Any
@@ -7,7 +7,14 @@ from gossamer.run import presets
 from gossamer.run.reproduce.datasets import source
 from gossamer.run.reproduce.tables import Cell
 
-CARD, PART, RUN, SAMPLES, METRICS, ATTACKS = "card.toml", "part.npz", "RUN", "samples.npz", "metrics.json", "attacks.json"
+CARD, PART, RUN, SAMPLES, METRICS, ATTACKS = (
+    "card.toml",
+    "part.npz",
+    "RUN",
+    "samples.npz",
+    "metrics.json",
+    "attacks.json",
+)
 INSTRUMENTS = 0
 """Seed of all classifiers and features that measure: the same in every cell, so that what differs is what is measured."""
 
@@ -20,13 +27,32 @@ def commands(cell: Cell, device: str) -> list[str]:
     if row.records:
         typed.append(["python", "-m", "gossamer.run.reproduce.part", whole, row.records, PART])
     if row.method:
-        typed.append(["gossamer", "fit", row.method, "--data", data, "--card", CARD, *_flags(fit_arguments(cell)), "--device", device, "--out", RUN])
+        typed.append(
+            [
+                "gossamer",
+                "fit",
+                row.method,
+                "--data",
+                data,
+                "--card",
+                CARD,
+                *_flags(fit_arguments(cell)),
+                "--device",
+                device,
+                "--out",
+                RUN,
+            ]
+        )
         if not measures.needs_run:
             typed.append(["gossamer", "sample", RUN, "-n", measures.samples, "--seed", cell.seed, "-o", SAMPLES])
-    typed.append(["gossamer", "evaluate", evaluated(cell), "--train", data, "--test", whole, *_flags(evaluate_arguments(cell))])
+    typed.append(
+        ["gossamer", "evaluate", evaluated(cell), "--train", data, "--test", whole, *_flags(evaluate_arguments(cell))]
+    )
     typed[-1] += ["-o", METRICS] if measures.needs_run else ["--card", CARD, "-o", METRICS]
     if row.attack:
-        typed.append(["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole, "--seed", cell.seed, "-o", ATTACKS])
+        typed.append(
+            ["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole, "--seed", cell.seed, "-o", ATTACKS]
+        )
     return [" ".join(shlex.quote(str(word)) for word in words) for words in typed]
 
 
@@ -34,8 +60,8 @@ def fit_arguments(cell: Cell) -> dict[str, Any]:
     """What `fit` is given besides data, card, device and places."""
     row = cell.row
     known = {
-        "epsilon": row.epsilon, "delta": row.delta, "public": cell.how.public, "preset": cell.how.preset, **cell.how.settings,
-        "seed": cell.seed,
+        "epsilon": row.epsilon, "delta": row.delta, "public": cell.how.public, "public_share": cell.how.public_share,
+        "preset": cell.how.preset, **cell.how.settings, "seed": cell.seed,
     }  # fmt: skip
     return {name: value for name, value in known.items() if value is not None}
 
@@ -51,6 +77,8 @@ def evaluate_arguments(cell: Cell) -> dict[str, Any]:
     known: dict[str, Any] = {"metrics": ",".join(measures.metrics), "protocol": measures.protocol}
     if "classical" in measures.metrics:
         known["limit"] = measures.limit
+    if "semi-supervised" in measures.metrics:
+        known["labelled"] = measures.labelled
     return known | {"seed": INSTRUMENTS}
 
 

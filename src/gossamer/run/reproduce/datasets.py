@@ -72,7 +72,9 @@ def source(name: str, root: Path | str) -> str:
 
 def missing(names: Sequence[str], root: Path) -> list[str]:
     """Which of these data sets do not lie below ROOT."""
-    return [name for name in dict.fromkeys(names) if data_set(name).where and not (root / DATASETS[name].where).exists()]
+    return [
+        name for name in dict.fromkeys(names) if data_set(name).where and not (root / DATASETS[name].where).exists()
+    ]
 
 
 def part(data: str, records: int, out: Path) -> None:

@@ -54,8 +54,8 @@ def run(
     work.mkdir(parents=True, exist_ok=True, mode=0o700)
     if todo:
         sink(note(
-            f"{len(todo)} of {len(asked)} cells are to be run. They are entered in an account book of their own, {work / ACCOUNTS}: "
-            "these are researchers' public data sets, and nobody's budget is spent."
+            f"{len(todo)} of {len(asked)} cells are to be run. They are entered in an account book of their own, "
+            f"{work / ACCOUNTS}: these are researchers' public data sets, and nobody's budget is spent."
         ))  # fmt: skip
     places = Places(root=root, work=work, device=device)
     failed: dict[str, str] = {}
@@ -97,7 +97,9 @@ def chosen(table: Table, scale: Scale, seeds: Sequence[int], only: Sequence[str]
             )
     cells = [cell for cell in table.cells(scale, seeds) if not only or cell.row.name in only]
     if not cells:
-        raise RequestError(f"{table.name} has no such rows to run at the scale of {scale}. Leave --only or --scale out.")
+        raise RequestError(
+            f"{table.name} has no such rows to run at the scale of {scale}. Leave --only or --scale out."
+        )
     return cells
 
 

@@ -12,7 +12,7 @@ from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import named
 from gossamer.run.reproduce import results
 from gossamer.run.reproduce.cell import NONE, NOTHING_READ
-from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
+from gossamer.run.reproduce.tables import SCALES, Cell, Row, Scale, Table
 from gossamer.run.words import aligned
 
 NOT_RUN = "not run yet"
@@ -27,7 +27,6 @@ class Line:
         row: the row.
         found: the JSON of its cells, by seed.
         all: its cells.
-        source: where its figures come from, if from another row.
     """
 
     row: Row
@@ -131,11 +130,13 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
     told = [
         "# Results",
         "",
-        "Every table of the papers, ours beside theirs. Each number of ours comes from the JSON files that its row names, and from nothing else; they hold",
-        "commands, settings, versions, machine, date and times ([how to repeat them](reproduce.md)). Written by `gossamer reproduce --page`; do not edit.",
+        "Tables of the papers, ours beside theirs, and tables of our own. Each number of ours comes from the JSON files to",
+        "which its row links, and from nothing else; they hold commands, settings, versions, machine, date and times ([how to",
+        "repeat them](reproduce.md)). Written by `gossamer reproduce --page docs/results.md`; do not edit.",
         "",
-        f"{SPREAD} Seeds fix initialisation, public draws and samples; noise is fresh in every",
-        "run. What measures (classifiers, features) has the same seed in all cells. All figures read real records: they are internal, and no epsilon covers them.",
+        f"{SPREAD} Seeds fix initialisation,",
+        "public draws and samples; noise is fresh in every run. What measures (classifiers, features) has the same seed in",
+        "all cells. All figures are computed on real records: they are internal, and no epsilon covers them.",
         "",
     ]
     for table in known.values():
@@ -165,7 +166,8 @@ def _links(line: Line, into: Path, page: Path) -> str:
     here = page.absolute().parent
     cells = [cell for cell in line.all if cell.seed in line.found]
     return " ".join(
-        f"[{cell.seed}]({Path(os.path.relpath(results.path_of(into, cell).absolute(), here)).as_posix()})" for cell in cells
+        f"[{cell.seed}]({Path(os.path.relpath(results.path_of(into, cell).absolute(), here)).as_posix()})"
+        for cell in cells
     )
 
 
@@ -211,6 +213,3 @@ def _of_real(figure: str) -> str:
     return named.floor(figure).name if figure in (named.CLASSIFIER_FID.name, named.FID.name) else (
         named.INCEPTION_OF_REAL.name if figure == named.INCEPTION.name else named.of_baseline(figure)
     )  # fmt: skip
-
-
-__all__ = ["SEEDS", "listing", "markdown", "terminal"]

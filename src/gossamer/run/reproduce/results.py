@@ -1,4 +1,4 @@
-"""The JSON of cells: read, checked, written. What is printed and what stands on the page is made of these and of nothing else."""
+"""The JSON of cells: read, checked, written. All that is printed and stands on the page is made of these alone."""
 
 import json
 from collections.abc import Mapping

@@ -21,8 +21,6 @@ from gossamer.run.reproduce.datasets import data_set
 Scale = Literal["laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 SEEDS = (0, 1, 2)
-_LISTS = {"epsilons": ("epsilon", "eps"), "sizes": ("records", "n")}
-"""Keys by which one row of TOML stands for several: the key of each of them, and what its name ends in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +32,7 @@ class Measures:
         protocol: of the accuracy.
         samples: drawn of each release.
         limit: training records of the classical classifiers.
+        labelled: labelled records of the semi-supervised analyst.
         needs_run: whether a metric needs the generator itself and not samples in a file.
     """
 
@@ -41,6 +40,7 @@ class Measures:
     protocol: str = "reduced"
     samples: int = 60_000
     limit: int = 10_000
+    labelled: int = 100
     needs_run: bool = False
 
 
@@ -54,6 +54,7 @@ class AtScale:
         preset: named settings of the method.
         settings: what differs from them.
         public: public records.
+        public_share: share of the records that is given up as public.
         costs: epsilon of these settings, where the row asks for none because the noise is the paper's.
     """
 
@@ -61,6 +62,7 @@ class AtScale:
     preset: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     public: str | None = None
+    public_share: float | None = None
     costs: float | None = None
 
 
@@ -140,6 +142,7 @@ class Cell:
             "epsilon": _as_json(row.epsilon),
             "delta": row.delta,
             "public": self.how.public,
+            "public_share": self.how.public_share,
             "settings": self._settings(),
             "measures": dataclasses.asdict(self.measures) | {"metrics": list(self.measures.metrics)},
             "attack": row.attack,
@@ -187,8 +190,6 @@ class Table:
         measures: what is measured, for each scale.
         once: minutes for what depends on the real records alone, which is computed once for all cells.
         rows: its rows.
-        plot: the figure that is drawn against epsilon; empty: none.
-        points: of papers, for the plot: label, data, epsilon that is true for it, value of the figure.
     """
 
     name: str
@@ -200,8 +201,6 @@ class Table:
     measures: Mapping[Scale, Measures]
     once: Mapping[Scale, float]
     rows: tuple[Row, ...]
-    plot: str = ""
-    points: tuple[Mapping[str, Any], ...] = ()
 
     def cells(self, scale: Scale, seeds: Sequence[int] = SEEDS) -> list[Cell]:
         """All cells at a scale, one seed after the other, so that every row has its first before one has its second.
@@ -233,30 +232,21 @@ def parse(name: str, text: str) -> Table:
             once[scale] = given.pop("once")
             metrics = tuple(chosen_metrics(given.pop("metrics")))
             measures[scale] = Measures(metrics=metrics, **given)
-    rows = tuple(row for entry in found.pop("row") for row in _rows(entry))
+    rows = tuple(map(_row, found.pop("row")))
     names = [row.name for row in rows]
     if len(set(names)) < len(names):
         raise ValueError(f"{name}: two rows have one name")
     table = Table(
-        name=name, measures=measures, once=once, rows=rows, figures=tuple(found.pop("figures")), points=tuple(found.pop("point", ())),
-        **found,
+        name=name, measures=measures, once=once, rows=rows, figures=tuple(found.pop("figures")), **found,
     )  # fmt: skip
     for row in rows:
         _check(row, names)
     return table
 
 
-def _rows(entry: dict[str, Any]) -> list[Row]:
-    """The row of an entry, or its rows where it has a list."""
-    for key, (single, short) in _LISTS.items():
-        if key in entry:
-            others = {name: value for name, value in entry.items() if name != key}
-            return [
-                row
-                for value in entry[key]
-                for row in _rows({**others, single: value, "name": f"{entry['name']}-{short}{value:g}"})
-            ]
-    return [Row(**{key: AtScale(**value) if key in SCALES else value for key, value in entry.items()})]
+def _row(entry: Mapping[str, Any]) -> Row:
+    given: dict[str, Any] = {key: AtScale(**value) if key in SCALES else value for key, value in entry.items()}
+    return Row(**given)
 
 
 def _check(row: Row, names: Sequence[str]) -> None:
