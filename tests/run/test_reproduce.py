@@ -157,6 +157,47 @@ def test_what_is_done_is_not_done_again(tiny: Table, tmp_path: Path, quick: list
     assert all(path.stat().st_mtime_ns == when for path, when in before.items())
 
 
+def test_a_row_with_attacks_has_their_figures_and_their_command(
+    tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
+) -> None:
+    entry = {"attack": "white-box", "measure": "share", "roc": {"fpr": [0.0]}, **MEASURED}
+    asked: dict[str, Any] = {}
+
+    def attack(run: Path, **given: Any) -> Any:
+        asked.update(given, run=run)
+        return type("A", (), {"attacks": [entry]})()
+
+    monkeypatch.setattr(cells, "attack", attack)
+    table = parse("tiny", TINY.replace('method = "moments"', 'method = "moments"\nattack = true'))
+    engine.run(table, **places(tmp_path), seeds=(2,), only=["moments"], sink=silent)
+    found = results.load(tmp_path / "results", cell_of(table, "moments", 2))
+    assert found is not None and "roc" not in found["attacks"][0]
+    assert results.figures(found)["white-box: share"]["value"] == 0.5
+    assert (asked["run"].name, Path(asked["members"]).name, asked["nonmembers"], asked["seed"]) == (
+        "RUN", "part.npz", "digits", 2,
+    )  # fmt: skip
+    line = "gossamer attack RUN --members part.npz --nonmembers digits --seed 2 -o attacks.json"
+    assert found["commands"][-1] == line
+
+
+def test_records_as_they_are_have_one_cell_whatever_the_seeds(tiny: Table) -> None:
+    found = [each.seed for each in tiny.cells("laptop", (4, 5)) if each.row.name == "glyphs"]
+    assert found == [0]
+
+
+def test_the_account_book_of_the_user_is_left_alone(
+    tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    told: list[str] = []
+    engine.run(
+        tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=lambda event: told.append(str(event.values.get("text")))
+    )  # fmt: skip
+    assert not (tmp_path / "state").exists()
+    assert "account book of their own" in told[0] and str(tmp_path / "work" / "accounts") in told[0]
+    assert (tmp_path / "work" / "accounts").is_dir()
+
+
 def test_two_tables_share_a_cell(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
     engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     other = parse("other", TINY.replace('name = "moments"', 'name = "same"').replace("axes = 8", "axes = 8, cells = 1"))

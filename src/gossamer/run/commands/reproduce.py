@@ -10,6 +10,7 @@ from gossamer.errors import GossamerError, RequestError
 from gossamer.files import write_atomically
 from gossamer.lazy import Lazy
 from gossamer.run import sinks
+from gossamer.run.options import checked_seed
 from gossamer.run.reproduce import tables as tabled
 from gossamer.run.reproduce.tables import Scale
 
@@ -19,10 +20,13 @@ else:
     engine, page = Lazy("gossamer.run.reproduce.engine"), Lazy("gossamer.run.reproduce.page")
 
 
-def _numbers(_ctx: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
+def _numbers(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
     if not all(word.isdecimal() for word in text.split(",")):
         raise RequestError(f"--seeds must be whole numbers with commas between, such as 0,1,2, not {text!r}.")
-    return tuple(int(word) for word in text.split(","))
+    seeds = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    for seed in seeds:
+        checked_seed(ctx, option, seed)
+    return seeds
 
 
 @click.command()
@@ -112,7 +116,7 @@ def reproduce(
                 )  # fmt: skip
         except GossamerError as error:
             failed = error
-    for line in page.terminal(asked, scale, results):
+    for line in page.terminal(asked, scale, results, seeds):
         click.echo(line)
     if failed is not None:
         raise failed

@@ -12,7 +12,7 @@ from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import named
 from gossamer.run.reproduce import results
 from gossamer.run.reproduce.cell import NONE, NOTHING_READ
-from gossamer.run.reproduce.tables import SCALES, Cell, Row, Scale, Table
+from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 from gossamer.run.words import aligned
 
 NOT_RUN = "not run yet"
@@ -82,10 +82,10 @@ def over_seeds(values: Sequence[float], *, share: bool) -> str:
     return said(fmean(values)) + spread
 
 
-def lines_of(table: Table, scale: Scale, into: Path) -> list[Line]:
+def lines_of(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEEDS) -> list[Line]:
     """The rows of a table, with what has been run."""
     cells: dict[str, list[Cell]] = {}
-    for cell in table.cells(scale):
+    for cell in table.cells(scale, seeds):
         cells.setdefault(cell.row.name, []).append(cell)
     found = {
         name: {cell.seed: result for cell in each if (result := results.load(into, cell)) is not None}
@@ -102,7 +102,12 @@ def lines_of(table: Table, scale: Scale, into: Path) -> list[Line]:
 def grid(table: Table, lines: Sequence[Line]) -> list[list[str]]:
     """Head and rows: for each figure the paper's, where it has one, and ours; then guarantees, minutes, seeds."""
     claims = any(line.row.claimed for line in lines)
-    columns = [name for name in table.figures if any(line.value(name) or name in line.row.published for line in lines)]
+    some = any(line.found for line in lines)
+    columns = [
+        name
+        for name in table.figures
+        if not some or any(line.value(name) or name in line.row.published for line in lines)
+    ]
     theirs = {name for name in columns if any(name in line.row.published for line in lines)}
     head = [""]
     for name in columns:
@@ -119,9 +124,9 @@ def grid(table: Table, lines: Sequence[Line]) -> list[list[str]]:
     return [head, *rows]
 
 
-def terminal(table: Table, scale: Scale, into: Path) -> list[str]:
+def terminal(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEEDS) -> list[str]:
     """A table for the terminal."""
-    lines = lines_of(table, scale, into)
+    lines = lines_of(table, scale, into, seeds)
     return [f"{table.title} ({table.source}), scale: {scale}", *aligned(grid(table, lines)), SPREAD]
 
 

@@ -205,12 +205,12 @@ class Table:
     def cells(self, scale: Scale, seeds: Sequence[int] = SEEDS) -> list[Cell]:
         """All cells at a scale, one seed after the other, so that every row has its first before one has its second.
 
-        Records that are measured as they are have one: what measures has the same seed in all cells.
+        Records that are measured as they are have one, of seed 0: what measures has the same seed in all cells.
         """
         if scale not in self.measures:
             return []
         return [
-            Cell(row=row, seed=seed, how=how, measures=self.measures[scale])
+            Cell(row=row, seed=seed if row.method else 0, how=how, measures=self.measures[scale])
             for seed in seeds
             for row in self.rows
             if not row.real_of and (how := row.at(scale)) is not None and (row.method or seed == seeds[0])
