@@ -252,6 +252,17 @@ def test_a_json_of_other_settings_never_passes(
         engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
 
 
+def test_ctrl_c_in_an_evaluation_stops_at_once_and_does_not_train_again(
+    tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Interrupted, match="same command goes on"):
+        patch.setattr(cells, "evaluate", lambda *_given, **_named: signal.raise_signal(signal.SIGINT))
+        engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    monkeypatch.delattr(cells, "fit")
+    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    assert len(names(tmp_path)) == len(quick) == 1
+
+
 class Killed(BaseException):
     """Stands for a crash that nothing catches."""
 
@@ -350,9 +361,10 @@ def test_minutes_stop_between_two_cells(
 def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle of a fit, from outside: the next process ends with a run that verifies."""
     (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "tiny.toml").write_text(TINY.replace("steps = 40", "steps = 4_000"))
+    (tmp_path / "tables" / "tiny.toml").write_text(TINY.replace("steps = 40", "steps = 300"))
     program = (
-        "import sys; from pathlib import Path; from gossamer.run import checkpoint; checkpoint.SHORTEST = 0.0\n"
+        "import sys; from pathlib import Path; from gossamer.run import checkpoint\n"
+        "checkpoint.SHORTEST, checkpoint.SHARE = 0.0, 1e9\n"
         "from gossamer.run.reproduce import engine, tables\n"
         "here = Path(sys.argv[1]); table = tables.tables(here / 'tables')['tiny']\n"
         "engine.run(table, root=here, work=here / 'work', into=here / 'results', seeds=(0,), only=['dpgan'], keep=True,\n"
@@ -362,11 +374,11 @@ def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("training 300"):
+            if line.startswith("training 100"):
                 process.kill()
     again = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     first = next(int(line.split()[1]) for line in again.splitlines() if line.startswith("training"))
-    assert first > 100
+    assert first > 60
     [run] = (tmp_path / "work" / "cells").glob("dpgan*/RUN")
     assert verify(run).ok and len(names(tmp_path)) == 1
 

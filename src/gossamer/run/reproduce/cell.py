@@ -57,7 +57,7 @@ def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mappi
     Args:
         cell: what is run.
         places: where.
-        sink: takes the events of sampling, evaluation and attacks; it may raise, and they are then begun anew.
+        sink: takes the events of evaluation and attacks.
         training: takes those of the training.
         about: table, row and scale for which it is run.
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from gossamer.errors import DataError, DiskFull, GossamerError, Interrupted, RequestError, did_you_mean
 from gossamer.events import PROGRESS, Event, Sink, note
-from gossamer.run.interrupt import Stop, stop_asked
 from gossamer.run.reproduce import datasets, results
 from gossamer.run.reproduce.cell import ACCOUNTS, Places, forget, make
 from gossamer.run.reproduce.tables import SEEDS, Cell, Scale, Table
+
+STOPPED = "stopped; nothing that is finished is lost. The same command goes on."
 
 
 def run(
@@ -59,23 +60,24 @@ def run(
         ))  # fmt: skip
     places = Places(root=root, work=work, device=device)
     failed: dict[str, str] = {}
-    with stop_asked() as stop:
-        until = _Until(minutes, stop)
-        for number, cell in enumerate(todo, 1):
-            until.check()
-            about = {"table": table.name, "row": cell.row.name, "scale": scale}
-            sink(note(f"{number} of {len(todo)}: {cell.row.label}, seed {cell.seed}"))
-            try:
-                result = make(cell, places, sink=until.watching(sink), training=until.training(sink), about=about)
-            except (Interrupted, DiskFull):
-                raise
-            except GossamerError as error:
-                failed[f"{cell.row.name}, seed {cell.seed}"] = str(error)
-                sink(note(f"This cell failed, and the others go on: {error}"))
-                continue
-            results.save(into, cell, result)
-            if not keep:
-                forget(cell, places)
+    until = _Until(minutes)
+    for number, cell in enumerate(todo, 1):
+        until.check()
+        about = {"table": table.name, "row": cell.row.name, "scale": scale}
+        sink(note(f"{number} of {len(todo)}: {cell.row.label}, seed {cell.seed}"))
+        try:
+            result = make(cell, places, sink=sink, training=until.watching(sink), about=about)
+        except (Interrupted, KeyboardInterrupt):  # the second: outside of a training, which hears for itself
+            raise Interrupted(STOPPED) from None
+        except DiskFull:
+            raise
+        except GossamerError as error:
+            failed[f"{cell.row.name}, seed {cell.seed}"] = str(error)
+            sink(note(f"This cell failed, and the others go on: {error}"))
+            continue
+        results.save(into, cell, result)
+        if not keep:
+            forget(cell, places)
     if failed:
         told = "; ".join(f"{name}: {words}" for name, words in failed.items())
         raise GossamerError(f"{len(failed)} of {len(todo)} cells failed, and all others are done. {told}")
@@ -118,11 +120,10 @@ def _away(away: Sequence[str], cells: Sequence[Cell], table: Table, root: Path) 
 
 
 class _Until:
-    """When to stop: after so many minutes, or when the person asks."""
+    """When to stop: after so many minutes."""
 
-    def __init__(self, minutes: float | None, stop: Stop) -> None:
+    def __init__(self, minutes: float | None) -> None:
         self._ends = None if minutes is None else time.monotonic() + 60 * minutes
-        self._stop = stop
         self._told = False
 
     @property
@@ -131,29 +132,16 @@ class _Until:
 
     def check(self) -> None:
         """Between two cells."""
-        if self._over or self._stop:
-            self._end()
+        if self._over:
+            raise Interrupted(STOPPED)
 
     def watching(self, sink: Sink) -> Sink:
-        """A sink that stops what can be begun anew. What has begun is finished when the minutes are over."""
-
-        def watch(event: Event, /) -> None:
-            sink(event)
-            if self._stop:
-                self._end()
-
-        return watch
-
-    def training(self, sink: Sink) -> Sink:
         """A sink that stops a training as Ctrl-C does: where nothing is lost."""
 
         def watch(event: Event, /) -> None:
             sink(event)
-            if event.kind == PROGRESS and not self._told and (self._over or self._stop):
+            if event.kind == PROGRESS and self._over and not self._told:
                 self._told = True
                 signal.raise_signal(signal.SIGINT)
 
         return watch
-
-    def _end(self) -> None:
-        raise Interrupted("stopped; nothing that is finished is lost. The same command goes on.")
