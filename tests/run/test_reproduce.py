@@ -255,8 +255,11 @@ def test_a_json_of_other_settings_never_passes(
 def test_ctrl_c_in_an_evaluation_stops_at_once_and_does_not_train_again(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
 ) -> None:
+    def stopped(*_given: Any, **_named: Any) -> None:
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch, pytest.raises(Interrupted, match="same command goes on"):
-        patch.setattr(cells, "evaluate", lambda *_given, **_named: signal.raise_signal(signal.SIGINT))
+        patch.setattr(cells, "evaluate", stopped)
         engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     monkeypatch.delattr(cells, "fit")
     engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
