@@ -336,7 +336,7 @@ MISTAKES = (
     Mistake("reproduce hides that one of several runs had no guarantee", "run/reproduce/page.py", "if NONE in found:", "if found[0] == NONE:", "tests/run/test_reproduce.py -k without_a_guarantee"),
     Mistake("reproduce takes the JSON of other settings", "run/reproduce/results.py", "(digest, seed) != (cell.digest, cell.seed) or digest_of(resolved) != digest", "digest != cell.digest", "tests/run/test_reproduce.py -k never_passes"),
     Mistake("reproduce leaves defaults out of a row's digest", "run/reproduce/tables.py", "**presets.defaults(self.row.method), **named", "**named", "tests/run/test_reproduce.py -k default_of_a_method"),
-    Mistake("reproduce enters its runs in the user's account book", "run/reproduce/cell.py", "accounts=places.work / ACCOUNTS,", "", "tests/run/test_reproduce.py -k left_alone"),
+    Mistake("reproduce enters its runs in the user's account book", "run/reproduce/cell.py", "accounts=folder / ACCOUNTS,", "", "tests/run/test_reproduce.py -k left_alone"),
     Mistake("reproduce begins a fit anew that was stopped", "run/reproduce/cell.py", "if RunFolder(out).begun:", "if RunFolder(out).finished:", "tests/run/test_reproduce.py -k ctrl_c"),
     Mistake("compare prints an epsilon to the nearest thousandth", "run/compare.py", "rounded_up(float(entry[\"epsilon\"]))", "f\"{float(entry['epsilon']):.3f}\"", "tests/run/test_compare.py"),
     Mistake("compare sorts its runs, and leaves the epsilons where they were", "run/compare.py", "rounded_up(float(entry[\"epsilon\"]))", "rounded_up(float(entries[0][\"epsilon\"]))", "tests/run/test_compare.py"),

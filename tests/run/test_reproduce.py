@@ -190,12 +190,11 @@ def test_the_account_book_of_the_user_is_left_alone(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     told: list[str] = []
-    engine.run(
-        tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=lambda event: told.append(str(event.values.get("text")))
-    )  # fmt: skip
+    asked: dict[str, Any] = {"seeds": (0,), "only": ["moments"], "keep": True, **places(tmp_path)}
+    engine.run(tiny, **asked, sink=lambda event: told.append(str(event.values.get("text"))))
     assert not (tmp_path / "state").exists()
-    assert "account book of their own" in told[0] and str(tmp_path / "work" / "accounts") in told[0]
-    assert (tmp_path / "work" / "accounts").is_dir()
+    assert "Each has an account book of its own" in told[0] and str(tmp_path / "work") in told[0]
+    assert (tmp_path / "work" / "cells" / cell_of(tiny, "moments").name / "accounts" / "accounts.jsonl").is_file()
 
 
 def test_two_tables_share_a_cell(tiny: Table, tmp_path: Path, quick: list[str]) -> None:

@@ -27,7 +27,8 @@ from gossamer.run.reproduce.tables import Cell
 NONE, NOTHING_READ = "none", "nothing read"
 """In place of a guarantee: of a run that has none, and of records that cost none."""
 ACCOUNTS, BASELINES = "accounts", "baselines"
-"""In the work folder: the account book of these runs, and what depends on real records alone."""
+"""An account book in the folder of each cell: a hundred runs in one book would take minutes to add up before each run. And in
+the work folder, what depends on real records alone."""
 KEEP_EVERY = 5.0
 """Seconds after which a cell's clock is written down again: what a killed process loses of it at most."""
 
@@ -140,7 +141,7 @@ def _trained(cell: Cell, data: str, folder: Path, places: Places, sink: Sink) ->
         return resume(out, sink=sink)
     return fit(
         cell.row.method, data=data, card=DataCard.load(folder / commands.CARD), out=out, device=places.device,
-        accounts=places.work / ACCOUNTS, sink=sink, **commands.fit_arguments(cell),
+        accounts=folder / ACCOUNTS, sink=sink, **commands.fit_arguments(cell),
     )  # fmt: skip
 
 

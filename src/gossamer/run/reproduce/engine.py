@@ -8,7 +8,7 @@ from pathlib import Path
 from gossamer.errors import DataError, DiskFull, GossamerError, Interrupted, RequestError, did_you_mean
 from gossamer.events import PROGRESS, Event, Sink, note
 from gossamer.run.reproduce import datasets, results
-from gossamer.run.reproduce.cell import ACCOUNTS, Places, forget, make
+from gossamer.run.reproduce.cell import Places, forget, make
 from gossamer.run.reproduce.tables import SEEDS, Cell, Scale, Table
 
 STOPPED = "stopped; nothing that is finished is lost. The same command goes on."
@@ -55,8 +55,8 @@ def run(
     work.mkdir(parents=True, exist_ok=True, mode=0o700)
     if todo:
         sink(note(
-            f"{len(todo)} of {len(asked)} cells are to be run. They are entered in an account book of their own, "
-            f"{work / ACCOUNTS}: these are researchers' public data sets, and nobody's budget is spent."
+            f"{len(todo)} of {len(asked)} cells are to be run. Each has an account book of its own below {work}, and yours is "
+            "not touched: these are researchers' public data sets, and nobody's budget is spent."
         ))  # fmt: skip
     places = Places(root=root, work=work, device=device)
     failed: dict[str, str] = {}
