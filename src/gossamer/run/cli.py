@@ -37,6 +37,7 @@ COMMANDS = {
     "audit": ("audit", "Measure epsilon from below, beside the claim."),
     "account": ("account", "Privacy calculator."),
     "presets": ("presets", "List the named settings."),
+    "reproduce": ("reproduce", "Tables of the papers, ours beside theirs."),
 }
 """Each command, in the order of work: its module in `commands/` and its line in the help."""
 

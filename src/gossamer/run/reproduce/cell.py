@@ -1,0 +1,189 @@
+"""One cell: fit, sample, evaluate, attack, and the JSON of all that. A cell that was cut off goes on from its checkpoint."""
+
+import datetime
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.data.card import DataCard
+from gossamer.data.writers import write_samples
+from gossamer.events import Event, Sink
+from gossamer.files import write_atomically
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run.attack import attack
+from gossamer.run.evaluate import evaluate
+from gossamer.run.fit import fit, resume
+from gossamer.run.folder import RunFolder
+from gossamer.run.reproduce import commands, datasets
+from gossamer.run.reproduce.machine import machine, software
+from gossamer.run.reproduce.results import SCHEMA
+from gossamer.run.reproduce.tables import Cell
+
+NONE, NOTHING_READ = "none", "nothing read"
+"""In place of a guarantee: of a run that has none, and of records that cost none."""
+ACCOUNTS, BASELINES = "accounts", "baselines"
+"""An account book in the folder of each cell: a hundred runs in one book would take minutes to add up before each run. And in
+the work folder, what depends on real records alone."""
+KEEP_EVERY = 5.0
+"""Seconds after which a cell's clock is written down again: what a killed process loses of it at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where things are.
+
+    Args:
+        root: the public data sets, see `datasets`.
+        work: the folder of runs that are under way.
+        device: where networks are.
+    """
+
+    root: Path
+    work: Path
+    device: str = "cpu"
+
+    def folder(self, cell: Cell) -> Path:
+        """Where a cell is worked on."""
+        return self.work / "cells" / cell.name
+
+
+def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mapping[str, str]) -> dict[str, Any]:
+    """Run a cell, or go on with it, and say what came of it, ready for JSON.
+
+    Args:
+        cell: what is run.
+        places: where.
+        sink: takes the events of evaluation and attacks.
+        training: takes those of the training.
+        about: table, row and scale for which it is run.
+
+    Raises:
+        Interrupted: if it was stopped in training.
+        GossamerError: what its commands raise.
+    """
+    folder = places.folder(cell)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    clock = _Clock(folder / "seconds.json")
+
+    def timed(to: Sink) -> Sink:
+        def seen(event: Event, /) -> None:
+            clock.keep()
+            to(event)
+
+        return seen
+
+    whole = datasets.source(cell.row.data, places.root)
+    data = whole
+    if cell.row.records:
+        data = str(folder / commands.PART)
+        if not Path(data).exists():
+            datasets.part(whole, cell.row.records, Path(data))
+    card = datasets.card_of(cell.row.data, cell.row.size)
+    card.save(folder / commands.CARD)
+    guarantee: dict[str, Any] | str = NOTHING_READ
+    noise = None
+    if cell.row.method:
+        with clock.of("fit"):
+            synthesizer = _trained(cell, data, folder, places, timed(training))
+        guarantee = _guarantee(synthesizer)
+        noise = synthesizer.job.settings.get("noise_multiplier")
+        if not cell.measures.needs_run:
+            with clock.of("sample"):
+                count = cell.measures.samples
+                write_samples(
+                    folder / commands.SAMPLES, synthesizer.stream(count, seed=cell.seed), count=count, force=True
+                )
+    with clock.of("evaluate"):
+        found = evaluate(
+            cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
+            cache=places.work / BASELINES, sink=timed(sink), out=folder / commands.METRICS,
+            card=None if cell.measures.needs_run else folder / commands.CARD, **commands.evaluate_arguments(cell),
+        )  # fmt: skip
+    attacks: list[dict[str, Any]] = []
+    if cell.row.attack:
+        with clock.of("attack"):
+            attacked = attack(folder / commands.RUN, members=data, nonmembers=whole, seed=cell.seed, sink=timed(sink))
+        attacks = [{name: value for name, value in entry.items() if name != "roc"} for entry in attacked.attacks]
+    return {
+        "schema": SCHEMA,
+        **about,
+        "seed": cell.seed,
+        "digest": cell.digest,
+        "resolved": cell.resolved,
+        "noise_multiplier": noise,
+        "guarantee": guarantee,
+        "metrics": found.metrics,
+        "left_out": found.left_out,
+        "attacks": attacks,
+        "seconds": clock.seconds,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": machine(places.device),
+        "software": software(),
+        "commands": commands.commands(cell, places.device),
+        "card": card.to_dict(),
+    }
+
+
+def forget(cell: Cell, places: Places) -> None:
+    """Delete what a cell was worked on in: generators are large."""
+    shutil.rmtree(places.folder(cell), ignore_errors=True)
+
+
+def _trained(cell: Cell, data: str, folder: Path, places: Places, sink: Sink) -> Synthesizer:
+    """The release of a cell's run: fitted, resumed, or loaded where it had ended."""
+    out = folder / commands.RUN
+    if RunFolder(out).begun:
+        return resume(out, sink=sink)
+    return fit(
+        cell.row.method, data=data, card=DataCard.load(folder / commands.CARD), out=out, device=places.device,
+        accounts=folder / ACCOUNTS, sink=sink, **commands.fit_arguments(cell),
+    )  # fmt: skip
+
+
+def _guarantee(synthesizer: Synthesizer) -> dict[str, Any] | str:
+    found = synthesizer.certificate.guarantee
+    return NONE if found["epsilon"] == "inf" else dict(found)
+
+
+class _Clock:
+    """Seconds of each part of a cell, on the wall and of the processor, through stops and crashes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.seconds: dict[str, dict[str, float]] = {}
+        if path.is_file():
+            self.seconds = json.loads(path.read_text(encoding="utf-8"))
+        self._part = ""
+        self._last = self._now()
+
+    @contextmanager
+    def of(self, part: str) -> Iterator[None]:
+        """Time what is done inside; a part that is begun once more after a crash takes all that it took."""
+        self._part, self._last = part, self._now()
+        self.seconds.setdefault(part, {"wall": 0.0, "cpu": 0.0})
+        try:
+            yield
+        finally:
+            self._add()
+
+    def keep(self) -> None:
+        """Write down what has passed, now and then."""
+        if self._part and time.monotonic() - self._last[0] >= KEEP_EVERY:
+            self._add()
+
+    def _add(self) -> None:
+        now = self._now()
+        passed = self.seconds[self._part]
+        passed["wall"] = round(passed["wall"] + now[0] - self._last[0], 2)
+        passed["cpu"] = round(passed["cpu"] + now[1] - self._last[1], 2)
+        self._last = now
+        write_atomically(self._path, json.dumps(self.seconds))
+
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        return time.monotonic(), time.process_time()

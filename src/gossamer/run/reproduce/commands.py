@@ -1,0 +1,86 @@
+"""The commands that someone can type to get the figures of a cell. ROOT is where the data sets lie."""
+
+import shlex
+from typing import Any
+
+from gossamer.run import presets
+from gossamer.run.reproduce.datasets import source
+from gossamer.run.reproduce.tables import Cell
+
+CARD, PART, RUN, SAMPLES, METRICS, ATTACKS = (
+    "card.toml",
+    "part.npz",
+    "RUN",
+    "samples.npz",
+    "metrics.json",
+    "attacks.json",
+)
+INSTRUMENTS = 0
+"""Seed of all classifiers and features that measure: the same in every cell, so that what differs is what is measured."""
+
+
+def commands(cell: Cell, device: str) -> list[str]:
+    """One command a line, in their order; `card.toml` is the card that the JSON holds."""
+    row, measures, typed = cell.row, cell.measures, []
+    whole = source(row.data, "ROOT")
+    data = PART if row.records else whole
+    if row.records:
+        typed.append(["python", "-m", "gossamer.run.reproduce.part", whole, row.records, PART])
+    if row.method:
+        typed.append(
+            [
+                "gossamer",
+                "fit",
+                row.method,
+                "--data",
+                data,
+                "--card",
+                CARD,
+                *_flags(fit_arguments(cell)),
+                "--device",
+                device,
+                "--out",
+                RUN,
+            ]
+        )
+        if not measures.needs_run:
+            typed.append(["gossamer", "sample", RUN, "-n", measures.samples, "--seed", cell.seed, "-o", SAMPLES])
+    typed.append(
+        ["gossamer", "evaluate", evaluated(cell), "--train", data, "--test", whole, *_flags(evaluate_arguments(cell))]
+    )
+    typed[-1] += ["-o", METRICS] if measures.needs_run else ["--card", CARD, "-o", METRICS]
+    if row.attack:
+        typed.append(
+            ["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole, "--seed", cell.seed, "-o", ATTACKS]
+        )
+    return [" ".join(shlex.quote(str(word)) for word in words) for words in typed]
+
+
+def fit_arguments(cell: Cell) -> dict[str, Any]:
+    """What `fit` is given besides data, card, device and places."""
+    row = cell.row
+    known = {
+        "epsilon": row.epsilon, "delta": row.delta, "public": cell.how.public, "public_share": cell.how.public_share,
+        "preset": cell.how.preset, **cell.how.settings, "seed": cell.seed,
+    }  # fmt: skip
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def evaluated(cell: Cell) -> str:
+    """What `evaluate` looks at."""
+    return cell.row.samples_of or (RUN if cell.measures.needs_run else SAMPLES)
+
+
+def evaluate_arguments(cell: Cell) -> dict[str, Any]:
+    """What `evaluate` is given besides data, card and places."""
+    measures = cell.measures
+    known: dict[str, Any] = {"metrics": ",".join(measures.metrics), "protocol": measures.protocol}
+    if "classical" in measures.metrics:
+        known["limit"] = measures.limit
+    if "semi-supervised" in measures.metrics:
+        known["labelled"] = measures.labelled
+    return known | {"seed": INSTRUMENTS}
+
+
+def _flags(arguments: dict[str, Any]) -> list[str]:
+    return [word for flag in presets.flags(arguments) for word in flag.split(" ", 1)]

@@ -1,0 +1,220 @@
+"""What the JSON of cells says, as lines for the terminal and as a page in Markdown. Nothing here is computed on records."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run import named
+from gossamer.run.reproduce import results
+from gossamer.run.reproduce.cell import NONE, NOTHING_READ
+from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
+from gossamer.run.words import aligned
+
+NOT_RUN = "not run yet"
+SPREAD = "Ours: the mean over seeds, in brackets the lowest and the highest; of one seed, the figure alone."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A row of a table as far as it has been run.
+
+    Args:
+        row: the row.
+        found: the JSON of its cells, by seed.
+        all: its cells.
+    """
+
+    row: Row
+    found: Mapping[int, Mapping[str, Any]]
+    all: Sequence[Cell]
+
+    def value(self, figure: str) -> str:
+        """A figure over seeds, in words; empty where there is none."""
+        wanted = _of_real(figure) if self.row.real_of else figure
+        entries = [each[wanted] for result in self.found.values() if wanted in (each := results.figures(result))]
+        if not entries:
+            return ""
+        values = list(dict.fromkeys(entry["value"] for entry in entries)) if self.row.real_of else [
+            entry["value"] for entry in entries
+        ]  # fmt: skip
+        return over_seeds(values, share=named.figure(figure).share)
+
+    @property
+    def guarantee(self) -> str:
+        """What holds; of several runs, the weakest."""
+        found = [result["guarantee"] for result in self.found.values()]
+        if not found or self.row.real_of:
+            return ""
+        if NOTHING_READ in found:
+            return "epsilon 0: no record is read"
+        if NONE in found:
+            return "none"
+        worst = max(found, key=lambda each: float(each["epsilon"]))
+        return f"({rounded_up(float(worst['epsilon']))}, {in_full(float(worst['delta']))}), {worst['relation']} {worst['unit']}"
+
+    @property
+    def minutes(self) -> str:
+        """Of fit and sampling, the mean."""
+        taken = [
+            sum(result["seconds"][part]["wall"] for part in ("fit", "sample") if part in result["seconds"]) / 60
+            for result in self.found.values()
+        ]
+        return f"{fmean(taken):.1f}" if taken and self.row.method else ""
+
+    @property
+    def seeds(self) -> str:
+        """How many of its cells are done."""
+        return f"{len(self.found)} of {len(self.all)}" if self.all else ""
+
+
+def over_seeds(values: Sequence[float], *, share: bool) -> str:
+    """The mean, and the lowest and highest of several."""
+
+    def said(value: float) -> str:
+        return f"{100 * value:.1f} %" if share else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+    spread = f" ({said(min(values)).removesuffix(' %')} to {said(max(values))})" if len(values) > 1 else ""
+    return said(fmean(values)) + spread
+
+
+def lines_of(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEEDS) -> list[Line]:
+    """The rows of a table, with what has been run."""
+    cells: dict[str, list[Cell]] = {}
+    for cell in table.cells(scale, seeds):
+        cells.setdefault(cell.row.name, []).append(cell)
+    found = {
+        name: {cell.seed: result for cell in each if (result := results.load(into, cell)) is not None}
+        for name, each in cells.items()
+    }
+    of = {row.name: row.real_of or row.name for row in table.rows}
+    return [
+        Line(row=row, found=found.get(of[row.name], {}), all=[] if row.real_of else cells[row.name])
+        for row in table.rows
+        if of[row.name] in cells
+    ]
+
+
+def grid(table: Table, lines: Sequence[Line]) -> list[list[str]]:
+    """Head and rows: for each figure the paper's, where it has one, and ours; then guarantees, minutes, seeds."""
+    claims = any(line.row.claimed for line in lines)
+    some = any(line.found for line in lines)
+    columns = [
+        name
+        for name in table.figures
+        if not some or any(line.value(name) or name in line.row.published for line in lines)
+    ]
+    theirs = {name for name in columns if any(name in line.row.published for line in lines)}
+    head = [""]
+    for name in columns:
+        head += [f"{name}, paper", f"{name}, ours"] if name in theirs else [name]
+    head += [*(["the paper claims"] if claims else []), "what holds", "minutes a run", "seeds"]
+    rows = []
+    for line in lines:
+        row = [line.row.label]
+        for name in columns:
+            row += [line.row.published.get(name, "")] if name in theirs else []
+            row.append(line.value(name) or ("" if line.found or line.row.real_of else NOT_RUN))
+        row += [*([line.row.claimed] if claims else []), line.guarantee, line.minutes, line.seeds]
+        rows.append(row)
+    return [head, *rows]
+
+
+def terminal(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEEDS) -> list[str]:
+    """A table for the terminal."""
+    lines = lines_of(table, scale, into, seeds)
+    return [f"{table.title} ({table.source}), scale: {scale}", *aligned(grid(table, lines)), SPREAD]
+
+
+def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
+    """The page: every table at every scale at which a cell of it has been run, and at the laptop's in any case."""
+    told = [
+        "# Results",
+        "",
+        "Tables of the papers, ours beside theirs, and tables of our own. Each number of ours comes from the JSON files to",
+        "which its row links, and from nothing else; they hold commands, settings, versions, machine, date and times ([how to",
+        "repeat them](reproduce.md)). Written by `gossamer reproduce --page docs/results.md`; do not edit.",
+        "",
+        f"{SPREAD} Seeds fix initialisation,",
+        "public draws and samples; noise is fresh in every run. What measures (classifiers, features) has the same seed in",
+        "all cells. All figures are computed on real records: they are internal, and no epsilon covers them.",
+        "",
+    ]
+    for table in known.values():
+        told += [f"## {table.title}", "", f"{table.source}. `gossamer reproduce {table.name} --data ROOT`", ""]
+        told += [table.about.strip(), ""]
+        for scale in SCALES:
+            lines = lines_of(table, scale, into)
+            if scale == "laptop" or any(line.found for line in lines):
+                told += _section(table, scale, lines, into, page)
+    return "\n".join(told).rstrip() + "\n"
+
+
+def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page: Path) -> list[str]:
+    head, *rows = grid(table, lines)
+    if not rows:
+        return []
+    links = [_links(line, into, page) for line in lines]
+    body = [_markdown([*row, link]) for row, link in zip(rows, links, strict=True)]
+    told = [f"Scale: {scale}.", "", _markdown([*head, "cells"]), _markdown(["---"] * (len(head) + 1)), *body, ""]
+    found = [result for line in lines for result in line.found.values()]
+    if found:
+        told += [f"Run on: {'; '.join(sorted({_machine(result) for result in found}))}.", ""]
+    return told
+
+
+def _links(line: Line, into: Path, page: Path) -> str:
+    here = page.absolute().parent
+    cells = [cell for cell in line.all if cell.seed in line.found]
+    return " ".join(
+        f"[{cell.seed}]({Path(os.path.relpath(results.path_of(into, cell).absolute(), here)).as_posix()})"
+        for cell in cells
+    )
+
+
+def _machine(result: Mapping[str, Any]) -> str:
+    machine, software = result["machine"], result["software"]
+    return (
+        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} cores, {machine['threads']} threads, "
+        f"torch {software['torch']}, {result['date']}"
+    )
+
+
+def _markdown(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def listing(known: Mapping[str, Table], scale: Scale, into: Path) -> list[str]:
+    """Every table: what it is, how many of its cells are done, and about how long the others take."""
+    rows = [["table", "what", "cells done", "hours left"]]
+    for table in known.values():
+        cells = table.cells(scale)
+        done = {cell.name: result for cell in cells if (result := results.load(into, cell)) is not None}
+        left = sum(expected(cell, done, cells) for cell in cells if cell.name not in done) / 60
+        rows.append([table.name, table.title, f"{len(done)} of {len(cells)}", f"{left:.1f}"])
+    return aligned(rows)
+
+
+def expected(cell: Cell, done: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> float:
+    """Minutes that a cell will take: as others of its row did, else as it was reckoned, at the pace of those that are done."""
+    alike = [_minutes(done[each.name]) for each in cells if each.name in done and each.digest == cell.digest]
+    if alike:
+        return fmean(alike)
+    reckoned = sum(each.how.minutes for each in cells if each.name in done)
+    pace = sum(map(_minutes, done.values())) / reckoned if reckoned else 1.0
+    return cell.how.minutes * pace
+
+
+def _minutes(result: Mapping[str, Any]) -> float:
+    return math.fsum(part["wall"] for part in result["seconds"].values()) / 60
+
+
+def _of_real(figure: str) -> str:
+    """The figure of the real records that stands beside this one in an evaluation."""
+    return named.floor(figure).name if figure in (named.CLASSIFIER_FID.name, named.FID.name) else (
+        named.INCEPTION_OF_REAL.name if figure == named.INCEPTION.name else named.of_baseline(figure)
+    )  # fmt: skip

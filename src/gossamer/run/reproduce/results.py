@@ -1,0 +1,56 @@
+"""The JSON of cells: read, checked, written. All that is printed and stands on the page is made of these alone."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import RunFolderError
+from gossamer.files import write_atomically
+from gossamer.run.reproduce.tables import Cell, digest_of
+
+SCHEMA = 1
+CELLS = "cells"
+"""The folder below RESULTS. A cell that two tables have is there once."""
+
+
+def path_of(results: Path, cell: Cell) -> Path:
+    """Where the JSON of a cell lies."""
+    return results / CELLS / f"{cell.name}.json"
+
+
+def load(results: Path, cell: Cell) -> dict[str, Any] | None:
+    """What a cell gave; None: it has not been run.
+
+    Raises:
+        RunFolderError: if the file holds something else than the result of these settings.
+    """
+    path = path_of(results, cell)
+    if not path.is_file():
+        return None
+    again = f"Restore it, or delete it: `gossamer reproduce` then runs the cell of row {cell.row.name} again."
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        schema, digest, resolved, seed = (found[key] for key in ("schema", "digest", "resolved", "seed"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"{path} is not the JSON of a cell ({type(error).__name__}). {again}") from None
+    if schema != SCHEMA:
+        raise RunFolderError(f"{path} has schema {schema}, and this version reads {SCHEMA}. {again}")
+    if (digest, seed) != (cell.digest, cell.seed) or digest_of(resolved) != digest:
+        raise RunFolderError(f"{path} holds the result of other settings than its name says. {again}")
+    return dict(found)
+
+
+def save(results: Path, cell: Cell, result: Mapping[str, Any]) -> Path:
+    """Write the JSON of a cell, whole or not at all."""
+    path = path_of(results, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def figures(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The figures of a cell by name; those of an attack are called "attack: measure"."""
+    measured = {entry["metric"]: entry for entry in result["metrics"]}
+    attacked = {f"{entry['attack']}: {entry['measure']}": entry for entry in result["attacks"]}
+    return measured | attacked

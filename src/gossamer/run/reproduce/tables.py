@@ -1,0 +1,286 @@
+"""Tables as data: what stands in `tables/*.toml`, read and checked. `docs/reproduce.md` says what each key means."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from gossamer.errors import RequestError, did_you_mean
+from gossamer.methods import METHODS
+from gossamer.run import presets
+from gossamer.run.metrics import chosen_metrics
+from gossamer.run.reproduce.datasets import data_set
+
+Scale = Literal["laptop", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """What is measured in a cell. Equal for all rows of a table.
+
+    Args:
+        metrics: names of `run.metrics.METRICS`.
+        protocol: of the accuracy.
+        samples: drawn of each release.
+        limit: training records of the classical classifiers.
+        labelled: labelled records of the semi-supervised analyst.
+        needs_run: whether a metric needs the generator itself and not samples in a file.
+    """
+
+    metrics: tuple[str, ...]
+    protocol: str = "reduced"
+    samples: int = 60_000
+    limit: int = 10_000
+    labelled: int = 100
+    needs_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtScale:
+    """How a row is run at one scale.
+
+    Args:
+        minutes: of a cell, from the fit to the figures, as reckoned beforehand: at the laptop's scale on two cores, at the
+            paper's on the machine of the paper.
+        preset: named settings of the method.
+        settings: what differs from them.
+        public: public records.
+        public_share: share of the records that is given up as public.
+        costs: epsilon of these settings, where the row asks for none because the noise is the paper's.
+    """
+
+    minutes: float
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    public: str | None = None
+    public_share: float | None = None
+    costs: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of a table.
+
+    Args:
+        name: of letters, digits and hyphens.
+        label: what is printed.
+        data: a key of `DATASETS`.
+        records: training records; 0: all.
+        method: a key of METHODS; empty: no run.
+        samples_of: in place of a method, records that are measured as they are, such as "glyphs".
+        real_of: in place of a method, a row whose evaluation has real records beside it.
+        epsilon: the budget; None: what the noise of the settings costs.
+        delta: of the guarantee; None where the method has none.
+        claimed: the guarantee that the paper claims, in words.
+        published: the paper's figures, as it prints them, by the names of ours.
+        where: where they stand, where that is not the source of the table.
+        attack: whether members are told from others too.
+        laptop: how it is run on two cores; None: it is not.
+        paper: how it is run with the paper's own settings; None: it is not.
+    """
+
+    name: str
+    label: str
+    data: str
+    records: int = 0
+    method: str = ""
+    samples_of: str = ""
+    real_of: str = ""
+    epsilon: float | None = None
+    delta: float | None = None
+    claimed: str = ""
+    published: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+    attack: bool = False
+    laptop: AtScale | None = None
+    paper: AtScale | None = None
+
+    def at(self, scale: Scale) -> AtScale | None:
+        """How it is run; None: not at this scale."""
+        return self.laptop if scale == "laptop" else self.paper
+
+    @property
+    def size(self) -> int:
+        """Training records."""
+        return self.records or data_set(self.data).size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A row at a scale with a seed: one JSON file.
+
+    Args:
+        row: the row.
+        seed: of initialisation, public draws and samples.
+        how: settings and minutes of the row's scale.
+        measures: of its table at that scale.
+    """
+
+    row: Row
+    seed: int
+    how: AtScale
+    measures: Measures
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """All that its figures depend on but the seed: every setting, defaults included."""
+        row = self.row
+        return {
+            "method": row.method,
+            "samples_of": row.samples_of,
+            "data": row.data,
+            "records": row.size,
+            "epsilon": _as_json(row.epsilon),
+            "delta": row.delta,
+            "public": self.how.public,
+            "public_share": self.how.public_share,
+            "settings": self._settings(),
+            "measures": dataclasses.asdict(self.measures) | {"metrics": list(self.measures.metrics)},
+            "attack": row.attack,
+        }
+
+    def _settings(self) -> dict[str, Any]:
+        if not self.row.method:
+            return {}
+        named = presets.settings(self.row.method, self.how.preset) if self.how.preset else {}
+        settings = {**presets.defaults(self.row.method), **named, **self.how.settings}
+        if self.row.epsilon is not None and "noise_multiplier" not in self.how.settings:
+            settings.pop("noise_multiplier", None)  # follows from epsilon
+        return dict(sorted(settings.items()))
+
+    @property
+    def digest(self) -> str:
+        """Of `resolved`: rows of two tables that are resolved alike have cells in common."""
+        return digest_of(self.resolved)
+
+    @property
+    def name(self) -> str:
+        """Of its JSON file, and of its folder while it is worked on."""
+        row = self.row
+        of = row.data + ("" if not row.records else f"-{row.records}")
+        budget = "" if row.epsilon is None else f"-eps{row.epsilon:g}"
+        return f"{row.method or row.samples_of}-{of}{budget}-{self.digest[:10]}-seed{self.seed}"
+
+
+def digest_of(resolved: Mapping[str, Any]) -> str:
+    """SHA-256 of settings, in one way of writing them."""
+    return hashlib.sha256(json.dumps(resolved, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of a paper, or one of ours.
+
+    Args:
+        name: as on the command line.
+        title: what it is.
+        source: paper, table, page.
+        about: what to know before reading it; paragraphs of Markdown.
+        figures: the columns: names of figures, as in metrics.json.
+        order: its place on the page.
+        measures: what is measured, for each scale.
+        once: minutes for what depends on the real records alone, which is computed once for all cells.
+        rows: its rows.
+    """
+
+    name: str
+    title: str
+    source: str
+    about: str
+    figures: tuple[str, ...]
+    order: int
+    measures: Mapping[Scale, Measures]
+    once: Mapping[Scale, float]
+    rows: tuple[Row, ...]
+
+    def cells(self, scale: Scale, seeds: Sequence[int] = SEEDS) -> list[Cell]:
+        """All cells at a scale, one seed after the other, so that every row has its first before one has its second.
+
+        Records that are measured as they are have one, of seed 0: what measures has the same seed in all cells.
+        """
+        if scale not in self.measures:
+            return []
+        return [
+            Cell(row=row, seed=seed if row.method else 0, how=how, measures=self.measures[scale])
+            for seed in seeds
+            for row in self.rows
+            if not row.real_of and (how := row.at(scale)) is not None and (row.method or seed == seeds[0])
+        ]
+
+
+def parse(name: str, text: str) -> Table:
+    """A table from TOML.
+
+    Raises:
+        ValueError: what is wrong with it. The packaged ones are tested.
+    """
+    found = tomllib.loads(text)
+    measures: dict[Scale, Measures] = {}
+    once: dict[Scale, float] = {}
+    for scale in SCALES:
+        if scale in found:
+            given = found.pop(scale)
+            once[scale] = given.pop("once")
+            metrics = tuple(chosen_metrics(given.pop("metrics")))
+            measures[scale] = Measures(metrics=metrics, **given)
+    rows = tuple(map(_row, found.pop("row")))
+    names = [row.name for row in rows]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name}: two rows have one name")
+    table = Table(
+        name=name, measures=measures, once=once, rows=rows, figures=tuple(found.pop("figures")), **found,
+    )  # fmt: skip
+    for row in rows:
+        _check(row, names)
+    return table
+
+
+def _row(entry: Mapping[str, Any]) -> Row:
+    given: dict[str, Any] = {key: AtScale(**value) if key in SCALES else value for key, value in entry.items()}
+    return Row(**given)
+
+
+def _check(row: Row, names: Sequence[str]) -> None:
+    if sum(map(bool, (row.method, row.samples_of, row.real_of))) != 1:
+        raise ValueError(f"{row.name}: a row has a method, samples_of or real_of, and one of them only")
+    if row.real_of and row.real_of not in names:
+        raise ValueError(f"{row.name}: there is no row {row.real_of}")
+    if row.method and row.method not in METHODS:
+        raise ValueError(f"{row.name}: there is no method {row.method}")
+    data_set(row.data)
+
+
+@cache
+def tables(folder: Path | None = None) -> dict[str, Table]:
+    """The tables in their order on the page: those of the package, or of a folder."""
+    place = resources.files("gossamer.run.reproduce").joinpath("tables") if folder is None else folder
+    found = [
+        parse(file.name.removesuffix(".toml"), file.read_text(encoding="utf-8"))
+        for file in place.iterdir()
+        if file.name.endswith(".toml")
+    ]
+    return {table.name: table for table in sorted(found, key=lambda each: (each.order, each.name))}
+
+
+def table_named(name: str, known: Mapping[str, Table]) -> Table:
+    """The table of that name.
+
+    Raises:
+        RequestError: if there is none; says the nearest.
+    """
+    if name not in known:
+        raise RequestError(f"there is no TABLE {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+    return known[name]
+
+
+def _as_json(epsilon: float | None) -> float | str | None:
+    return "inf" if epsilon is not None and math.isinf(epsilon) else epsilon
