@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check bench audit mutants fuzz faults browser clean
+.PHONY: env demo test check site bench audit mutants fuzz faults browser clean
 
 env: $(READY)
 
@@ -27,6 +27,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --doctest-modules src/gossamer --numprocesses 0
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
+
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
@@ -50,4 +54,4 @@ browser: $(READY)
 	$(BIN)/python -m pytest -m browser
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

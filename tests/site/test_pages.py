@@ -1,0 +1,87 @@
+"""What the documentation says of the code is what the code says: quoted lines, departures, names of the API."""
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import gossamer
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS, METHODS = ROOT / "docs", ROOT / "src/gossamer/methods"
+HEADINGS = [
+    "Usage",
+    "The algorithm, line by line",
+    "Departures from the paper",
+    "Claim and proof",
+    "What to expect",
+    "What it costs",
+]
+NAMES = sorted(gossamer.METHODS)
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The second-level headings of a page, and what stands below each."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_for_each_method_and_all_in_one_shape(name: str) -> None:
+    assert list(sections(DOCS / f"methods/{name}.md")) == HEADINGS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_quoted_line_stands_in_the_code(name: str) -> None:
+    """The last cell of a row of three quotes code, unless it names what stands elsewhere (a name alone, or words beside)."""
+    page = DOCS / f"methods/{name}.md"
+    lines = sections(page)["The algorithm, line by line"]
+    linked = re.findall(r"\]\((\.\./\.\./src/[^)]+\.py)\)", lines)
+    code = plain(" ".join((page.parent / path).resolve().read_text(encoding="utf-8") for path in linked))
+    rows = [row.strip("| ").rsplit(" | ", 1)[-1] for row in lines.splitlines() if row.count(" | ") >= 2]
+    quoted = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row) if not re.fullmatch(r"[\w.]+", quote)]
+    assert len(quoted) >= 4
+    assert [quote for quote in quoted if plain(quote) not in code] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_departures_are_those_of_the_docstring(name: str) -> None:
+    tree = ast.parse((METHODS / name.replace("-", "_") / "__init__.py").read_text(encoding="utf-8"))
+    docs = [ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.ClassDef)]
+    written = [re.split(r"^Departures from .*:$", doc, flags=re.MULTILINE)[1] for doc in docs if "\nDepartures" in doc]
+    said = plain(sections(DOCS / f"methods/{name}.md")["Departures from the paper"])
+    if not written:
+        assert said == "There is no paper to depart from."
+        return
+    items = re.split(r"^- ", textwrap.dedent(written[0].strip("\n")).split("\n\n")[0], flags=re.MULTILINE)[1:]
+    assert len(items) >= 2
+    assert [item for item in items if f"- {plain(item)}" not in said] == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    named = re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)
+    assert len(named) == len(set(named))
+    homes = {f"{home}.{name}" for name, home in gossamer._HOME.items() if home != "gossamer.errors"}
+    assert homes - set(named) == set()
+    assert "gossamer.errors" in named
+
+
+def test_the_figures_of_the_readme_stand_on_the_methods_pages() -> None:
+    rows = re.findall(
+        r"^\| \[`([\w-]+)`\]\(docs/methods/.*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(rows) == NAMES
+    for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines():
+        if named := re.match(r"\| \[`([\w-]+)`\]", line):
+            page = (DOCS / f"methods/{named[1]}.md").read_text(encoding="utf-8")
+            assert [
+                figure for figure in re.findall(r"(\d+\.\d) %", line) if not re.search(rf"\b{figure}\b", page)
+            ] == []

@@ -1,0 +1,35 @@
+"""The examples run, are short, and say what their pages say they do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+SAYS = {
+    "fit_and_sample": ["epsilon 3.000 at delta 0.0001", "samples: (1000, 1, 28, 28) uint8 and sevens: {7}", "verified: True"],
+    "judge_and_attack": ["accuracy: ", "accuracy of the real-data baseline: ", "epsilon "],
+    "people_with_several_records": ["add-or-remove-one record", "add-or-remove-one writer"],
+    "plan_and_compare": ["moments       1.000", "dpgan         9.998", "costs epsilon 5.147"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_runs(example: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(example), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert [words for words in SAYS[example.stem] if words not in done.stdout] == []
+
+
+def test_each_is_short_and_shown_on_the_site() -> None:
+    assert [path.stem for path in EXAMPLES] == sorted(SAYS)
+    page = (ROOT / "docs/examples.md").read_text(encoding="utf-8")
+    for example in EXAMPLES:
+        assert len(example.read_text(encoding="utf-8").splitlines()) < 60
+        assert f'--8<-- "examples/{example.name}"' in page

@@ -1,0 +1,88 @@
+"""A hook of MkDocs: what lies outside docs/ has pages on the site too, so that a link works in the repository and there.
+
+README.md is the home page, and the changelog and two more have pages of their own. Any other file or folder that a page
+links to is shown below code/. A link to what is not there is left as it is, and fails the strict build.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parent.parent
+OWN = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
+SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")
+LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add pages for README.md and its like, and for all that is linked to, however far away."""
+    for path, page in OWN.items():
+        files.append(File.generated(config, page, content=shown(path)))
+    waiting = [file.src_uri for file in files if file.is_documentation_page()]
+    while waiting:
+        page = waiting.pop()
+        for link in LINK.findall(shown(path_of(page))) if is_prose(path_of(page)) else ():
+            target = page_for(link, page)
+            if target.startswith("code/") and files.get_file_from_path(target) is None:
+                files.append(File.generated(config, target, content=shown(path_of(target))))
+                waiting.append(target)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 (MkDocs asks so)
+    """Let links lead to pages of the site. Code is not searched, and has the room of the table of contents."""
+    here = page.file.src_uri
+    if here.startswith("code/"):
+        page.meta |= {"search": {"exclude": True}, "hide": ["toc"]}
+    if not is_prose(path_of(here)):
+        return markdown
+    return LINK.sub(lambda link: posixpath.relpath(page_for(link[0], here), posixpath.dirname(here)), markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 (MkDocs asks so)
+    """Mark short code in a sentence, so that a flag is not torn at its hyphens; the style sheet does the rest."""
+    return SHORT.sub('<code class="whole">', html)
+
+
+def page_for(link: str, page: str) -> str:
+    """The page of the site that a link leads to, from the page that has the link. Both are below docs/, or as if they were."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(path_of(page)), link))
+    if path in OWN:
+        return OWN[path]
+    if not (ROOT / path).exists() or (path.startswith("docs/") and not (ROOT / path).is_dir()):
+        return posixpath.relpath(path, "docs")
+    return f"code/{path}.md"
+
+
+def path_of(page: str) -> str:
+    """Where in the repository the text of a page comes from."""
+    if page.startswith("code/"):
+        return page.removeprefix("code/").removesuffix(".md")
+    return {own: path for path, own in OWN.items()}.get(page, f"docs/{page}")
+
+
+def is_prose(path: str) -> bool:
+    """Whether its links are links: Markdown, and lists of a folder's files."""
+    return path.endswith(".md") or (ROOT / path).is_dir()
+
+
+def shown(path: str) -> str:
+    """A file as Markdown: itself, or as code; of a folder, its files."""
+    file = ROOT / path
+    if file.is_dir():
+        names = sorted(each.name for each in file.iterdir() if not each.name.startswith(("_", ".")) or each.suffix)
+        return f"# {path}\n\n" + "".join(f"- [{name}]({file.name}/{name})\n" for name in names)
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".md":
+        return text
+    return f"# {path}\n\n``````{LANGUAGES.get(file.suffix, 'text')}\n{text}\n``````\n"
