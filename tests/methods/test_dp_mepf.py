@@ -14,7 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.dp_mepf import loop
+from gossamer.methods.dp_mepf import loop, nets
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes, sizes, spoilt
 from gossamer.methods.dp_mepf.targets import Targets
@@ -30,7 +30,7 @@ ONE = Bounds(norms=(1.0,))
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=200)
 SMALL: dict[str, Any] = {
     "noise_multiplier": 1.0, "axes": 4, "pixel_axes": 5, "features_steps": 2, "features_batch_size": 8, "features_width": 2,
-    "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 4, "batch_size": 8, "width": 4, "latent_size": 4,
+    "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 4, "batch_size": 8, "width": 4, "latent_size": 4, "candidates": 5,
 }  # fmt: skip
 
 
@@ -160,14 +160,17 @@ def test_asking_changes_no_code() -> None:
 @pytest.mark.parametrize(("epsilon", "noise"), [(1.0, 3.731), (10.0, 0.500)])
 def test_the_noise_is_that_of_one_gaussian(epsilon: float, noise: float) -> None:
     """As one round of votes has it (`test_evolve.py`): one release of sensitivity 1 of all records."""
-    request = plan("dp-mepf", CARD, {}, epsilon=epsilon, delta=1e-5)
+    request = plan("dp-mepf", CARD, {"rounds": 0}, epsilon=epsilon, delta=1e-5)
     assert request.job.settings["noise_multiplier"] == pytest.approx(noise, abs=1e-3)
     assert [count for _, count in request.plan] == [1]
 
 
-def test_a_start_is_charged_beside_it() -> None:
-    job = METHODS["dp-mepf"].job({**SMALL, "start": "moments", "start_noise": 2.0}, CARD)
-    assert [(event.noise_multiplier, count) for event, count in job.plan] == [(2.0, 1), (1.0, 1)]  # type: ignore[attr-defined]  # Gaussian
+def test_a_start_and_votes_are_charged_beside_it() -> None:
+    job = METHODS["dp-mepf"].job(
+        {**SMALL, "start": "moments", "start_noise": 2.0, "votes_noise": 1.5, "rounds": 3}, CARD
+    )
+    costs = [(event.noise_multiplier, count) for event, count in job.plan]  # type: ignore[attr-defined]  # Gaussians all
+    assert costs == [(2.0, 1), (1.0, 1), (1.5, 3)]
     assert not job.needs_public and job.explanation == ""
 
 
@@ -188,6 +191,7 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
     [
         ({"batch_size": 5}, "--batch-size 5 is too few.*3 classes.*at least 6"),
         ({"average_decay": 1.0}, "--average-decay must be below 1"),
+        ({"degree": 1.1}, "--degree is a share"),
         ({"floor": 0.0}, "--floor is a share above 0"),
         ({"floor": 1.5}, "--floor is a share above 0"),
     ],
@@ -395,7 +399,8 @@ def test_a_release_that_was_lost_trains_nothing() -> None:
             loop.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng(0)), query()
         )
     reached = list(training.drive(private, records(60, seed=7)))
-    assert not [each for each in reached if each.phase.name in ("training", "matching") and each.shown]
+    assert not [each for each in reached if each.phase.name in ("training", "matching", "votes") and each.shown]
+    assert private.remaining(training._job.plan[1][0]) == 2  # votes on what matched nothing would be wasted
     assert not training.trained
 
 
@@ -406,8 +411,12 @@ def test_what_was_paid_for_goes_on_at_no_cost() -> None:
         ("", 0): False, ("features", 2): False, ("warm start", 2): False, ("training", 0): False, ("training", 1): True,
         ("matching", 0): True, ("matching", 3): True,
     }  # fmt: skip
+    alone = METHODS["dp-mepf"].job({**SMALL, "rounds": 0}, CARD)
+    assert {at: alone.paid_for({"phase": at[0], "step": at[1]}) for at in expected} == expected
+    assert [alone.trained({"phase": "matching", "step": step}) for step in (0, 1)] == [False, True]
+    expected = dict.fromkeys(expected, False) | {("votes", 0): False, ("votes", 1): True}
     assert {at: job.paid_for({"phase": at[0], "step": at[1]}) for at in expected} == expected
-    assert [job.trained({"phase": "matching", "step": step}) for step in (0, 1)] == [False, True]
+    assert [job.trained({"phase": "votes", "step": step}) for step in (0, 1)] == [False, True]
 
 
 def test_the_features_and_the_released_weights() -> None:
@@ -419,7 +428,168 @@ def test_the_features_and_the_released_weights() -> None:
             kept[reached.phase.name] = copy.deepcopy(training.state.codes.state_dict())
     assert all(torch.equal(kept["features"][name], value) for name, value in kept["matching"].items())
     state = training.state
-    assert state.released is state.G.average.released is not state.G.net
+    assert state.released.generator is state.G.average.released is not state.G.net
     assert any(
         not torch.equal(a, b) for a, b in zip(state.released.parameters(), state.G.net.parameters(), strict=True)
     )
+
+
+# ---------------------------------------------------------------------- pictures that bend
+
+
+def standing(*bends: float) -> Tensor:
+    """What bends one picture: the first of its numbers, and zeros."""
+    by = torch.zeros(1, nets.BENDS)
+    by[0, : len(bends)] = torch.tensor(bends)
+    return by
+
+
+def test_pictures_that_do_not_bend_are_those_of_the_dcgan() -> None:
+    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0)
+    latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
+    assert torch.equal(G(latents, labels), G.net(latents[:, :6], labels))
+    G.bends = 1.0
+    latents[:, 6:] = 0
+    torch.testing.assert_close(G(latents, labels), G.net(latents[:, :6], labels), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("side", [28, 32])
+def test_a_picture_is_shifted_and_its_rim_goes_on(side: int) -> None:
+    """By two pixels: four parts in `side` of half of it."""
+    picture = torch.rand(1, 2, side, side)
+    moved = nets.bent(picture, standing(0, 0, 0, 0, 4 / side / nets.SHIFT))
+    torch.testing.assert_close(moved[..., :-2], picture[..., 2:], atol=1e-5, rtol=0)
+    torch.testing.assert_close(moved[..., -2:], picture[..., -1:].expand(-1, -1, -1, 2), atol=1e-4, rtol=0)
+    up = nets.bent(picture, standing(0, 0, 0, 0, 0, 4 / side / nets.SHIFT))
+    torch.testing.assert_close(up[:, :, :-2], picture[:, :, 2:], atol=1e-5, rtol=0)
+
+
+def test_a_quarter_turn_a_mirror_and_a_ripple() -> None:
+    picture = torch.rand(1, 1, 28, 28)
+    turned = nets.bent(picture, standing(math.pi / 2 / nets.TURN))
+    torch.testing.assert_close(turned, picture.rot90(1, (2, 3)), atol=1e-4, rtol=0)
+    mirrored = nets.bent(picture, standing(0, -2 / nets.STRETCH))
+    torch.testing.assert_close(mirrored, picture.flip(3), atol=1e-4, rtol=0)
+    by = standing()
+    by[0, 6 : 6 + 16] = 4 / 28 / nets.WAVE  # the first grid moves columns, all by two
+    torch.testing.assert_close(nets.bent(picture, by)[..., :-2], picture[..., 2:], atol=1e-4, rtol=0)
+
+
+def test_bending_blurs_nothing() -> None:
+    """Black and white stay so, where bent pixels would be grey: the logits of a step are as steep between as before."""
+    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0)
+    logits = torch.where(torch.rand(40, 1, 7, 7) > 0.5, 40.0, -40.0).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    G.net.logits = lambda latents, labels: logits  # type: ignore[method-assign,assignment]  # a net that draws this
+    sharp = G(torch.randn(40, G.latent_size), torch.zeros(40, dtype=torch.int64))
+    grey = float(((sharp > 0.1) & (sharp < 0.9)).float().mean())
+    assert grey < 0.03
+    assert sharp.std() > 0.45
+
+
+# ---------------------------------------------------------------------- votes
+
+
+def candidates(count: int = 4) -> nets.Candidates:
+    return nets.Candidates(CARD, count, 6)
+
+
+def test_variations_of_normal_latents_are_normal_and_as_far_away_as_asked() -> None:
+    """12,000 numbers: the spread is 1 within 3 %, the correlation with the parent sqrt(1 - degree^2) within 0.03, five standard
+    errors: by chance fails once in a million.
+    """
+    each = candidates(1_000)
+    stream = torch.Generator().manual_seed(0)
+    each.latents = torch.randn(3_000, 6, generator=stream)
+    labels = torch.arange(2_000) % 3
+    fresh = torch.randn(2_000, 7, generator=stream)
+    for degree, expected in ((0.0, 1.0), (0.6, 0.8), (1.0, 0.0)):
+        each.degree.fill_(degree)
+        parents = each.latents[nets.pick(each.weights, each.labels, labels, torch.special.ndtr(fresh[:, 0]))]
+        found = each.varied(fresh, labels)
+        assert float(found.std()) == pytest.approx(1, abs=0.03)
+        assert float((found * parents).mean()) == pytest.approx(expected, abs=0.05)
+    assert torch.equal(found, fresh[:, 1:])
+    each.degree.fill_(0.0)
+    assert torch.equal(each.varied(fresh, labels), parents)
+
+
+def test_candidates_are_as_many_as_the_declared_prior_says() -> None:
+    card = DataCard(shape=(1, 28, 28), classes=3, declared_size=200, label_prior=(0.5, 0.5, 0.0))
+    assert torch.bincount(nets.Candidates(card, 10, 6).labels).tolist() == [15, 15, 1]
+
+
+def voted(settings: dict[str, Any], of: Any) -> Training[Any, Any]:
+    """A run of few steps on records that `of` makes of the state before the votes."""
+    training, first = begun({**settings, "noise_multiplier": 0.01})
+    public = records(60, seed=7)
+    state, run = training.state, training._run
+    list(loop.learn_features(run, state, public))
+    list(loop.train(run, state, first))
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=training._job.relation)
+    ledger.reserve(training._job.plan)
+    state.step = 0
+    for _ in loop.vote(run, state, Confined(of(copy.deepcopy(state)), ledger)):
+        state.step += 1
+    return training
+
+
+def test_votes_choose_what_is_like_the_records() -> None:
+    """Forty pictures of one candidate of class 0 and forty of another; one record of class 2; none of class 1."""
+    drawn: list[Records] = []
+
+    def of(state: Any) -> Records:
+        run = begun(SMALL)[0]._run
+        state.candidates.latents = loop.next_latents(run, state.candidates, first=True)
+        drawn.append(loop.drawn(state.released.generator, state.candidates))
+        return drawn[0][np.array([1] * 40 + [3] * 40 + [12])]
+
+    training = voted({"rounds": 1, "spread": 2.0, "degree": 0.5, "votes_noise": 5.0}, of)
+    found = training.state.candidates
+    same = [i for i in range(5) if (drawn[0].images[i] == drawn[0].images[1]).all()]
+    assert same == [1]
+    weights = found.weights.tolist()
+    assert weights[1] == pytest.approx(40, abs=0.4)
+    assert weights[3] == pytest.approx(40, abs=0.4)
+    assert weights[12] == pytest.approx(1, abs=0.4)
+    assert [i for i, each in enumerate(weights) if each > 0.3] == [1, 3, 12]
+    assert float(found.degree) == 0.5
+    assert float(found.latents.std()) == pytest.approx(2, abs=0.2)
+
+
+def test_the_second_round_is_on_variations_of_what_was_chosen() -> None:
+    """Every candidate is nearer to one of the first of its class than 0.1 x sqrt(42) x 1.6; others are 9 away."""
+    first: list[Tensor] = []
+
+    def of(state: Any) -> Records:
+        first.append(loop.next_latents(begun({"spread": 1.0})[0]._run, state.candidates, first=True))
+        return records(30)
+
+    found = voted({"rounds": 2, "spread": 1.0, "degree": 0.1}, of).state.candidates
+    kin = found.labels[:, None] == found.labels
+    distances = torch.cdist(found.latents, math.sqrt(1 - 0.1**2) * first[0])
+    nearest = torch.where(kin, distances, math.inf).min(1).values
+    assert found.latents.shape == (15, 42)
+    assert float(nearest.min()) > 0.3
+    assert float(nearest.max()) < 1.05
+    assert float(found.degree) == pytest.approx(0.06)
+
+
+def test_weak_votes_do_not_count_and_strong_ones_in_full() -> None:
+    """Noise 1: of 15 candidates nobody votes for, one is above 2 in 44; one with 200 votes has about 200, and not 198."""
+    training, private = begun({"noise_multiplier": 1.0, "votes_noise": 1.0, "rounds": 1})
+    shown = [each for each in training.drive(private, records(60, seed=7)) if each.phase.name == "votes" and each.shown]
+    weights = training.state.candidates.weights
+    assert len(shown) == 1
+    assert all(each == 0 or each > 2 for each in weights.tolist())
+    assert float(weights.sum()) == pytest.approx(200, abs=20)
+
+
+def test_likeness_is_learnt_from_public_pictures_and_stays() -> None:
+    training, private = begun({})
+    kept: dict[str, Any] = {}
+    for reached in training.drive(private, records(60, seed=7)):
+        if reached.shown is None:
+            kept[reached.phase.name] = copy.deepcopy(training.state.likeness.net.state_dict())
+    assert all(torch.equal(kept["features"][name], value) for name, value in kept["votes"].items())
+    fresh = begun({})[0].state.likeness.net.state_dict()
+    assert any(not torch.equal(kept["features"][name], value) for name, value in fresh.items())

@@ -16,7 +16,8 @@ from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.evolve.nets import Evolved, Features
+from gossamer.methods.evolve.nets import Evolved
+from gossamer.methods.likeness import Features
 from gossamer.methods.method import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
@@ -164,7 +165,7 @@ def test_likeness_is_measured_by_what_has_seen_no_record(embedding: str) -> None
 
 def test_the_exact_features_are_those_that_learnt() -> None:
     torch.manual_seed(0)
-    net = Features(28, 10)
+    net = Features((1, 28, 28), 10)
     images, _ = draw(20, seed=1).tensors()
     with torch.no_grad():
         plain = F.relu(net.conv2(F.relu(net.conv1(images))))

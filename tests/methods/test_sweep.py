@@ -103,9 +103,10 @@ def dp_diffusion(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
 
 
 def dp_mepf(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
-    """After class moments half of the time: two events."""
+    """After class moments half of the time, and before votes half of the time: up to three events."""
     start = {"start": "moments", "start_noise": float(draw.uniform(0.5, 6))} if draw.integers(2) else {}
-    return {"noise_multiplier": float(draw.uniform(0.5, 20)), **start}
+    votes = {"rounds": int(draw.integers(3)), "votes_noise": float(draw.uniform(0.5, 3))}
+    return {"noise_multiplier": float(draw.uniform(0.5, 20)), **votes, **start}
 
 
 def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
-from gossamer.methods.evolve.nets import Features
+from gossamer.methods.likeness import Features
 from gossamer.methods.votes import Cosines, Votes, ballot, chosen, embedded, kept, on_grid, pick
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -78,7 +78,7 @@ def test_a_point_depends_on_its_record_alone_to_the_last_bit(kind: str) -> None:
     torch.manual_seed(0)
     records = draw(100, seed=2)
     images, _ = records.tensors()
-    net = Cosines.of(records, 20) if kind == "cosines" else Features(28, 10)
+    net = Cosines.of(records, 20) if kind == "cosines" else Features((1, 28, 28), 10)
     together = embedded(records, net)
     with torch.no_grad():
         exact = net(images)

@@ -40,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gs-wgan": {"noise_multiplier": 1.0, "width": 2, "latent_size": 8},
     "privae": {"noise_multiplier": 1.0, "network": "conv", "width": 4, "latent_size": 8},
     "dp-diffusion": {"noise_multiplier": 1.0, "axes": 8, "width": 16, "depth": 1, "sampler_steps": 3},
-    "dp-mepf": {"noise_multiplier": 1.0, "width": 4, "latent_size": 6},
+    "dp-mepf": {"noise_multiplier": 1.0, "width": 4, "latent_size": 6, "candidates": 20},
     "moments": {"noise_multiplier": 1.0, "axes": 8},
     "privgan": {"width": 8, "latent_size": 8, "labels": "conditional", "batch_size": 16},
     "privgan conv": {"width": 8, "latent_size": 8, "labels": "per-class", "network": "conv", "batch_size": 16},

@@ -43,12 +43,21 @@ class Generator(nn.Module):
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """latents: float [n, latent_size], standard normal; labels: int64 [n]. Returns [n, C, H, W] in [0, 1]."""
+        return to_pixels(self.logits(latents, labels))
+
+    def logits(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Pictures before the last tanh. [n, C, H, W]"""
         codes = one_hot(labels, self.classes).to(latents.dtype)
         x = torch.cat([self.latent_in(latents[:, :, None, None]), self.label_in(codes[:, :, None, None])], dim=1)
         x = self.up1(leaky_relu(x, SLOPE))
         x = self.up2(leaky_relu(x, SLOPE))
-        x = self.out(leaky_relu(x, SLOPE))
-        return (torch.tanh(x) + 1) / 2
+        logits: Tensor = self.out(leaky_relu(x, SLOPE))
+        return logits
+
+
+def to_pixels(logits: Tensor) -> Tensor:
+    """Any numbers to [0, 1]."""
+    return (torch.tanh(logits) + 1) / 2
 
 
 class Discriminator(nn.Module):

@@ -1,6 +1,7 @@
 """DP-MEPF's training: Harder, Jalali Asadabadi, Sutherland, Park (2023): one release, and steps towards it.
 
-What is learnt from public pictures, the features and a generator to begin with, comes before.
+What is learnt from public pictures, the features and a generator to begin with, comes before; votes on what the generator
+draws come after (Lin et al. 2024).
 """
 
 from collections.abc import Iterator
@@ -12,14 +13,16 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import adversarial, method
-from gossamer.methods.dp_mepf import Config
+from gossamer.methods import adversarial, likeness, method, votes
+from gossamer.methods.dp_mepf import Config, votes_noise
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
+from gossamer.methods.dp_mepf.nets import Candidates, Generator, Released
 from gossamer.methods.dp_mepf.targets import Targets
+from gossamer.methods.likeness import Features
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import InTraining, Learner, Optimiser, adam, some, warm_step
-from gossamer.nets.dcgan import Discriminator, Generator
+from gossamer.methods.parts import InTraining, Learner, N, Optimiser, adam, some, warm_step
+from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms import PoissonGaussianSum
 
@@ -31,6 +34,12 @@ NOISE = 0.1
 """Standard deviation of the noise on the pictures that features are learnt from, at most: each has a share of it."""
 FALLING = 0.4
 """Share of the steps of matching over which the step size falls, to a twentieth."""
+THRESHOLD = 2.0
+"""Votes below so many standard deviations of their noise do not count. Lin et al. 2024, Algorithm 2, H."""
+SHRINK = 0.6
+"""Each variation goes so much less far than the one before."""
+_AT_ONCE = 500
+"""Candidates that are drawn at once."""
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
@@ -54,12 +63,44 @@ def match(run: Run[Config], state: "State") -> Iterator[Shown]:
     labels = half.repeat(2)
     for t in range(state.step, T):
         G.optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, 0.05 + (T - t) / (FALLING * T))
-        latents = sent(torch.randn(len(labels), config.latent_size, generator=run.rng.public("matching")), run.device)
+        latents = sent(torch.randn(len(labels), G.net.latent_size, generator=run.rng.public("matching")), run.device)
         codes = [within(z) for z in state.codes(G.net(latents, labels), labels)]
         loss = state.targets.loss(codes, half, covariance_weight=config.covariance_weight)
         G.descend(loss)
         G.average.follow(at_most=(t + 1) / (t + 10))
         yield {"loss": loss.detach()}
+
+
+def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+    """Private Evolution over the generator's latents: Lin et al. 2024, Algorithm 1, one round of votes per yield."""
+    if not state.targets.taken:  # as above: nothing was matched, so there is nothing to vote on
+        return
+    config, candidates, noise = run.config, state.candidates, votes_noise(run.config)
+    release = votes.ballot(noise_multiplier=noise, rng=run.rng)
+    while private.remaining(release.event):  # Alg. 1, l. 2
+        candidates.latents = next_latents(run, candidates, first=state.step == 0)  # l. 1; later l. 4-6
+        query = votes.Votes.on(drawn(state.released.generator, candidates), state.likeness.net, run.card.classes)
+        h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
+        candidates.weights = torch.where(h > THRESHOLD * noise, h, 0.0).float()  # Alg. 2, l. 6, but in full
+        candidates.degree.fill_(config.degree * SHRINK**state.step)
+        yield {"candidates_kept": (candidates.weights > 0).sum(), "votes_kept": candidates.weights.sum()}
+
+
+def next_latents(run: Run[Config], candidates: Candidates, *, first: bool) -> Tensor:
+    """Latents of candidates [N, size]: at first normals, wider than those that the generator has learnt; then variations of
+    those that were chosen.
+    """
+    size = candidates.latents.shape[1]
+    latents = torch.randn(len(candidates.labels), 1 + size, generator=run.rng.public("candidates")).to(run.device)
+    return run.config.spread * latents[:, 1:] if first else candidates.varied(latents, candidates.labels)
+
+
+@torch.no_grad()
+def drawn(G: Generator, candidates: Candidates) -> Records:
+    """Pictures of candidates, as records are stored."""
+    parts = zip(candidates.latents.split(_AT_ONCE), candidates.labels.split(_AT_ONCE), strict=True)
+    images = torch.cat([G(latents, labels).mul(255).round().byte().cpu() for latents, labels in parts])
+    return Records(images.numpy(), candidates.labels.cpu().numpy())
 
 
 def within(codes: Tensor) -> Tensor:
@@ -77,7 +118,7 @@ def quotas(card: DataCard, n: int) -> Tensor:
 
 
 def learn_features(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
-    """A small classifier of public pictures, one step per yield; then the axes of its features. Costs nothing."""
+    """Classifiers of public pictures, one step each per yield; then the axes of the features of one. Costs nothing."""
     config, T = run.config, run.config.features_steps
     stream = run.rng.public("features")
     for t in range(state.step, T):
@@ -88,6 +129,8 @@ def learn_features(run: Run[Config], state: "State", public: Records) -> Iterato
         loss = F.cross_entropy(state.codes.net.logits(images), labels)
         state.optimiser.param_groups[0]["lr"] = FEATURES_RATE * min(1.0, 2 * (T - t) / T)
         adversarial.descend(state.optimiser, loss, state.codes.net)
+        if config.rounds > 0:
+            likeness.learn(state.likeness, images, labels)
         yield {"loss": loss.detach()}
     state.codes.fit(*some(public, PUBLIC).tensors(run.device), run.rng.public("spoilt"))
 
@@ -108,52 +151,67 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Sh
 
 @dataclass
 class State(method.State):
-    """Codes, generator and discriminator begin on public pictures; targets and generator have seen the release.
+    """Codes, likeness, generator and discriminator begin on public pictures; targets and generator have seen the release of
+    moments, candidates that of votes.
 
     Args:
         codes: of pictures, in features.
         optimiser: of the features.
+        likeness: features in which votes go to what is nearest.
         D: the discriminator of the warm start.
         G: the generator.
         targets: what was released.
+        candidates: latents, and what votes said of them.
     """
 
     codes: Codes
     optimiser: torch.optim.Optimizer
+    likeness: Learner[Features]
     D: Learner[Discriminator]
     G: InTraining[Generator]
     targets: Targets
+    candidates: Candidates
 
     @classmethod
     def fresh(cls, run: Run[Config]) -> "State":
         """Networks and optimisers at the start of a run."""
         config, card = run.config, run.card
         with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
+            released = by_channels(generator(config, card)).to(run.device)
             D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
             codes = Codes(
                 card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
-            ).to(run.device)
+            )
+            codes = by_channels(codes).to(run.device)
+            alike = likeness.learner(card.shape, card.classes, run.device)
         return cls(
             codes,
             adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
+            alike,
             Learner(D, _adam(config.warm_learning_rate / 2)),
-            InTraining(G, _adam(config.warm_learning_rate), config.average_decay),
+            InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
             Targets(card.classes, codes.axes).to(run.device),
+            released.candidates,
         )
 
     @property
-    def released(self) -> Generator:
+    def released(self) -> Released:
         """The generator that the run hands out."""
-        return self.G.average.released
+        return Released(self.G.average.released, self.candidates)
 
 
 start = State.fresh
 
 
-def generator(config: Config, card: DataCard) -> Generator:
+def generator(config: Config, card: DataCard) -> Released:
     """The network that a run releases, with fresh weights."""
-    return Generator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
+    G = Generator(card.shape, card.classes, width=config.width, inner_size=config.latent_size, bends=config.bends)
+    return Released(G, Candidates(card, config.candidates if config.rounds else 1, G.latent_size))
+
+
+def by_channels(net: N) -> N:
+    """The network, its kernels laid out in memory with channels last: a step of matching takes a quarter less time."""
+    return net.to(memory_format=torch.channels_last)  # type: ignore[no-any-return,call-overload]  # the stubs know of no layouts
 
 
 def _adam(rate: float) -> Optimiser:

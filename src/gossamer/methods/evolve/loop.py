@@ -5,23 +5,19 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.drawing import DrawingProgram, Patches
 from gossamer.data.glyphs import Glyphs
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method, votes
+from gossamer.methods import adversarial, likeness, method, votes
 from gossamer.methods.evolve import Config
-from gossamer.methods.evolve.nets import Evolved, Features
+from gossamer.methods.evolve.nets import Evolved
+from gossamer.methods.likeness import Features
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import Learner, adam
+from gossamer.methods.parts import Learner
 from gossamer.methods.votes import Cosines
-from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
-
-_RATE = 1e-3
-"""Adam's step size for the features."""
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
@@ -65,9 +61,7 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Shown]:
         )
         parameters = G.program.random(_noise(run, "drawings", len(labels), G.program.size))
         images, labels = _drawn(G, parameters, labels.to(run.device)).tensors(run.device)
-        loss = F.cross_entropy(learner.net.logits(images), labels)
-        learner.step(gradient(loss, learner.net))
-        yield {"loss": loss.detach()}
+        yield {"loss": likeness.learn(learner, images, labels)}
 
 
 @dataclass
@@ -91,8 +85,7 @@ class State(method.State):
         if config.embedding == "cosines":
             return cls(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
         with adversarial.initialised_by(run.rng.public("initialisation")):
-            net = Features(card.shape[1], card.classes).to(run.device)
-        return cls(G, Learner(net, adam(_RATE, (0.9, 0.999))))
+            return cls(G, likeness.learner(card.shape, card.classes, run.device))
 
     @property
     def likeness(self) -> votes.Embedding:

@@ -1,12 +1,11 @@
-"""The generator that `evolve` releases, and the features in which likeness is measured. Neither has seen a record."""
+"""The generator that `evolve` releases. It has not seen a record."""
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.drawing import DrawingProgram
-from gossamer.methods.votes import on_grid, pick, pixels
+from gossamer.methods.votes import pick
 
 
 class Evolved(nn.Module):
@@ -45,41 +44,3 @@ class Evolved(nn.Module):
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         return self.program.draw(self.varied(latents, labels), labels, self.side).float() / 255
-
-
-class Features(nn.Module):
-    """A small convolutional classifier of drawings; its last hidden layer before the ReLU, on the unit sphere, is an embedding.
-
-    It learns in single precision. As an embedding it computes on a grid, so that a picture's features depend on no other
-    picture in the batch, to the last bit (`votes.py`).
-
-    Args:
-        side: height and width of a picture.
-        classes: of the drawings.
-        width: number of features.
-    """
-
-    def __init__(self, side: int, classes: int, width: int = 64) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 16, 5, stride=2, padding=2)
-        self.conv2 = nn.Conv2d(16, 32, 3, stride=2, padding=1)
-        self.hidden = nn.Linear(32 * (-(-side // 4)) ** 2, width)
-        self.out = nn.Linear(width, classes)
-
-    def logits(self, images: Tensor) -> Tensor:
-        """images: float32 [n, 1, H, W] in [0, 1]. Returns [n, classes]."""
-        x = F.relu(self.conv2(F.relu(self.conv1(images)))).flatten(1)
-        logits: Tensor = self.out(F.relu(self.hidden(x)))
-        return logits
-
-    def forward(self, images: Tensor) -> Tensor:
-        """The embedding. images: as above. Returns float64 [n, width] on the unit sphere."""
-        x = F.relu(on_grid(F.conv2d(pixels(images), *_exact(self.conv1), stride=2, padding=2)))
-        x = F.relu(on_grid(F.conv2d(x, *_exact(self.conv2), stride=2, padding=1))).flatten(1)
-        x = on_grid(F.linear(x, *_exact(self.hidden)))
-        return x / x.square().sum(1, keepdim=True).sqrt().clamp(min=2.0**-12)
-
-
-def _exact(layer: nn.Conv2d | nn.Linear) -> tuple[Tensor, Tensor]:
-    assert layer.bias is not None
-    return on_grid(layer.weight), on_grid(layer.bias)

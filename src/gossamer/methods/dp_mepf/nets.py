@@ -1,0 +1,115 @@
+"""What DP-MEPF trains and releases: a DCGAN generator whose pictures bend, and latents that votes chose."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.methods.votes import pick
+from gossamer.nets import dcgan
+
+TURN, STRETCH, SLANT, SHIFT, WAVE = 0.12, 0.06, 0.10, 0.03, 0.03
+"""Standard deviations of what bends a picture: radians, shares of its size (two numbers), of its height, of half its side (two)
+and, at the knots of a grid, of half its side.
+"""
+_KNOTS = 4
+"""Knots of that grid along a side."""
+BENDS = 6 + 2 * _KNOTS**2
+"""Numbers that bend a picture."""
+
+
+class Generator(nn.Module):
+    """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1]: drawn, bent, and only then squashed by the
+    tanh, so that bending blurs nothing.
+
+    Args:
+        shape: channels, height and width of a picture.
+        classes: number of labels.
+        width: channels of the last hidden layer.
+        inner_size: length of the DCGAN's own latent; what bends comes after it.
+        bends: how far pictures bend, in units of the constants above; 0: not at all.
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int, *, width: int, inner_size: int, bends: float) -> None:
+        super().__init__()
+        self.net = dcgan.Generator(shape, classes, width=width, latent_size=inner_size)
+        self.classes, self.inner_size, self.bends = classes, inner_size, bends
+        self.latent_size = inner_size + BENDS
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        inner, bends = latents.split([self.inner_size, BENDS], 1)
+        logits = self.net.logits(inner, labels)
+        return dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits)
+
+
+def bent(pictures: Tensor, by: Tensor) -> Tensor:
+    """Pictures [n, C, H, W] turned, stretched, slanted, shifted and rippled by standard normals [n, BENDS].
+
+    What comes in from outside is like the rim.
+    """
+    plain, waves = by[:, :6], by[:, 6:]
+    angle, slant = TURN * plain[:, 0], SLANT * plain[:, 3]
+    wide, high = 1 + STRETCH * plain[:, 1], 1 + STRETCH * plain[:, 2]
+    right, down = SHIFT * plain[:, 4], SHIFT * plain[:, 5]
+    rows = [wide * angle.cos(), -angle.sin() + slant, right, angle.sin(), high * angle.cos(), down]
+    grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), list(pictures.shape), align_corners=False)
+    knots = WAVE * waves.reshape(-1, 2, _KNOTS, _KNOTS)
+    ripples = F.interpolate(knots, size=pictures.shape[2:], mode="bicubic", align_corners=True)
+    return F.grid_sample(pictures, grid + ripples.permute(0, 2, 3, 1), padding_mode="border", align_corners=False)
+
+
+class Released(nn.Module):
+    """What a run hands out: latents [n, 1 + latent_size of the generator] and labels [n] to pictures [n, C, H, W] in [0, 1].
+
+    The first number of a latent chooses a candidate, the others vary it, as far as `Candidates.degree` says.
+
+    Args:
+        generator: draws.
+        candidates: latents that votes chose.
+    """
+
+    def __init__(self, generator: Generator, candidates: "Candidates") -> None:
+        super().__init__()
+        self.generator, self.candidates = generator, candidates
+        self.classes, self.latent_size = generator.classes, 1 + generator.latent_size
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        pictures: Tensor = self.generator(self.candidates.varied(latents, labels), labels)
+        return pictures
+
+
+class Candidates(nn.Module):
+    """Latents of candidates with their weights. Before any vote every sample is as far from its candidate as can be: anew.
+
+    Args:
+        card: the declared facts: the classes and their prior.
+        count: candidates of a class, on average.
+        size: length of a latent.
+    """
+
+    labels: Tensor
+    latents: Tensor
+    weights: Tensor
+    degree: Tensor
+
+    def __init__(self, card: DataCard, count: int, size: int) -> None:
+        super().__init__()
+        counts = [max(1, round(count * card.classes * share)) for share in card.probabilities]
+        labels = torch.repeat_interleave(torch.arange(card.classes), torch.tensor(counts))
+        self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("latents", torch.zeros(len(self.labels), size))
+        self.register_buffer("weights", torch.ones(len(self.labels)))
+        self.register_buffer("degree", torch.tensor(1.0))
+
+    def varied(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """sqrt(1 - degree^2) of a candidate's latent and degree of a new one: standard normals stay such. [n, size]
+
+        Args:
+            latents: standard normals [n, 1 + size].
+            labels: int64 [n].
+        """
+        chosen = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
+        kept = (1 - self.degree.square()).clamp(min=0).sqrt()
+        return kept * self.latents[chosen] + self.degree * latents[:, 1:]
