@@ -65,9 +65,9 @@ class Config(StartConfig):
     floor: float = 0.01
     average_decay: float = 0.98
     bends: float = 1.0
-    rounds: MaybeZero = 2
+    rounds: MaybeZero = 1
     votes_noise: float = 1.75
-    candidates: int = 3_000
+    candidates: int = 1_000
     spread: float = 1.3
     degree: float = 0.6
     width: int = 32
