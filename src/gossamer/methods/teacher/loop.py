@@ -22,7 +22,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     """Algorithm 1, one step per yield. Ends when the ledger holds no further release.
 
     A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
-    clipped without being formed (`privacy/norms.py`, `Product`).
+    clipped without being formed (`privacy/engine/pieces.py`, `Product`).
     """
     config, B, W = run.config, batch_of(run.config.expected_batch_size, run.card), state.W
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
