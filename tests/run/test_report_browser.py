@@ -2,23 +2,18 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import numpy as np
 import pytest
+from chromium import CHROMIUM, LOOKS, QUIET, SCHEME
 from PIL import Image
 from test_report import NONE, make_run
 
 from gossamer.run.report import write_report
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+pytestmark = LOOKS
 
-QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--no-first-run")  # fmt: skip
-SCHEME = {"dark": 0, "light": 1}
 MEASURE = """<script>addEventListener("load", () => {
   const root = document.documentElement, wide = root.clientWidth;
   const beyond = [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > wide + 0.5);

@@ -6,7 +6,6 @@ import http.server
 import json
 import queue
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,14 +13,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from chromium import CHROMIUM, LOOKS, QUIET, SCHEME
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+pytestmark = LOOKS
 
-QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--no-first-run")  # fmt: skip
-SCHEME = {"dark": 0, "light": 1}
 VISIT = """<!doctype html><meta name="color-scheme" content="light dark">
 <iframe style="border:0;width:%dpx;height:844px"></iframe>
 <script>
