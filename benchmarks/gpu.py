@@ -80,7 +80,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "dp-diffusion": {"network": "unet", "width": 8, "depth": 1, "expected_batch_size": 20, "multiplicity": 2},
     "dp-mepf": {
         "axes": 4, "pixel_axes": 4, "features_steps": 1, "features_batch_size": 8, "features_width": 2, "warm_steps": 1,
-        "matching_steps": 2, "batch_size": 20, "width": 4,
+        "matching_steps": 2, "likeness_steps": 2, "batch_size": 20, "width": 4,
     },
     "moments": {"axes": 8, "cells": 2},
     "evolve": {"drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2},

@@ -71,7 +71,8 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "dp-mepf": {
         "noise_multiplier": 1.0, "axes": 8, "pixel_axes": 10, "features_steps": 3, "features_batch_size": 8,
-        "features_width": 2, "warm_steps": 4, "warm_batch_size": 8, "matching_steps": 6, "batch_size": 8, "average_decay": 0.5,
+        "features_width": 2, "warm_steps": 4, "warm_batch_size": 8, "matching_steps": 6,
+        "likeness_steps": 2, "batch_size": 8, "average_decay": 0.5,
         "width": 4, "latent_size": 8, "candidates": 6, "start": "moments", "start_settings": "axes=8", "start_noise": 2.0,
         "start_records": 40,
     },
@@ -111,7 +112,8 @@ TOY: dict[str, dict[str, Any]] = {
     },
     "dp-mepf": {
         "noise_multiplier": 0.3, "axes": 8, "pixel_axes": 8, "features_steps": 30, "features_batch_size": 32,
-        "features_width": 4, "warm_steps": 0, "matching_steps": 100, "batch_size": 32, "width": 8, "latent_size": 8,
+        "features_width": 4, "warm_steps": 0, "matching_steps": 100,
+        "likeness_steps": 30, "batch_size": 32, "width": 8, "latent_size": 8,
         "learning_rate": 5e-3, "floor": 1.0, "candidates": 100, "votes_noise": 1.0, "start": "moments",
         "start_settings": "axes=8", "start_records": 200,
     },

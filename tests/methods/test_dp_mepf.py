@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
@@ -19,6 +19,7 @@ from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes, sizes, spoilt
 from gossamer.methods.dp_mepf.targets import Targets
 from gossamer.methods.method import Training
+from gossamer.methods.parts import Average
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Bounds
@@ -30,7 +31,8 @@ ONE = Bounds(norms=(1.0,))
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=200)
 SMALL: dict[str, Any] = {
     "noise_multiplier": 1.0, "axes": 4, "pixel_axes": 5, "features_steps": 2, "features_batch_size": 8, "features_width": 2,
-    "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 4, "batch_size": 8, "width": 4, "latent_size": 4, "candidates": 5,
+    "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 4,
+    "likeness_steps": 2, "batch_size": 8, "width": 4, "latent_size": 4, "candidates": 5,
 }  # fmt: skip
 
 
@@ -525,6 +527,8 @@ def voted(settings: dict[str, Any], of: Any) -> Training[Any, Any]:
     state, run = training.state, training._run
     list(loop.learn_features(run, state, public))
     list(loop.train(run, state, first))
+    state.step = 0
+    list(loop.learn_likeness(run, state))
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=training._job.relation)
     ledger.reserve(training._job.plan)
     state.step = 0
@@ -584,12 +588,39 @@ def test_weak_votes_do_not_count_and_strong_ones_in_full() -> None:
     assert float(weights.sum()) == pytest.approx(200, abs=20)
 
 
-def test_likeness_is_learnt_from_public_pictures_and_stays() -> None:
-    training, private = begun({})
-    kept: dict[str, Any] = {}
+def test_likeness_is_learnt_from_what_was_released_and_stays() -> None:
+    """It is fresh until the generator has matched, learns then, and no vote changes it."""
+    training, private = begun({"rounds": 2})
+    kept: dict[str, Any] = {"fresh": copy.deepcopy(training.state.likeness.net.state_dict())}
     for reached in training.drive(private, records(60, seed=7)):
         if reached.shown is None:
             kept[reached.phase.name] = copy.deepcopy(training.state.likeness.net.state_dict())
-    assert all(torch.equal(kept["features"][name], value) for name, value in kept["votes"].items())
-    fresh = begun({})[0].state.likeness.net.state_dict()
-    assert any(not torch.equal(kept["features"][name], value) for name, value in fresh.items())
+    assert list(kept) == ["fresh", "features", "warm start", "training", "matching", "likeness", "votes"]
+    assert all(torch.equal(kept["matching"][name], value) for name, value in kept["fresh"].items())
+    assert all(not torch.equal(kept["likeness"][name], value) for name, value in kept["fresh"].items())
+    assert all(torch.equal(kept["likeness"][name], value) for name, value in kept["votes"].items())
+
+
+class Stripes(nn.Module):
+    """A generator whose latents are brightness: class 0 above, class 1 in the middle, class 2 below."""
+
+    latent_size = 1
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        pictures = torch.zeros(len(labels), 3, 28 * 28 // 3)
+        pictures[torch.arange(len(labels)), labels] = 0.5 + 0.1 * latents.clamp(-3, 3)
+        return nn.functional.pad(pictures.flatten(1), (0, 28 * 28 % 3)).view(-1, 1, 28, 28)
+
+
+def test_likeness_learns_the_classes_of_what_the_generator_draws() -> None:
+    training, _ = begun({"likeness_steps": 40, "features_batch_size": 32})
+    state = training.state
+    state.targets.taken.fill_(True)
+    state.G.net, state.G.average = Stripes(), Average(Stripes(), 0.0)
+    losses = [float(each["loss"]) for each in loop.learn_likeness(training._run, state)]
+    labels = torch.arange(3).repeat(20)
+    told = state.likeness.net.logits(Stripes()(torch.zeros(60, 1), labels)).argmax(1)
+    assert len(losses) == 40
+    assert losses[0] == pytest.approx(math.log(3), abs=0.1)
+    assert losses[-1] < 0.3
+    assert torch.equal(told, labels)

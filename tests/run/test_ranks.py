@@ -62,7 +62,8 @@ METHODS_ON_RANKS: dict[str, dict[str, Any]] = {
     },
     "dp-mepf": {
         "noise_multiplier": 0.1, "axes": 8, "pixel_axes": 8, "features_steps": 3, "features_batch_size": 8, "features_width": 2,
-        "warm_steps": 3, "warm_batch_size": 8, "matching_steps": STEPS, "batch_size": 8, "average_decay": 0.5, "width": 4,
+        "warm_steps": 3, "warm_batch_size": 8, "matching_steps": STEPS,
+        "likeness_steps": 2, "batch_size": 8, "average_decay": 0.5, "width": 4,
         "latent_size": 8, "warm_learning_rate": 1e-2, "learning_rate": 1e-2, "candidates": 10, "votes_noise": 1.0,
     },
     "moments": {"noise_multiplier": 1.0, "axes": 8},

@@ -1,4 +1,4 @@
-"""Features in which likeness is measured where records vote. They learn from pictures that no record went into."""
+"""Features in which likeness is measured where records vote. They learn from drawn pictures or from what was released."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,7 +12,7 @@ _RATE = 1e-3
 
 
 class Features(nn.Module):
-    """A small convolutional classifier of pictures without a record in them.
+    """A small convolutional classifier of pictures that are no records.
 
     Its last hidden layer before the ReLU, on the unit sphere, is an embedding.
 
@@ -22,7 +22,7 @@ class Features(nn.Module):
     Args:
         shape: channels, height and width of a picture.
         classes: of the pictures.
-        width: number of features.
+        width: number of features, at most 4,096 (`votes.on_grid`).
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 64) -> None:
@@ -52,9 +52,9 @@ def _exact(layer: nn.Conv2d | nn.Linear) -> tuple[Tensor, Tensor]:
     return on_grid(layer.weight), on_grid(layer.bias)
 
 
-def learner(shape: tuple[int, ...], classes: int, device: str) -> Learner[Features]:
-    """Features with fresh weights, and what trains them."""
-    return Learner(Features(shape, classes).to(device), adam(_RATE, (0.9, 0.999)))
+def learner(shape: tuple[int, ...], classes: int, device: str, *, width: int = 64) -> Learner[Features]:
+    """So many features with fresh weights, and what trains them."""
+    return Learner(Features(shape, classes, width).to(device), adam(_RATE, (0.9, 0.999)))
 
 
 def learn(features: Learner[Features], images: Tensor, labels: Tensor) -> Tensor:

@@ -109,7 +109,8 @@ SMALL: dict[str, Small] = {
         canary="record", most=1_000, about=_RECORD, shape=(1, 28, 28),
         settings={
             "axes": 2, "pixel_axes": 2, "features_steps": 1, "features_batch_size": 2, "features_width": 1, "warm_steps": 0,
-            "matching_steps": 1, "batch_size": 4, "width": 2, "latent_size": 2, "rounds": 1, "candidates": 4,
+            "matching_steps": 1,
+            "likeness_steps": 2, "batch_size": 4, "width": 2, "latent_size": 2, "rounds": 1, "candidates": 4,
         },
     ),
     "moments": Small(canary="record", most=30_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),

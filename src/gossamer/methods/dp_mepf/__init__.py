@@ -40,6 +40,7 @@ class Config(StartConfig):
         average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
         bends: how far every picture is bent at random (turned by 7 degrees, stretched by 6 %, slanted by 10 %, and so on, times
             this) before its last tanh; 0: not at all.
+        likeness_steps: steps in which the features that likeness is measured in learn the classes of what the generator draws.
         rounds: rounds of votes on what the generator draws, each one release; 0: none.
         votes_noise: of a round of votes, in units of noise_multiplier.
         candidates: latents that records vote on, of a class, on average.
@@ -65,6 +66,7 @@ class Config(StartConfig):
     floor: float = 0.01
     average_decay: float = 0.98
     bends: float = 1.0
+    likeness_steps: MaybeZero = 2_000
     rounds: MaybeZero = 1
     votes_noise: float = 1.75
     candidates: int = 1_000
@@ -83,8 +85,8 @@ class DpMepf(Startable[Config, "loop.State"]):
     their axes and the lengths that codes are shortened to come from public pictures alone, or from those that a start makes
     of its release, which is a phase of the run. The generator never sees a record, however many steps it takes. Then, in each
     of `rounds`, one Gaussian over all records: each votes for the picture of its class that is most like it among those that
-    the generator draws; to all votes a unit adds a vector of length 1 at most. Likeness is measured by what has seen public
-    pictures only.
+    the generator draws; to all votes a unit adds a vector of length 1 at most. Likeness is measured in features that have
+    learnt from the generator's own pictures: from what was released.
 
     Departures from the paper:
         - Features are a small network's, learnt from the classes of the public pictures, with Gram matrices of its layers
@@ -96,7 +98,8 @@ class DpMepf(Startable[Config, "loop.State"]):
         - The generator begins as one half of a GAN on the public pictures, and a running average of its weights is released.
         - Its pictures are bent at random before the last tanh: one shape is learnt once, not in every slant.
         - Votes on its latents follow: Private Evolution (Lin et al. 2024, Algorithm 1) with this generator in the place of the
-          foundation model. Votes above the threshold count in full, where theirs count for what they exceed it by.
+          foundation model, in features learnt from its own pictures. Votes above the threshold count in full, where theirs
+          count for what they exceed it by.
         - It takes public pictures or a start, and is none itself.
     """
 
@@ -106,7 +109,7 @@ class DpMepf(Startable[Config, "loop.State"]):
     loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
-        """Features and a warm start, free; one Gaussian over all records; steps towards what it gave, free; then votes."""
+        """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes."""
         features: OnPublic[Config, loop.State] = OnPublic(
             name="features",
             steps=config.features_steps,
@@ -123,6 +126,11 @@ class DpMepf(Startable[Config, "loop.State"]):
             steps=config.matching_steps,
             body=lambda run, state: loop.match(run, state),
         )
+        alike: OnReleased[Config, loop.State] = OnReleased(
+            name="likeness",
+            steps=config.likeness_steps,
+            body=lambda run, state: loop.learn_likeness(run, state),
+        )
         voting = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
         votes: OnPrivate[Config, loop.State] = OnPrivate(
             name="votes",
@@ -130,7 +138,13 @@ class DpMepf(Startable[Config, "loop.State"]):
             plan=[(voting, config.rounds)],
             body=lambda run, state, private: loop.vote(run, state, private),
         )
-        return [features, warm, self.training(1, [(release, 1)]), matching, *([votes] if config.rounds > 0 else ())]
+        return [
+            features,
+            warm,
+            self.training(1, [(release, 1)]),
+            matching,
+            *([alike, votes] if config.rounds > 0 else ()),
+        ]
 
     def needs_public(self, config: Config) -> bool:  # noqa: ARG002 (what every method is asked)
         """Features are learnt from pictures that no record went into, or from a start's."""

@@ -38,6 +38,8 @@ THRESHOLD = 2.0
 """Votes below so many standard deviations of their noise do not count. Lin et al. 2024, Algorithm 2, H."""
 SHRINK = 0.6
 """Each variation goes so much less far than the one before."""
+LIKENESS = 512
+"""Features in which likeness is measured."""
 _AT_ONCE = 500
 """Candidates that are drawn at once."""
 
@@ -69,6 +71,18 @@ def match(run: Run[Config], state: "State") -> Iterator[Shown]:
         G.descend(loss)
         G.average.follow(at_most=(t + 1) / (t + 10))
         yield {"loss": loss.detach()}
+
+
+def learn_likeness(run: Run[Config], state: "State") -> Iterator[Shown]:
+    """A classifier of what the generator draws, one step per yield. Sees no record."""
+    if not state.targets.taken:  # as above: nothing was matched, so there will be no votes
+        return
+    config, G, stream = run.config, state.G.average.released, run.rng.public("likeness")
+    for _ in range(state.step, config.likeness_steps):
+        latents, labels = state.G.latents(run, config.features_batch_size, prefix="likeness ")
+        with torch.no_grad():
+            images = G(latents, labels)
+        yield {"loss": likeness.learn(state.likeness, noisy(images, stream), labels)}
 
 
 def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
@@ -118,21 +132,23 @@ def quotas(card: DataCard, n: int) -> Tensor:
 
 
 def learn_features(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
-    """Classifiers of public pictures, one step each per yield; then the axes of the features of one. Costs nothing."""
+    """A classifier of public pictures, one step per yield; then the axes of its features. Costs nothing."""
     config, T = run.config, run.config.features_steps
     stream = run.rng.public("features")
     for t in range(state.step, T):
         positions = torch.randint(len(public), (config.features_batch_size,), generator=stream).numpy()
         images, labels = public[positions].tensors(run.device)
-        spread = NOISE * torch.rand(len(images), 1, 1, 1, generator=stream)
-        images = images + (spread * torch.randn(images.shape, generator=stream)).to(run.device)
-        loss = F.cross_entropy(state.codes.net.logits(images), labels)
+        loss = F.cross_entropy(state.codes.net.logits(noisy(images, stream)), labels)
         state.optimiser.param_groups[0]["lr"] = FEATURES_RATE * min(1.0, 2 * (T - t) / T)
         adversarial.descend(state.optimiser, loss, state.codes.net)
-        if config.rounds > 0:
-            likeness.learn(state.likeness, images, labels)
         yield {"loss": loss.detach()}
     state.codes.fit(*some(public, PUBLIC).tensors(run.device), run.rng.public("spoilt"))
+
+
+def noisy(images: Tensor, stream: torch.Generator) -> Tensor:
+    """Pictures [n, C, H, W], each with noise of its own strength."""
+    spread = NOISE * torch.rand(len(images), 1, 1, 1, generator=stream)
+    return images + (spread * torch.randn(images.shape, generator=stream)).to(images)
 
 
 def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
@@ -151,7 +167,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Sh
 
 @dataclass
 class State(method.State):
-    """Codes, likeness, generator and discriminator begin on public pictures; targets and generator have seen the release of
+    """Codes, generator and discriminator begin on public pictures; targets, generator and likeness have seen the release of
     moments, candidates that of votes.
 
     Args:
@@ -183,7 +199,7 @@ class State(method.State):
                 card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
             )
             codes = by_channels(codes).to(run.device)
-            alike = likeness.learner(card.shape, card.classes, run.device)
+            alike = likeness.learner(card.shape, card.classes, run.device, width=LIKENESS)
         return cls(
             codes,
             adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
