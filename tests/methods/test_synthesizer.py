@@ -64,6 +64,9 @@ def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> No
     given = synthesizer().sample(n, labels=asked, seed=1)
     assert (given.labels == asked).all()
     assert (given.images[:, 0, 0, 0] == 20 * asked).all()
+    listed = synthesizer().sample(3, labels=[3, 3, 1])
+    assert listed.labels.tolist() == [3, 3, 1]
+    assert listed.images[:, 0, 0, 0].tolist() == [60, 60, 20]
 
 
 def test_labels_follow_the_declared_prior() -> None:
@@ -117,9 +120,13 @@ def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "labels"), [(-1, None), (3, np.array([0, 1])), (2, np.array([0, 4])), (2, np.array([-1, 0]))]
-)
-def test_what_cannot_be_drawn_is_refused(n: int, labels: np.ndarray | None) -> None:
+    ("n", "labels"),
+    [
+        (-1, None), (3, np.array([0, 1])), (2, np.array([0, 4])), (2, np.array([-1, 0])), (2, [0, 4]), (2, [0.5, 1.0]),
+        (2, ["0", "1"]), (2, [[0, 1]]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_refused(n: int, labels: Any) -> None:
     with pytest.raises(RequestError, match="must be"):
         synthesizer().sample(n, labels=labels)
     assert synthesizer().sample(0).images.shape == (0, 1, 2, 2)

@@ -1,6 +1,6 @@
 """Synthesizer: what is left when the records are gone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
-from torch import nn
+from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Samples
@@ -57,12 +57,12 @@ class Synthesizer:
         """What the labels of its samples are called; empty where the card says nothing, or the generator is unconditional."""
         return self.card.class_names if self.classes == self.card.classes else ()
 
-    def sample(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Samples:
+    def sample(self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None) -> Samples:
         """Draw samples: uint8 images [n, C, H, W] and int64 labels [n].
 
         Args:
             n: how many.
-            labels: int64 [n], the class of each; default: drawn from the declared label prior. An unconditional generator
+            labels: integers [n], the class of each; default: drawn from the declared label prior. An unconditional generator
                 knows one label only, 0.
             seed: fixes the samples; default: a fresh one.
         """
@@ -73,7 +73,9 @@ class Synthesizer:
             self.class_names,
         )
 
-    def stream(self, n: int, *, labels: np.ndarray | None = None, seed: int | None = None) -> Iterator[Samples]:
+    def stream(
+        self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
+    ) -> Iterator[Samples]:
         """The same samples in pieces of 1,000, so that memory stays bounded.
 
         Raises:
@@ -81,16 +83,23 @@ class Synthesizer:
         """
         if n < 0:
             raise RequestError(f"n must be zero or more, not {n}.")
-        if labels is not None and (len(labels) != n or (n and (labels.min() < 0 or labels.max() >= self.classes))):
-            raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample.")
+        wanted = None if labels is None else self._checked(labels, n)
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
         for start in range(0, n, CHUNK):
             size = min(CHUNK, n - start)
-            given = None if labels is None else torch.as_tensor(labels[start : start + size])
+            given = None if wanted is None else wanted[start : start + size]
             images, chosen = self.job.sample(self.net, size, given, stream)
             pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
             yield Samples(pixels, chosen.numpy(), self.class_names)
+
+    def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
+        found = np.asarray(labels)
+        if n == 0 and found.size == 0:
+            return torch.zeros(0, dtype=torch.int64)
+        if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= self.classes:
+            raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample.")
+        return torch.from_numpy(found.astype(np.int64))
 
     def save(self, folder: Path) -> None:
         """Write model.safetensors and certificate.json: the generator's weights and the promise, nothing else."""
