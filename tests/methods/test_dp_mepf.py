@@ -401,7 +401,9 @@ def test_a_release_that_was_lost_trains_nothing() -> None:
             loop.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng(0)), query()
         )
     reached = list(training.drive(private, records(60, seed=7)))
-    assert not [each for each in reached if each.phase.name in ("training", "matching", "votes") and each.shown]
+    assert not [
+        each for each in reached if each.phase.name in ("training", "matching", "likeness", "votes") and each.shown
+    ]
     assert private.remaining(training._job.plan[1][0]) == 1  # votes on what matched nothing would be wasted
     assert not training.trained
 
@@ -449,10 +451,17 @@ def standing(*bends: float) -> Tensor:
 def test_pictures_that_do_not_bend_are_those_of_the_dcgan() -> None:
     G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0)
     latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
-    assert torch.equal(G(latents, labels), G.net(latents[:, :6], labels))
+    plain = nets.leveled(G.net(latents[:, :6], labels))
+    assert torch.equal(G(latents, labels), plain)
     G.bends = 1.0
     latents[:, 6:] = 0
-    torch.testing.assert_close(G(latents, labels), G.net(latents[:, :6], labels), atol=1e-5, rtol=0)
+    torch.testing.assert_close(G(latents, labels), plain, atol=1e-5, rtol=0)
+
+
+def test_almost_black_is_black_and_almost_white_is_white() -> None:
+    """4 % of the range at each end; what lies between is spread evenly over all of it."""
+    found = nets.leveled(torch.tensor([0.0, 0.03, 0.04, 0.27, 0.5, 0.73, 0.96, 0.98, 1.0]))
+    torch.testing.assert_close(found, torch.tensor([0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1]), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("side", [28, 32])
@@ -606,9 +615,13 @@ class Stripes(nn.Module):
 
     latent_size = 1
 
+    def __init__(self, brightness: float = 0.5) -> None:
+        super().__init__()
+        self.brightness = brightness
+
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         pictures = torch.zeros(len(labels), 3, 28 * 28 // 3)
-        pictures[torch.arange(len(labels)), labels] = 0.5 + 0.1 * latents.clamp(-3, 3)
+        pictures[torch.arange(len(labels)), labels] = self.brightness * (1 + 0.2 * latents.clamp(-3, 3))
         return nn.functional.pad(pictures.flatten(1), (0, 28 * 28 % 3)).view(-1, 1, 28, 28)
 
 
@@ -616,7 +629,7 @@ def test_likeness_learns_the_classes_of_what_the_generator_draws() -> None:
     training, _ = begun({"likeness_steps": 40, "features_batch_size": 32})
     state = training.state
     state.targets.taken.fill_(True)
-    state.G.net, state.G.average = Stripes(), Average(Stripes(), 0.0)
+    state.G.net, state.G.average = Stripes(brightness=0.0), Average(Stripes(), 0.0)
     losses = [float(each["loss"]) for each in loop.learn_likeness(training._run, state)]
     labels = torch.arange(3).repeat(20)
     told = state.likeness.net.logits(Stripes()(torch.zeros(60, 1), labels)).argmax(1)

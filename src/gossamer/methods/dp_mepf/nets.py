@@ -16,11 +16,13 @@ _KNOTS = 4
 """Knots of that grid along a side."""
 BENDS = 6 + 2 * _KNOTS**2
 """Numbers that bend a picture."""
+RIM = 0.04
+"""What is this near to black or white becomes that: a tanh never does, and records do."""
 
 
 class Generator(nn.Module):
     """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1]: drawn, bent, and only then squashed by the
-    tanh, so that bending blurs nothing.
+    tanh, so that bending blurs nothing. Black is 0 and white is 1, not almost.
 
     Args:
         shape: channels, height and width of a picture.
@@ -40,7 +42,12 @@ class Generator(nn.Module):
         """See the class."""
         inner, bends = latents.split([self.inner_size, BENDS], 1)
         logits = self.net.logits(inner, labels)
-        return dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits)
+        return leveled(dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits))
+
+
+def leveled(pictures: Tensor) -> Tensor:
+    """Pictures in [0, 1], spread by RIM at both ends and cut there."""
+    return ((pictures - RIM) / (1 - 2 * RIM)).clamp(0, 1)
 
 
 def bent(pictures: Tensor, by: Tensor) -> Tensor:
