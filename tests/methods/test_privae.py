@@ -22,7 +22,7 @@ from gossamer.methods.method import Job, Run
 from gossamer.methods.privae import Config, Privae, objective
 from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
 from gossamer.methods.privae.loop import State, direction, mechanism_for
-from gossamer.methods.privae.nets import log_normal
+from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.methods.privae.objective import Objective, batch_wise, sample_wise, secret_coins
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.metrics import fidelity
@@ -178,6 +178,26 @@ def test_phi_is_reconstruction_and_divergence_averaged_over_draws() -> None:
             torch.distributions.Normal(mean, scale), torch.distributions.Normal(torch.zeros(3), torch.ones(3))
         ).sum(1)
         torch.testing.assert_close(found[i], (reconstruction + 0.7 * kl) / L, rtol=1e-5, atol=1e-3)
+
+
+def test_the_distance_of_a_reconstruction_is_between_points_of_the_plane_or_between_pixels() -> None:
+    test = pinwheel("test")[:50]
+    images, labels = test.tensors("cpu")
+    plane = Autoencoder(
+        (1, 1, 2), 1, network="dense", width=5, latent_size=2, prior="mixture", likelihood="normal", extent=EXTENT
+    )
+    with torch.no_grad():
+        z, _ = plane.encode(images, labels)
+        made = plane.decode(z, labels)[:, 0].reshape(-1, 2).numpy()
+        found = plane.distances(images, labels).numpy()
+    assert found == pytest.approx(np.linalg.norm(as_points(test.images) - made, axis=1), rel=1e-4)
+    grey = Autoencoder((1, 1, 2), 1, network="dense", width=5, latent_size=2)
+    for parameter in grey.decoder.parameters():
+        parameter.data.zero_()  # every pixel is made as 0.5
+    assert grey.distances(torch.ones(3, 1, 1, 2), labels[:3]).tolist() == pytest.approx([0.5 * math.sqrt(2)] * 3)
+    centres = plane.prior.centres
+    assert centres is not None and centres.tolist() == [[0, -1], [0, 1], [1, 0], [-1, 0]]
+    assert grey.prior.centres is None
 
 
 def test_kl_of_a_prior_without_closed_form_is_sampled() -> None:

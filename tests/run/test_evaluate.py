@@ -196,7 +196,7 @@ def test_latent_looks_at_the_codes_of_a_released_encoder(
         for entry in evaluated(gossamer, tmp_path / "vae", data, "--metrics", "latent")["metrics"]
     }
     assert list(found) == [
-        "sparsity of the codes", "log p(x), nats, 100 draws", "MMD between codes and prior",
+        "sparsity of the codes", "log p(x), nats, 100 draws", "MMD between codes and prior", "distance of reconstructions",
         "separation of the classes' codes (silhouette)",
     ]  # fmt: skip
     assert 0 < found["sparsity of the codes"]["value"] < 1

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.metrics import latent
+from gossamer.metrics import intervals, latent
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""
@@ -15,6 +15,11 @@ LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 
 class Prior(Protocol):
     """The distribution of codes."""
+
+    @property
+    def centres(self) -> Tensor | None:
+        """The means of its components, [c, latent_size]; None: it is no mixture."""
+        ...
 
     def from_normal(self, normals: Tensor, /) -> Tensor:
         """Draws from it, from standard normals of the same shape."""
@@ -31,6 +36,10 @@ class Encodes(Protocol):
         """Mean and scale of the codes of images. Each [n, latent_size]"""
         ...
 
+    def distances(self, images: Tensor, labels: Tensor, /) -> Tensor:
+        """How far from each image its reconstruction lies. [n]"""
+        ...
+
     def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor, /) -> Tensor:
         """Logarithms of the importance weights of drawn codes. [draws, n]"""
         ...
@@ -38,7 +47,8 @@ class Encodes(Protocol):
 
 @torch.no_grad()
 def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
-    """Sparsity of the posterior means, log p(x) by importance weights, MMD between codes and prior, separation of classes.
+    """Sparsity of the posterior means, log p(x) by importance weights, MMD between codes and prior, distance of
+    reconstructions, separation of classes, and how well the centres of a mixture prior tell them apart.
 
     Args:
         net: with its encoder.
@@ -63,6 +73,13 @@ def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
             (mean + scale * drawn).numpy(), net.prior.from_normal(prior).numpy()
         ),
     }
+    found["distance of reconstructions"] = intervals.mean(
+        net.distances(images, labels).tolist(), f"{len(images):,} records, by the mean of q(z|x)", lowest=0.0
+    )
     if len(labels.unique()) > 1:
         found["separation of the classes' codes (silhouette)"] = latent.cluster_separation(mean.numpy(), labels.numpy())
+        if net.prior.centres is not None:
+            found["classes by the prior's nearest centre (adjusted Rand)"] = latent.cluster_agreement(
+                mean.numpy(), labels.numpy(), net.prior.centres.numpy()
+            )
     return found

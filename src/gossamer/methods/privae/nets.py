@@ -82,6 +82,11 @@ class Prior:
         own = torch.cat([_normal(share - component)[:, None], e[:, 1:].double()], 1)
         return (self._centres(own)[component] + CENTRE_DEVIATION * own).to(e.dtype)
 
+    @property
+    def centres(self) -> Tensor | None:
+        """The means of the mixture's components, [4, latent_size]; None: it is no mixture."""
+        return self._centres(torch.zeros(())) if self.name == "mixture" else None
+
     def _centres(self, like: Tensor) -> Tensor:
         """[4, d]"""
         return F.pad(torch.tensor(CENTRES, dtype=like.dtype, device=like.device), (0, self.latent_size - 2))
@@ -154,6 +159,18 @@ class Autoencoder(nn.Module):
         """Parameters of p(x|z): [n, 1 or 2, C, H, W]. z: [n, latent_size]."""
         out: Tensor = self.decoder(torch.cat([z, self._codes(labels, z)], 1))
         return out.view(len(z), self.outputs, *self.shape)
+
+    def distances(self, images: Tensor, labels: Tensor) -> Tensor:
+        """How far from each image the mean of p(x|z) at the mean of q(z|x) lies, in coordinates (pixels, where extent is 0). [n]
+
+        Args:
+            images: [n, C, H, W] in [0, 1].
+            labels: int64 [n].
+        """
+        z, _ = self.encode(images, labels)
+        out = self.decode(z, labels)[:, 0]
+        made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out
+        return (images * self.span + self.low - made).flatten(1).norm(dim=1)
 
     def log_likelihood(self, images: Tensor, z: Tensor, labels: Tensor) -> Tensor:
         """log p(x|z) of coordinates (pixels, where extent is 0), summed over them. [n]"""

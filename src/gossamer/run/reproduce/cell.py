@@ -79,10 +79,13 @@ def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mappi
 
     whole = datasets.source(cell.row.data, places.root)
     data = whole
-    if cell.row.records:
+    toy = datasets.data_set(cell.row.data).toy
+    if cell.row.records or toy:
         data = str(folder / commands.PART)
         if not Path(data).exists():
-            datasets.part(whole, cell.row.records, Path(data))
+            datasets.part(whole, cell.row.size, Path(data))
+    if toy:
+        whole = data
     card = datasets.card_of(cell.row.data, cell.row.size)
     card.save(folder / commands.CARD)
     guarantee: dict[str, Any] | str = NOTHING_READ

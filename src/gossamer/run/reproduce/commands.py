@@ -4,7 +4,7 @@ import shlex
 from typing import Any
 
 from gossamer.run import presets
-from gossamer.run.reproduce.datasets import source
+from gossamer.run.reproduce.datasets import data_set, source
 from gossamer.run.reproduce.tables import Cell
 
 CARD, PART, RUN, SAMPLES, METRICS, ATTACKS = (
@@ -23,9 +23,12 @@ def commands(cell: Cell, device: str) -> list[str]:
     """One command a line, in their order; `card.toml` is the card that the JSON holds."""
     row, measures, typed = cell.row, cell.measures, []
     whole = source(row.data, "ROOT")
-    data = PART if row.records else whole
-    if row.records:
-        typed.append(["python", "-m", "gossamer.run.reproduce.part", whole, row.records, PART])
+    data, toy = whole, data_set(row.data).toy
+    if row.records or toy:
+        data = PART
+        typed.append(["python", "-m", "gossamer.run.reproduce.part", whole, row.size, PART])
+    if toy:
+        whole = PART
     if row.method:
         typed.append(
             [

@@ -8,6 +8,7 @@ import numpy as np
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
+from gossamer.data.toys import ARMS, pinwheel
 from gossamer.errors import RequestError, did_you_mean
 
 
@@ -18,6 +19,7 @@ class DataSet:
     Args:
         title: what it is called; also the name of its account.
         where: its place below ROOT; empty: it comes with the package.
+        toy: whether it is the points of `data/toys.py`, which `part` writes to a file, test points too.
         pictures: what its records show, as `measured.toml` says it.
         shape: of a record.
         classes: number of labels.
@@ -30,6 +32,7 @@ class DataSet:
     shape: tuple[int, int, int]
     classes: int
     size: int
+    toy: bool = False
 
 
 DATASETS = {
@@ -37,8 +40,14 @@ DATASETS = {
     "fashion_mnist": DataSet(
         title="Fashion-MNIST", where="fashion_mnist", pictures="clothes", shape=(1, 28, 28), classes=10, size=60_000
     ),
+    "fashion_mnist_32": DataSet(
+        title="Fashion-MNIST, 32x32", where="fashion_mnist", pictures="clothes", shape=(1, 32, 32), classes=10, size=60_000
+    ),
     "digits": DataSet(
         title="scikit-learn's digits", where="", pictures="digits", shape=(1, 28, 28), classes=10, size=1_437
+    ),
+    "pinwheel": DataSet(
+        title="the pinwheel", where="", pictures="points", shape=(1, 1, 2), classes=ARMS, size=400, toy=True
     ),
 }
 
@@ -78,15 +87,24 @@ def missing(names: Sequence[str], root: Path) -> list[str]:
 
 
 def part(data: str, records: int, out: Path) -> None:
-    """Write some training records to an .npz: the first of an order that is always the same.
+    """Write some training records to an .npz: the first of an order that is always the same. Of a toy all, test points too.
 
     Raises:
         RequestError: if there are not as many.
     """
+    if data in DATASETS and DATASETS[data].toy:
+        train, test = pinwheel("train"), pinwheel("test")
+        _write(out, train_images=train.images, train_labels=train.labels, test_images=test.images, test_labels=test.labels)
+        return
     whole = read(data, split="train")
     if records > len(whole):
         raise RequestError(f"{data} has {len(whole):,} training records, and {records:,} were asked for.")
     chosen = np.sort(np.random.default_rng(0).permutation(len(whole))[:records])
+    _write(out, images=whole.images[chosen], labels=whole.labels[chosen])
+
+
+def _write(out: Path, **arrays: np.ndarray) -> None:
+    """An .npz, whole or not at all."""
     half = out.with_suffix(".half.npz")
-    np.savez(half, images=whole.images[chosen], labels=whole.labels[chosen])
+    np.savez(half, **arrays)  # type: ignore[arg-type]  # its other argument is a bool
     half.replace(out)

@@ -1,6 +1,7 @@
 """The JSON of cells: read, checked, written. All that is printed and stands on the page is made of these alone."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from gossamer.files import write_atomically
 from gossamer.run.reproduce.tables import Cell, digest_of
 
 SCHEMA = 1
+_DISCRIMINATORS = re.compile(r"(, max)? over \d+ discriminators$")
+"""What the name of an attack says where there are several: the maximum over them is what stands beside the attack on one."""
 CELLS = "cells"
 """The folder below RESULTS. A cell that two tables have is there once."""
 
@@ -50,7 +53,9 @@ def save(results: Path, cell: Cell, result: Mapping[str, Any]) -> Path:
 
 
 def figures(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The figures of a cell by name; those of an attack are called "attack: measure"."""
+    """The figures of a cell by name; those of an attack are called "attack: measure", however many discriminators it asks."""
     measured = {entry["metric"]: entry for entry in result["metrics"]}
-    attacked = {f"{entry['attack']}: {entry['measure']}": entry for entry in result["attacks"]}
+    attacked = {
+        f"{_DISCRIMINATORS.sub('', entry['attack'])}: {entry['measure']}": entry for entry in result["attacks"]
+    }
     return measured | attacked
