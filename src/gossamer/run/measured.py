@@ -9,7 +9,7 @@ expectations are given for each data set that was measured, never as one number.
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -20,6 +20,8 @@ from scipy.stats import norm
 
 from gossamer.data.card import DataCard
 
+Pictures = Literal["digits", "clothes", "faces", "points"]
+"""What records show."""
 NEAR = 1.25
 """Two runs whose clearness differs by no more than this factor count as equally clear."""
 USEFUL = 0.8
@@ -38,7 +40,7 @@ class Measured:
 
     method: str
     data: str
-    pictures: Literal["digits", "clothes", "faces"]
+    pictures: Pictures
     records: int
     epsilon: float
     delta: float
@@ -149,7 +151,17 @@ class Expected:
 def runs() -> tuple[Measured, ...]:
     """All measured runs."""
     text = resources.files("gossamer.run").joinpath("measured.toml").read_text(encoding="utf-8")
-    return tuple(Measured(**{**each, "shape": tuple(each["shape"])}) for each in tomllib.loads(text)["run"])
+    return tuple(map(from_entry, tomllib.loads(text)["run"]))
+
+
+def from_entry(entry: Mapping[str, Any]) -> Measured:
+    """A run from a table of `measured.toml`.
+
+    Raises:
+        TypeError, KeyError: if a field is missing or unknown.
+        ValueError: as `Measured`.
+    """
+    return Measured(**{**entry, "shape": tuple(entry["shape"])})
 
 
 def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tuple[Measured, ...]:

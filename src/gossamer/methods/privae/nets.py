@@ -161,7 +161,7 @@ class Autoencoder(nn.Module):
         return out.view(len(z), self.outputs, *self.shape)
 
     def distances(self, images: Tensor, labels: Tensor) -> Tensor:
-        """How far from each image the mean of p(x|z) at the mean of q(z|x) lies, in coordinates (pixels, where extent is 0). [n]
+        """How far from each image its reconstruction lies, decoded from the mean of q(z|x), in coordinates as above. [n]
 
         Args:
             images: [n, C, H, W] in [0, 1].
@@ -170,7 +170,7 @@ class Autoencoder(nn.Module):
         z, _ = self.encode(images, labels)
         out = self.decode(z, labels)[:, 0]
         made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out
-        return (images * self.span + self.low - made).flatten(1).norm(dim=1)
+        return torch.linalg.vector_norm((images * self.span + self.low - made).flatten(1), dim=1)
 
     def log_likelihood(self, images: Tensor, z: Tensor, labels: Tensor) -> Tensor:
         """log p(x|z) of coordinates (pixels, where extent is 0), summed over them. [n]"""

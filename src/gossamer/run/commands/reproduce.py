@@ -15,9 +15,10 @@ from gossamer.run.reproduce import tables as tabled
 from gossamer.run.reproduce.tables import Scale
 
 if TYPE_CHECKING:
-    from gossamer.run.reproduce import engine, page
+    from gossamer.run.reproduce import engine, page, runs
 else:
     engine, page = Lazy("gossamer.run.reproduce.engine"), Lazy("gossamer.run.reproduce.page")
+    runs = Lazy("gossamer.run.reproduce.runs")
 
 
 def _numbers(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
@@ -65,7 +66,13 @@ def _numbers(ctx: click.Context, option: click.Parameter, text: str) -> tuple[in
     "out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write all tables as Markdown, and run nothing.",
+    help="Write all tables as Markdown, with their figure among the results, and run nothing.",
+)
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Put the finished cells into measured.toml, for `plan` and `recommend`, and run nothing.",
 )
 def reproduce(
     table: str | None,
@@ -79,6 +86,7 @@ def reproduce(
     device: str,
     keep: bool,
     out: Path | None,
+    measured: Path | None,
 ) -> None:
     """Run TABLE of a paper, ours beside theirs, with the guarantee that really holds. Goes on where it was stopped.
 
@@ -87,14 +95,18 @@ def reproduce(
     gossamer reproduce TABLE --data ROOT           runs what is left, then prints the table
     gossamer reproduce TABLE                       prints it as it stands
     gossamer reproduce --page docs/results.md      all tables as a page
+    gossamer reproduce --measured measured.toml    the finished cells as what `recommend` rests on
 
     Every cell (a row with a seed) becomes a JSON file below --results. docs/reproduce.md says what ROOT holds.
     """
     known = tabled.tables()
-    if out is not None:
+    if out is not None or measured is not None:
         if table is not None or data is not None:
-            raise RequestError("--page writes all tables and runs nothing: leave TABLE and --data out.")
-        write_atomically(out, page.markdown(known, results, out))
+            raise RequestError("--page and --measured write all tables and run nothing: leave TABLE and --data out.")
+        if measured is not None:
+            write_atomically(measured, runs.rewritten(measured.read_text(encoding="utf-8"), known, results))
+        if out is not None:
+            page.write(known, results, out)
         return
     if table is None:
         if data is not None or only:

@@ -10,6 +10,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.data.toys import ARMS, pinwheel
 from gossamer.errors import RequestError, did_you_mean
+from gossamer.run.measured import Pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class DataSet:
 
     title: str
     where: str
-    pictures: str
+    pictures: Pictures
     shape: tuple[int, int, int]
     classes: int
     size: int
@@ -41,7 +42,12 @@ DATASETS = {
         title="Fashion-MNIST", where="fashion_mnist", pictures="clothes", shape=(1, 28, 28), classes=10, size=60_000
     ),
     "fashion_mnist_32": DataSet(
-        title="Fashion-MNIST, 32x32", where="fashion_mnist", pictures="clothes", shape=(1, 32, 32), classes=10, size=60_000
+        title="Fashion-MNIST, 32x32",
+        where="fashion_mnist",
+        pictures="clothes",
+        shape=(1, 32, 32),
+        classes=10,
+        size=60_000,
     ),
     "digits": DataSet(
         title="scikit-learn's digits", where="", pictures="digits", shape=(1, 28, 28), classes=10, size=1_437
@@ -94,7 +100,9 @@ def part(data: str, records: int, out: Path) -> None:
     """
     if data in DATASETS and DATASETS[data].toy:
         train, test = pinwheel("train"), pinwheel("test")
-        _write(out, train_images=train.images, train_labels=train.labels, test_images=test.images, test_labels=test.labels)
+        _write(
+            out, train_images=train.images, train_labels=train.labels, test_images=test.images, test_labels=test.labels
+        )
         return
     whole = read(data, split="train")
     if records > len(whole):

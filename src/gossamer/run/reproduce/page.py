@@ -8,9 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from gossamer.files import write_atomically
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import named
-from gossamer.run.reproduce import results
+from gossamer.run.reproduce import curves, results
 from gossamer.run.reproduce.cell import NONE, NOTHING_READ
 from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 from gossamer.run.words import aligned
@@ -43,6 +44,12 @@ class Line:
             entry["value"] for entry in entries
         ]  # fmt: skip
         return over_seeds(values, share=named.figure(figure).share)
+
+    @property
+    def claim(self) -> str:
+        """What the paper claims, and what its own run has."""
+        holds = self.row.holds
+        return self.row.claimed + ("" if holds is None else f", and has {holds:g}")
 
     @property
     def guarantee(self) -> str:
@@ -119,7 +126,7 @@ def grid(table: Table, lines: Sequence[Line]) -> list[list[str]]:
         for name in columns:
             row += [line.row.published.get(name, "")] if name in theirs else []
             row.append(line.value(name) or ("" if line.found or line.row.real_of else NOT_RUN))
-        row += [*([line.row.claimed] if claims else []), line.guarantee, line.minutes, line.seeds]
+        row += [*([line.claim] if claims else []), line.guarantee, line.minutes, line.seeds]
         rows.append(row)
     return [head, *rows]
 
@@ -131,7 +138,13 @@ def terminal(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEED
 
 
 def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
-    """The page: every table at every scale at which a cell of it has been run, and at the laptop's in any case."""
+    """The page: every table at every scale at which a cell of it has been run, and at the laptop's in any case.
+
+    Args:
+        known: the tables.
+        into: the folder of results; `curves` lies there.
+        page: where the page will be.
+    """
     told = [
         "# Results",
         "",
@@ -147,11 +160,21 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
     for table in known.values():
         told += [f"## {table.title}", "", f"{table.source}. `gossamer reproduce {table.name} --data ROOT`", ""]
         told += [table.about.strip(), ""]
+        if table.name == curves.TABLE:
+            told += [f"![{curves.TITLE}]({_from(page, curves.path_of(into))})", "", curves.LEGEND, ""]
         for scale in SCALES:
             lines = lines_of(table, scale, into)
             if scale == "laptop" or any(line.found for line in lines):
                 told += _section(table, scale, lines, into, page)
     return "\n".join(told).rstrip() + "\n"
+
+
+def write(known: Mapping[str, Table], into: Path, page: Path) -> None:
+    """Write the page, and the figure that it shows."""
+    text, figure = markdown(known, into, page), curves.drawn(known, into)
+    into.mkdir(parents=True, exist_ok=True)
+    write_atomically(curves.path_of(into), figure)
+    write_atomically(page, text)
 
 
 def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page: Path) -> list[str]:
@@ -168,12 +191,13 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
 
 
 def _links(line: Line, into: Path, page: Path) -> str:
-    here = page.absolute().parent
     cells = [cell for cell in line.all if cell.seed in line.found]
-    return " ".join(
-        f"[{cell.seed}]({Path(os.path.relpath(results.path_of(into, cell).absolute(), here)).as_posix()})"
-        for cell in cells
-    )
+    return " ".join(f"[{cell.seed}]({_from(page, results.path_of(into, cell))})" for cell in cells)
+
+
+def _from(page: Path, path: Path) -> str:
+    """A link from the page."""
+    return Path(os.path.relpath(path.absolute(), page.absolute().parent)).as_posix()
 
 
 def _machine(result: Mapping[str, Any]) -> str:

@@ -55,7 +55,5 @@ def save(results: Path, cell: Cell, result: Mapping[str, Any]) -> Path:
 def figures(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The figures of a cell by name; those of an attack are called "attack: measure", however many discriminators it asks."""
     measured = {entry["metric"]: entry for entry in result["metrics"]}
-    attacked = {
-        f"{_DISCRIMINATORS.sub('', entry['attack'])}: {entry['measure']}": entry for entry in result["attacks"]
-    }
+    attacked = {f"{_DISCRIMINATORS.sub('', entry['attack'])}: {entry['measure']}": entry for entry in result["attacks"]}
     return measured | attacked

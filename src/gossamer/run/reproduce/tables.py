@@ -81,6 +81,7 @@ class Row:
         epsilon: the budget; None: what the noise of the settings costs.
         delta: of the guarantee; None where the method has none.
         claimed: the guarantee that the paper claims, in words.
+        holds: the epsilon that the paper's own run has, by our accounting of its settings; None: not known.
         published: the paper's figures, as it prints them, by the names of ours.
         where: where they stand, where that is not the source of the table.
         attack: whether members are told from others too.
@@ -98,6 +99,7 @@ class Row:
     epsilon: float | None = None
     delta: float | None = None
     claimed: str = ""
+    holds: float | None = None
     published: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
     attack: bool = False

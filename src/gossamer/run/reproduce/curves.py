@@ -1,0 +1,205 @@
+"""The figure of the results page: accuracy and classifier-FID against epsilon, all methods, from the JSON of cells."""
+
+import dataclasses
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from gossamer.run import named
+from gossamer.run.reproduce import results
+from gossamer.run.reproduce.datasets import data_set
+from gossamer.run.reproduce.tables import SCALES, Cell, Table
+
+TABLE = "curves"
+"""The table under whose heading the figure stands."""
+TITLE = "Accuracy and classifier-FID against epsilon, on MNIST and Fashion-MNIST, for every method"
+LEGEND = (
+    "Above, the accuracy of a classifier that learns from samples; below, classifier-FID, where less is better. A point is a row "
+    "of a table, at the epsilon of its certificate: the mean over seeds, with a bar from the lowest to the highest. Filled: by "
+    "the full protocol (10 epochs); hollow: by the reduced one. Lines join rows that differ in epsilon alone. Crosses: what a "
+    "paper prints for its own run, at the epsilon that this run has by our accounting. Dashed: real records."
+)
+_PANELS = ((named.ACCURACY.name, "accuracy"), (named.CLASSIFIER_FID.name, "classifier-FID"))
+_DATA = ("mnist", "fashion_mnist")
+_INK = "#7f7f7f"
+_LOOKS = {
+    "moments": ("#d55e00", "o"), "evolve": ("#009e73", "s"), "dp-mepf": ("#c2549d", "D"), "dp-diffusion": ("#8f6bd1", "^"),
+    "teacher": ("#a07d1c", "v"), "dpgan": ("#2f8fd0", "P"), "dp-wgan": ("#d9534f", "<"), "gs-wgan": ("#6f9a2a", "p"),
+    "privae": ("#3a9aa8", "h"),
+}  # fmt: skip
+"""Colour and marker of each method. All colours, the ink too, have a contrast of 3 or more to white and to a dark page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A figure of a row.
+
+    Args:
+        method: of the row.
+        data: a key of DATASETS.
+        figure: its name.
+        epsilon: of the weakest certificate; of a paper's own run, what it has.
+        values: one for each seed; the one that a paper prints.
+        line: equal for rows that differ in epsilon alone; empty: the paper's.
+        full: whether by the paper's protocol.
+    """
+
+    method: str
+    data: str
+    figure: str
+    epsilon: float
+    values: tuple[float, ...]
+    line: str = ""
+    full: bool = True
+
+
+def path_of(into: Path) -> Path:
+    """Where the figure lies."""
+    return into / "curves.svg"
+
+
+def points(known: Mapping[str, Table], into: Path) -> list[Point]:
+    """What the figure shows: all rows with a guarantee and with all training records, and what the papers print."""
+    found: dict[tuple[str, str], Point] = {}
+    for cells, seeds in _rows(known, into):
+        row = cells[0].row
+        for figure, _ in _PANELS:
+            values = tuple(each[figure]["value"] for one in seeds if figure in (each := results.figures(one)))
+            if values:
+                found[cells[0].digest, figure] = Point(
+                    method=row.method, data=row.data, figure=figure, values=values, line=_without_epsilon(cells[0]),
+                    epsilon=max(float(each["guarantee"]["epsilon"]) for each in seeds),
+                    full=cells[0].measures.protocol == "paper",
+                )  # fmt: skip
+    return [*found.values(), *_published(known)]
+
+
+def floors(known: Mapping[str, Table], into: Path) -> dict[tuple[str, str], float]:
+    """The same figures of real records: the best for each data set and figure."""
+    found: dict[tuple[str, str], float] = {}
+    for cells, seeds in _rows(known, into):
+        for figure, _ in _PANELS:
+            accuracy = figure == named.ACCURACY.name
+            name = named.BASELINE.name if accuracy else named.floor(figure).name
+            place = cells[0].row.data, figure
+            best = max if accuracy else min
+            values = [each[name]["value"] for one in seeds if name in (each := results.figures(one))]
+            if values:
+                found[place] = best([*values, *([found[place]] if place in found else [])])
+    return found
+
+
+def drawn(known: Mapping[str, Table], into: Path) -> str:
+    """The figure as SVG, the same for the same cells. Transparent, in colours that a light page and a dark one show."""
+    shown, real = points(known, into), floors(known, into)
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": TABLE, "font.family": "DejaVu Sans", "font.size": 10}):
+        figure = Figure(figsize=(7, 6.6), layout="constrained")
+        grid = figure.subplots(2, 2, sharex=True, sharey="row")
+        for places, (name, words) in zip(grid, _PANELS, strict=True):
+            for axes, data in zip(places, _DATA, strict=True):
+                _panel(
+                    axes, [each for each in shown if (each.data, each.figure) == (data, name)], real.get((data, name))
+                )
+            places[0].set_ylabel(words, color=_INK)
+        for axes, data in zip(grid[0], _DATA, strict=True):
+            axes.set_title(data_set(data).title, color=_INK, fontsize=10)
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+        for axes in grid[1]:
+            axes.set_xlabel("epsilon", color=_INK)
+            axes.set_ylim(bottom=0)
+        figure.legend(
+            handles=_handles(shown), loc="outside lower center", ncols=4, frameon=False, labelcolor=_INK, fontsize=9
+        )
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _panel(axes: Axes, shown: list[Point], real: float | None) -> None:
+    lines: dict[str, list[Point]] = {}
+    for point in shown:
+        colour, marker = _LOOKS[point.method]
+        middle = fmean(point.values)
+        if point.line:
+            lines.setdefault(point.line, []).append(point)
+            axes.vlines(point.epsilon, min(point.values), max(point.values), color=colour, linewidth=1.2)
+            face = colour if point.full else "none"
+            axes.plot(
+                point.epsilon, middle, marker, color=colour, markerfacecolor=face, markersize=6, markeredgewidth=1.2
+            )
+        else:
+            axes.plot(point.epsilon, middle, "x", color=colour, markersize=7, markeredgewidth=1.8)
+    for same in lines.values():
+        same.sort(key=lambda each: each.epsilon)
+        colour, _ = _LOOKS[same[0].method]
+        axes.plot([each.epsilon for each in same], [fmean(each.values) for each in same], color=colour, linewidth=1)
+    if real is not None:
+        axes.axhline(real, color=_INK, linestyle=(0, (4, 3)), linewidth=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(color=_INK)
+    axes.tick_params(which="both", colors=_INK)
+    axes.grid(color=_INK, alpha=0.2, linewidth=0.6)
+
+
+def _handles(shown: list[Point]) -> list[Line2D]:
+    """The legend: the methods that are there, and the crosses."""
+    there = {each.method for each in shown}
+    found = [
+        Line2D([], [], color=colour, marker=marker, linestyle="none", label=method)
+        for method, (colour, marker) in _LOOKS.items()
+        if method in there
+    ]
+    crosses = any(not each.line for each in shown)
+    return [
+        *found,
+        *([Line2D([], [], color=_INK, marker="x", linestyle="none", label="the paper's")] if crosses else []),
+    ]
+
+
+def _rows(known: Mapping[str, Table], into: Path) -> Iterator[tuple[list[Cell], list[Mapping[str, Any]]]]:
+    """Rows with a guarantee on all training records of the figure's data sets: their cells, and the JSON of those that ran."""
+    rows: dict[str, dict[int, Cell]] = {}
+    for table in known.values():
+        for scale in SCALES:
+            for cell in table.cells(scale):
+                if cell.row.method in _LOOKS and cell.row.data in _DATA and not cell.row.records:
+                    rows.setdefault(cell.digest, {}).setdefault(cell.seed, cell)
+    for cells in rows.values():
+        ran: list[Mapping[str, Any]] = [
+            result for cell in cells.values() if (result := results.load(into, cell)) is not None
+        ]
+        certified = [result for result in ran if isinstance(result["guarantee"], Mapping)]
+        if certified:
+            yield list(cells.values()), certified
+
+
+def _published(known: Mapping[str, Table]) -> Iterator[Point]:
+    """Accuracies that papers print for runs whose epsilon is known, each once."""
+    seen = set()
+    for table in known.values():
+        for row in table.rows:
+            told = row.published.get(named.ACCURACY.name)
+            if told is None or row.holds is None or row.data not in _DATA or (row.method, row.data, told) in seen:
+                continue
+            seen.add((row.method, row.data, told))
+            value = float(told.split()[0]) / 100
+            yield Point(
+                method=row.method, data=row.data, figure=named.ACCURACY.name, epsilon=row.holds, values=(value,)
+            )
+
+
+def _without_epsilon(cell: Cell) -> str:
+    """Of rows that differ in epsilon alone."""
+    return dataclasses.replace(cell, row=dataclasses.replace(cell.row, epsilon=0.0)).digest
