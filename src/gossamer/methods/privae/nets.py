@@ -161,7 +161,7 @@ class Autoencoder(nn.Module):
         return out.view(len(z), self.outputs, *self.shape)
 
     def distances(self, images: Tensor, labels: Tensor) -> Tensor:
-        """How far from each image its reconstruction lies, decoded from the mean of q(z|x), in coordinates as above. [n]
+        """How far from each image its reconstruction lies, from the mean of q(z|x). Coordinates (pixels, if extent is 0). [n]
 
         Args:
             images: [n, C, H, W] in [0, 1].
@@ -170,7 +170,8 @@ class Autoencoder(nn.Module):
         z, _ = self.encode(images, labels)
         out = self.decode(z, labels)[:, 0]
         made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out
-        return torch.linalg.vector_norm((images * self.span + self.low - made).flatten(1), dim=1)
+        found: Tensor = torch.linalg.vector_norm((images * self.span + self.low - made).flatten(1), dim=1)
+        return found
 
     def log_likelihood(self, images: Tensor, z: Tensor, labels: Tensor) -> Tensor:
         """log p(x|z) of coordinates (pixels, where extent is 0), summed over them. [n]"""
