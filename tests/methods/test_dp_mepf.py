@@ -196,6 +196,7 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
         ({"degree": 1.1}, "--degree is a share"),
         ({"floor": 0.0}, "--floor is a share above 0"),
         ({"floor": 1.5}, "--floor is a share above 0"),
+        ({"black": 0.3, "white": 0.2}, "--black 0.3 and --white 0.2 leave too little"),
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
@@ -451,17 +452,27 @@ def standing(*bends: float) -> Tensor:
 def test_pictures_that_do_not_bend_are_those_of_the_dcgan() -> None:
     G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0)
     latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
-    plain = nets.leveled(G.net(latents[:, :6], labels))
+    plain = G.net(latents[:, :6], labels)
     assert torch.equal(G(latents, labels), plain)
     G.bends = 1.0
     latents[:, 6:] = 0
     torch.testing.assert_close(G(latents, labels), plain, atol=1e-5, rtol=0)
 
 
-def test_almost_black_is_black_and_almost_white_is_white() -> None:
-    """4 % of the range at each end; what lies between is spread evenly over all of it."""
-    found = nets.leveled(torch.tensor([0.0, 0.03, 0.04, 0.27, 0.5, 0.73, 0.96, 0.98, 1.0]))
-    torch.testing.assert_close(found, torch.tensor([0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1]), atol=1e-6, rtol=0)
+def test_almost_black_is_black_and_almost_white_is_white_in_what_is_released_and_voted_on() -> None:
+    """10 % of the range at the dark end and 30 % at the bright one; what lies between is spread evenly over all of it."""
+    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0, black=0.1, white=0.3)
+    tones = torch.tensor([0.001, 0.05, 0.1, 0.25, 0.4, 0.55, 0.7, 0.9, 0.999])
+    G.net.logits = lambda latents, labels: torch.atanh(2 * tones - 1)  # type: ignore[method-assign,assignment]  # draws this
+    latents, labels = torch.zeros(9, G.latent_size), torch.zeros(9, dtype=torch.int64)
+    clean = torch.tensor([0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1])
+    torch.testing.assert_close(G(latents, labels), tones, atol=1e-6, rtol=0)
+    torch.testing.assert_close(G.finished(latents, labels), clean, atol=1e-6, rtol=0)
+    some = candidates()
+    some.latents = torch.zeros(len(some.labels), G.latent_size)
+    released = nets.Released(G, some)
+    torch.testing.assert_close(released(torch.zeros(9, released.latent_size), labels), clean, atol=1e-6, rtol=0)
+    assert (loop.drawn(G, some).images == clean.mul(255).round().byte().numpy()).all()
 
 
 @pytest.mark.parametrize("side", [28, 32])
@@ -614,6 +625,10 @@ class Stripes(nn.Module):
     """A generator whose latents are brightness: class 0 above, class 1 in the middle, class 2 below."""
 
     latent_size = 1
+
+    def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
+        pictures: Tensor = self(latents, labels)
+        return pictures.clamp(0, 1)
 
     def __init__(self, brightness: float = 0.5) -> None:
         super().__init__()

@@ -40,6 +40,8 @@ class Config(StartConfig):
         average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
         bends: how far every picture is bent at random (turned by 7 degrees, stretched by 6 %, slanted by 10 %, and so on, times
             this) before its last tanh; 0: not at all.
+        black: share of the range of a pixel, at its dark end, that is black in what is released; the rest is spread evenly.
+        white: the same at its bright end.
         likeness_steps: steps in which the features that likeness is measured in learn the classes of what the generator draws.
         rounds: rounds of votes on what the generator draws, each one release; 0: none.
         votes_noise: of a round of votes, in units of noise_multiplier.
@@ -66,6 +68,8 @@ class Config(StartConfig):
     floor: float = 0.01
     average_decay: float = 0.98
     bends: float = 1.0
+    black: float = 0.08
+    white: float = 0.02
     likeness_steps: MaybeZero = 2_000
     rounds: MaybeZero = 1
     votes_noise: float = 1.75
@@ -166,6 +170,11 @@ class DpMepf(Startable[Config, "loop.State"]):
         if config.average_decay >= 1:
             raise RequestError(
                 f"--average-decay must be below 1, not {config.average_decay:g}: an average has to move."
+            )
+        if config.black + config.white >= 0.5:
+            raise RequestError(
+                f"--black {config.black:g} and --white {config.white:g} leave too little between them: give less than 0.5 "
+                "together."
             )
         if config.degree > 1:
             raise RequestError(f"--degree is a share, at most 1, not {config.degree:g}.")

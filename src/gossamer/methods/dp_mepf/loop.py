@@ -81,7 +81,7 @@ def learn_likeness(run: Run[Config], state: "State") -> Iterator[Shown]:
     for _ in range(state.step, config.likeness_steps):
         latents, labels = state.G.latents(run, config.features_batch_size, prefix="likeness ")
         with torch.no_grad():
-            images = G(latents, labels)
+            images = G.finished(latents, labels)
         yield {"loss": likeness.learn(state.likeness, noisy(images, stream), labels)}
 
 
@@ -113,7 +113,7 @@ def next_latents(run: Run[Config], candidates: Candidates, *, first: bool) -> Te
 def drawn(G: Generator, candidates: Candidates) -> Records:
     """Pictures of candidates, as records are stored."""
     parts = zip(candidates.latents.split(_AT_ONCE), candidates.labels.split(_AT_ONCE), strict=True)
-    images = torch.cat([G(latents, labels).mul(255).round().byte().cpu() for latents, labels in parts])
+    images = torch.cat([G.finished(latents, labels).mul(255).round().byte().cpu() for latents, labels in parts])
     return Records(images.numpy(), candidates.labels.cpu().numpy())
 
 
@@ -221,7 +221,15 @@ start = State.fresh
 
 def generator(config: Config, card: DataCard) -> Released:
     """The network that a run releases, with fresh weights."""
-    G = Generator(card.shape, card.classes, width=config.width, inner_size=config.latent_size, bends=config.bends)
+    G = Generator(
+        card.shape,
+        card.classes,
+        width=config.width,
+        inner_size=config.latent_size,
+        bends=config.bends,
+        black=config.black,
+        white=config.white,
+    )
     return Released(G, Candidates(card, config.candidates if config.rounds else 1, G.latent_size))
 
 

@@ -16,13 +16,11 @@ _KNOTS = 4
 """Knots of that grid along a side."""
 BENDS = 6 + 2 * _KNOTS**2
 """Numbers that bend a picture."""
-RIM = 0.04
-"""What is this near to black or white becomes that: a tanh never does, and records do."""
 
 
 class Generator(nn.Module):
     """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1]: drawn, bent, and only then squashed by the
-    tanh, so that bending blurs nothing. Black is 0 and white is 1, not almost.
+    tanh, so that bending blurs nothing.
 
     Args:
         shape: channels, height and width of a picture.
@@ -30,24 +28,39 @@ class Generator(nn.Module):
         width: channels of the last hidden layer.
         inner_size: length of the DCGAN's own latent; what bends comes after it.
         bends: how far pictures bend, in units of the constants above; 0: not at all.
+        black: share of the range that is black in finished pictures.
+        white: share of it that is white in them.
     """
 
-    def __init__(self, shape: tuple[int, ...], classes: int, *, width: int, inner_size: int, bends: float) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        *,
+        width: int,
+        inner_size: int,
+        bends: float,
+        black: float = 0.0,
+        white: float = 0.0,
+    ) -> None:
         super().__init__()
         self.net = dcgan.Generator(shape, classes, width=width, latent_size=inner_size)
         self.classes, self.inner_size, self.bends = classes, inner_size, bends
+        self.black, self.white = black, white
         self.latent_size = inner_size + BENDS
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         inner, bends = latents.split([self.inner_size, BENDS], 1)
         logits = self.net.logits(inner, labels)
-        return leveled(dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits))
+        return dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits)
 
-
-def leveled(pictures: Tensor) -> Tensor:
-    """Pictures in [0, 1], spread by RIM at both ends and cut there."""
-    return ((pictures - RIM) / (1 - 2 * RIM)).clamp(0, 1)
+    def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """The same pictures with black that is black: a tanh never is, and a generator that learns with the levels set makes
+        up for them.
+        """
+        pictures: Tensor = self(latents, labels)
+        return ((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)
 
 
 def bent(pictures: Tensor, by: Tensor) -> Tensor:
@@ -83,8 +96,7 @@ class Released(nn.Module):
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
-        pictures: Tensor = self.generator(self.candidates.varied(latents, labels), labels)
-        return pictures
+        return self.generator.finished(self.candidates.varied(latents, labels), labels)
 
 
 class Candidates(nn.Module):
