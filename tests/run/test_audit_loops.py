@@ -102,15 +102,15 @@ def test_trials_are_dealt_to_processes_with_coins_and_noise_of_their_own() -> No
 
 
 def test_a_steered_canary_pulls_at_the_network_s_own_weights() -> None:
-    """Two groups: what goes along u is exchanged, group by group, and all else stays."""
-    own = torch.randn(2, 6, generator=torch.Generator().manual_seed(1))
-    pulls = torch.tensor([[3.0, -2.0], [0.5, 0.0]])
+    """Two groups: what goes along u is exchanged, group by group, and all else stays. In double precision."""
+    own = torch.randn(2, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    pulls = torch.tensor([[3.0, -2.0], [0.5, 0.0]], dtype=torch.float64)
     found = steered(own, pulls, [2, 1, 3], [0, 1, 0])
     other = steered(own, pulls + 1, [2, 1, 3], [0, 1, 0])
     u = (other - found)[0]
     assert u[[0, 1, 3, 4, 5]].norm() == pytest.approx(1)
     assert abs(u[2]) == pytest.approx(1)
-    assert found[:, 2] @ torch.ones(2) * u[2] == pytest.approx(float(pulls[:, 1].sum()))
+    assert found[:, 2].sum() * u[2] == pytest.approx(float(pulls[:, 1].sum()))
     first = torch.where(torch.arange(6) == 2, 0, u)
     assert (found @ first).tolist() == pytest.approx(pulls[:, 0].tolist(), abs=1e-6)
     rest = own - (own @ first)[:, None] * first
