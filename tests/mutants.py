@@ -608,6 +608,7 @@ MISTAKES = (
     Mistake('samples are as far from their candidate as the first variations', 'methods/dp_mepf/loop.py', 'config.degree * SHRINK**state.step', 'config.degree', f"{MEPF} -k second_round"),
     Mistake('variations of a candidate spread further than normals', 'methods/dp_mepf/nets.py', 'return kept * self.latents[chosen]', 'return self.latents[chosen]', f"{MEPF} -k normal_latents"),
     Mistake('pictures bend after the tanh', 'methods/dp_mepf/nets.py', 'dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits)', 'bent(dcgan.to_pixels(logits), self.bends * bends) if self.bends > 0 else dcgan.to_pixels(logits)', f"{MEPF} -k blurs_nothing"),
+    Mistake('recommend offers a start that draws digits for any pictures', 'run/recommend.py', 'named = presets.settings(run.method, run.preset) if run.preset else {}', 'named: dict[str, Any] = {}', "tests/run/test_recommend.py -k preset_names_it"),
     Mistake('almost black stays grey', 'methods/dp_mepf/nets.py', '((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)', 'pictures', f"{MEPF} -k almost_black"),
     Mistake('samples are drawn without the levels that were voted on', 'methods/dp_mepf/nets.py', 'return self.generator.finished(self', 'return self.generator(self', f"{MEPF} -k almost_black"),
     Mistake('records vote on pictures without levels', 'methods/dp_mepf/loop.py', 'torch.cat([G.finished(', 'torch.cat([G(', f"{MEPF} -k almost_black"),

@@ -71,6 +71,22 @@ def test_every_method_is_ranked_or_left_out_with_a_reason(few: Advice) -> None:
     assert few.left_out["evolve"].startswith("a program draws its samples: digits, letters, patches.")
 
 
+def test_a_start_that_draws_digits_is_for_digits_when_a_preset_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = measured.Measured(
+        method="dp-mepf", data="MNIST", pictures="digits", records=50_000, epsilon=10.0, delta=1e-5, shape=(1, 28, 28),
+        classes=10, preset="mnist-eps10", accuracy=0.968, of="samples", on="training records set apart", page="",
+    )  # fmt: skip
+    monkeypatch.setattr(measured, "runs", lambda: (run,))
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=50_000)
+    unknown = recommend.recommend(card, epsilon=10.0)
+    assert "dp-mepf" not in [each.method for each in unknown.ranked]
+    assert unknown.left_out["dp-mepf"].endswith("give --public, or --pictures digits for a start that draws them.")
+    best = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
+    assert best.like is run
+    assert "dp-mepf" in best.command
+    assert "--preset mnist-eps10" in best.command
+
+
 def test_every_command_is_one_that_plan_takes(few: Advice, gossamer: Run, facts: Callable[..., Path]) -> None:
     for each in (few.ranked[0], few.ranked[-1], few.labels[0]):
         words = shlex.split(each.command)

@@ -212,7 +212,7 @@ def _for(
         )
     known = measured.of_method(name, epsilon=epsilon, pictures=pictures)
     usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
-    usable = [run for run in usable if run.settings.get("start") != "evolve" or run.pictures == pictures]
+    usable = [run for run in usable if _start(run) != "evolve" or run.pictures == pictures]
     here = measured.clearness(card.declared_size, epsilon, delta)
     like = nearest(usable, card, epsilon=epsilon, delta=delta)
     chosen = {} if like is None else dict(like.settings)
@@ -229,7 +229,11 @@ def _for(
     job = checked(method.job({**full, **asked, **noise}, card))
     presets.check_net(job)
     if job.needs_public and public is None:
-        raise RequestError("its settings need public records: give --public.")
+        digits = any(run.pictures == "digits" and _start(run) == "evolve" for run in known) and pictures != "digits"
+        raise RequestError(
+            "its settings need public records: give --public"
+            + (", or --pictures digits for a start that draws them." if digits else ".")
+        )
     return Recommended(
         method=name,
         expected=measured.expected(usable, card, epsilon=epsilon, delta=delta),
@@ -266,6 +270,12 @@ def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
     if like.shape != card.shape:
         told.append(f"measured on pictures of {by(like.shape)}: the figures are no more than a hint")
     return tuple(told)
+
+
+def _start(run: Measured) -> str:
+    """What the run started on, by its preset or its settings; empty: on nothing, or on public records."""
+    named = presets.settings(run.method, run.preset) if run.preset else {}
+    return str({**named, **run.settings}.get("start", ""))
 
 
 def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
