@@ -463,7 +463,8 @@ def test_almost_black_is_black_and_almost_white_is_white_in_what_is_released_and
     """10 % of the range at the dark end and 30 % at the bright one; what lies between is spread evenly over all of it."""
     G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0, black=0.1, white=0.3)
     tones = torch.tensor([0.001, 0.05, 0.1, 0.25, 0.4, 0.55, 0.7, 0.9, 0.999])
-    G.net.logits = lambda latents, labels: torch.atanh(2 * tones - 1)  # type: ignore[method-assign,assignment]  # draws this
+    logits = torch.atanh(2 * tones - 1)
+    G.net.logits = lambda latents, labels: logits  # type: ignore[method-assign,assignment]  # a net that draws this
     latents, labels = torch.zeros(9, G.latent_size), torch.zeros(9, dtype=torch.int64)
     clean = torch.tensor([0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1])
     torch.testing.assert_close(G(latents, labels), tones, atol=1e-6, rtol=0)

@@ -114,5 +114,5 @@ def part(data: str, records: int, out: Path) -> None:
 def _write(out: Path, **arrays: np.ndarray) -> None:
     """An .npz, whole or not at all."""
     half = out.with_suffix(".half.npz")
-    np.savez(half, **arrays)  # type: ignore[arg-type]  # its other argument is a bool
+    np.savez(half, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle, a bool
     half.replace(out)
