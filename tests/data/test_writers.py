@@ -2,7 +2,9 @@
 
 import builtins
 import csv
+import shutil
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,3 +157,25 @@ def test_memory_stays_bounded(tmp_path):
 
     write_samples(tmp_path / "s.npz", stream(), count=2000)
     assert read(str(tmp_path / "s.npz"), split="train").images.shape == (2000, 1, 28, 28)
+
+
+@pytest.mark.parametrize(("name", "fits"), [("s.npz", 123), ("s.csv", 67), ("folder", 153), ("s.parquet", 10**6)])
+def test_more_than_the_disk_holds_is_refused_at_the_first_chunk(tmp_path, monkeypatch, name, fits):
+    """9,850 bytes are left. A sample of 9 x 8 pixels and a label of 8 bytes takes 80 of them as .npz, for example."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=9_850))
+    asked = 0
+
+    def chunks():
+        nonlocal asked
+        asked += 1
+        yield Samples(np.zeros((1, 1, 9, 8), np.uint8), np.zeros(1, np.int64))
+        asked += 1
+
+    with pytest.raises(ValueError, match="fewer samples than the"):
+        write_samples(tmp_path / name, chunks(), count=fits)
+    assert asked == 2
+    if fits < 10**6:
+        with pytest.raises(RunFolderError, match=r"samples need .* GB, and there are .* GB left: ask for fewer"):
+            write_samples(tmp_path / name, chunks(), count=fits + 1)
+        assert asked == 3, "nothing more was drawn"
+    assert not list(tmp_path.iterdir())

@@ -109,7 +109,9 @@ def test_a_release_of_a_release_is_the_release(gossamer: Callable[..., Any], mad
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
-@pytest.mark.parametrize("command", ["sample", "evaluate", "attack", "fit", "split"])
+@pytest.mark.parametrize(
+    "command", ["sample", "evaluate", "attack", "audit dpgan", "fit", "simulate", "server", "split"]
+)
 def test_a_seed_that_no_generator_takes_is_refused_at_once(
     gossamer: Callable[..., Any], command: str, seed: int
 ) -> None:
@@ -118,6 +120,9 @@ def test_a_seed_that_no_generator_takes_is_refused_at_once(
         "sample": ["sample", "RUN", "-n", 3, "-o", "s.npz"],
         "evaluate": ["evaluate", "RUN", "--train", "A", "--test", "A"],
         "attack": ["attack", "RUN", "--members", "A", "--nonmembers", "B"],
+        "audit dpgan": ["audit", "dpgan"],
+        "simulate": ["federated", "simulate", "--data", "A", "--card", "c.toml", "--out", "RUN"],
+        "server": ["federated", "server", "--card", "c.toml", "--out", "RUN"],
         "fit": ["fit", "dpgan", "--data", "A", "--card", "c.toml", "--out", "RUN"],
         "split": ["split", "A", "-o", "B"],
     }[command]

@@ -27,7 +27,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.identity import NOBODY, identify
 from gossamer.data.records import Records
-from gossamer.errors import DataError, RequestError, TooFewClients
+from gossamer.errors import DataError, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
@@ -226,6 +226,18 @@ def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: P
     np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
     with pytest.raises(DataError, match="not what it was"):
         go_on_serving(LocalGrid({}), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.1)
+
+
+def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("", encoding="utf-8")
+    with pytest.raises(RunFolderError, match=r"not empty and holds no run\. Choose another --out\.$"):
+        run(LocalGrid({}), folder)
+    with pytest.raises(TooFewClients):
+        run(LocalGrid({}), tmp_path / "begun")
+    with pytest.raises(RunFolderError, match=r"unfinished run .* `gossamer discard [^`]*`\.$"):
+        run(LocalGrid({}), tmp_path / "begun")
 
 
 @pytest.fixture

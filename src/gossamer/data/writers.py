@@ -1,5 +1,6 @@
 """Samples to files: .npz, .csv, .parquet, or a folder of .png, chunk by chunk and all or nothing."""
 
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,7 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
 
     Raises:
         RequestError: an ending that is not known, .parquet without pyarrow, or nothing to write.
-        RunFolderError: something is there already, or the place cannot be written.
+        RunFolderError: something is there already, the place cannot be written, or so many do not fit on its disk.
         ValueError: chunks that are not as described, or do not add up to count.
     """
     path = Path(path)
@@ -47,7 +48,7 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
             whole = Path(scratch) / "samples"
-            writer(whole, _checked(chunks, count), count)
+            writer(whole, _with_room(path, _checked(chunks, count), count), count)
             if path.is_dir():
                 path.rename(Path(scratch) / "replaced")
             whole.replace(path)
@@ -77,6 +78,21 @@ def _checked(chunks: Iterable[Samples], count: int) -> Iterator[Samples]:
         yield chunk
     if seen != count:
         raise ValueError(f"the chunks hold {'more' if seen > count else 'fewer'} samples than the {count} announced")
+
+
+def _with_room(path: Path, chunks: Iterator[Samples], count: int) -> Iterator[Samples]:
+    """The chunks, if all of them can fit on the disk: whoever asks for too many hears of it at the first, and not of hours."""
+    first = next(chunks)
+    pixels = first.images[0].size
+    needed, free = count * _LEAST[path.suffix.lower()](pixels), shutil.disk_usage(path.parent).free
+    if needed > free:
+        raise RunFolderError(
+            f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer, "
+            "or write them elsewhere"
+        )
+    yield first
+    del first  # memory holds one chunk
+    yield from chunks
 
 
 def _refuse_taken(path: Path, force: bool) -> None:
@@ -174,6 +190,13 @@ def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
         (path / name).mkdir(exist_ok=True)
 
 
+_LEAST: dict[str, Callable[[int], int]] = {
+    ".npz": lambda pixels: pixels + 8,
+    ".csv": lambda pixels: 2 * pixels + 2,
+    ".parquet": lambda _: 0,
+    "": lambda _: 64,
+}
+"""Bytes that a sample of so many pixels takes at least: .parquet compresses as far as it can, and no .png is shorter."""
 _WRITERS: dict[str, Callable[[Path, Iterator[Samples], int], None]] = {
     ".npz": _write_npz,
     ".csv": _write_csv,

@@ -71,8 +71,11 @@ class RunFolder:
         ours = {PRIVATE, CONFIG} if LOCK in inside else {PRIVATE}
         return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS}
 
-    def check_free(self, *, force: bool) -> None:
+    def check_free(self, *, force: bool | None) -> None:
         """Refuse a folder that is taken or cannot be written. Changes nothing.
+
+        Args:
+            force: a finished run may be replaced. None: no, and the command has no --force to speak of.
 
         Raises:
             RunFolderError: with the way out (`resume`, `discard`, `--force`, another name).
@@ -84,22 +87,22 @@ class RunFolder:
             raise RunFolderError(f"{self.path} cannot be written: no permission in {parent}. Choose another --out.")
         if self.blank:
             return
+        runs_only = "" if force is None else "; --force replaces runs only"
         if not self.begun:
-            raise RunFolderError(
-                f"{self.path} is not empty and holds no run. Choose another --out; --force replaces runs only."
-            )
+            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out{runs_only}.")
         if self.file(SUMS).exists():
             raise RunFolderError(
-                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out; --force "
-                "replaces runs only."
+                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out{runs_only}."
             )
         if not self.finished:
             raise RunFolderError(
                 f"{self.path} holds an unfinished run and what it has spent. Go on with `gossamer resume {self.path}`, choose "
-                f"another --out, or give the run up by name with `gossamer discard {self.path}`; --force does not."
+                f"another --out, or give the run up by name with `gossamer discard {self.path}`"
+                + ("." if force is None else "; --force does not.")
             )
         if not force:
-            raise RunFolderError(f"{self.path} holds a finished run. Choose another --out, or replace it with --force.")
+            instead = "" if force is None else ", or replace it with --force"
+            raise RunFolderError(f"{self.path} holds a finished run. Choose another --out{instead}.")
 
     @contextmanager
     def held(self) -> Iterator[None]:

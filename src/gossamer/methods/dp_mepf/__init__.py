@@ -68,8 +68,8 @@ class Config(StartConfig):
     floor: float = 0.01
     average_decay: float = 0.98
     bends: float = 1.0
-    black: float = 0.08
-    white: float = 0.02
+    black: float = 0.0
+    white: float = 0.0
     likeness_steps: MaybeZero = 2_000
     rounds: MaybeZero = 1
     votes_noise: float = 1.75

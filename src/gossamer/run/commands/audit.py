@@ -8,7 +8,7 @@ import click
 
 from gossamer.lazy import Lazy
 from gossamer.run.audited import REFUTED
-from gossamer.run.options import as_json, per_method
+from gossamer.run.options import as_json, checked_seed, per_method
 
 if TYPE_CHECKING:
     from gossamer.run import audit as auditing
@@ -21,7 +21,9 @@ trials = click.option(
     type=click.IntRange(min=20),
     help="Canaries that take part, and about as many that do not [default: 500 to 180,000, by method and epsilon].",
 )
-seed = click.option("--seed", type=int, default=0, show_default=True, help="Fixes all but noise and sampling.")
+seed = click.option(
+    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Fixes all but noise and sampling."
+)
 
 
 def _audit(*, as_json: bool, **named: Any) -> None:

@@ -14,6 +14,7 @@ from gossamer.methods import METHODS
 from gossamer.run.options import (
     NearestName,
     accounts,
+    checked_seed,
     delta,
     epsilon,
     flags_of,
@@ -53,6 +54,7 @@ _out = click.option("--out", type=_path, required=True, help="RUN folder, new or
 _seed = click.option(
     "--seed",
     type=int,
+    callback=checked_seed,
     default=0,
     show_default=True,
     help="Fixes initialisation and public draws; never noise or who is drawn.",

@@ -182,7 +182,7 @@ class Client:
         self, terms: dict[str, Any], job: Job[Config, State], seed: int, stack: ExitStack
     ) -> tuple[Underway, None]:
         """A new run of this client: reserve, then read, then write down."""
-        self.folder.check_free(force=False)
+        self.folder.check_free(force=None)
         ledger = stack.enter_context(closing(self._reserved(job)))
         found = self.records(self._as_one_unit())
         request = Request(job=cast(Any, job), epsilon=self.epsilon, delta=self.delta, plan=job.plan, bounds=())

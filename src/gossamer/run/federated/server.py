@@ -143,7 +143,7 @@ def serve(
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
     config = cast(Config, request.job.config)
     folder = RunFolder(Path(out))
-    folder.check_free(force=False)
+    folder.check_free(force=None)
     ledger = PrivacyLedger(
         budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit
     )  # fmt: skip
@@ -152,7 +152,7 @@ def serve(
     sources = sources or Sources.elsewhere(card.data_set or card.title or "records of clients", public=public)
     held = held or _own(sources, card)
     with folder.held(), closing(ledger):
-        folder.check_free(force=False)
+        folder.check_free(force=None)
         more = {"federated": {"role": federation.SERVER, "answers": _answers(config, card)}}
         booked = enter(
             folder, request, ledger, held, sources, seed=seed, device="cpu", rng=rng, accounts=accounts,
