@@ -171,6 +171,25 @@ def test_the_commands_of_a_cell_give_its_run(
     assert [entry["metric"] for entry in measured] == [entry["metric"] for entry in found["metrics"]]
 
 
+def test_samples_of_the_first_seed_are_shown_where_the_table_says_so(
+    tiny: Table, tmp_path: Path, quick: list[str]
+) -> None:
+    """They are those that the release shows, whoever looks; records that are measured as they are have none."""
+    shown, into = parse("tiny", TINY.replace("order = 1", "order = 1\nshow_samples = true")), tmp_path / "results"
+    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["dpgan"], sink=silent)
+    engine.run(shown, **places(tmp_path), seeds=(0, 1), only=["moments", "glyphs"], keep=True, sink=silent)
+    cell = cell_of(shown, "moments")
+    assert [path.name for path in (into / "samples").iterdir()] == [f"{cell.name}.png"]
+    released = tmp_path / "work" / "cells" / cell.name / "RUN" / "samples.png"
+    assert results.samples_of(into, cell).read_bytes() == released.read_bytes()
+    link = f"![Samples, moments | one release](results/samples/{cell.name}.png)"
+    assert page.markdown({"tiny": shown}, into, tmp_path / "page.md").count("![") == 1
+    assert link in page.markdown({"tiny": shown}, into, tmp_path / "page.md").splitlines()
+    assert link not in page.markdown({"tiny": tiny}, into, tmp_path / "page.md")
+    results.path_of(into, cell).unlink()
+    assert link not in page.markdown({"tiny": shown}, into, tmp_path / "page.md"), "no figures, no pictures"
+
+
 def test_what_is_done_is_not_done_again(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
     engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "results" / "cells").iterdir()}
@@ -397,9 +416,9 @@ def test_minutes_stop_between_two_cells(
     monkeypatch.setattr(engine, "time", type("T", (), {"monotonic": staticmethod(lambda: clock[0])}))
     real = results.save
 
-    def save(*given: Any) -> Path:
+    def save(*given: Any, **named: Any) -> Path:
         clock[0] = 61.0
-        return real(*given)
+        return real(*given, **named)
 
     monkeypatch.setattr(results, "save", save)
     with pytest.raises(Interrupted, match="same command goes on"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gossamer.errors import DataError, DiskFull, GossamerError, Interrupted, RequestError, did_you_mean
 from gossamer.events import PROGRESS, Event, Sink, note
-from gossamer.run.reproduce import datasets, results
+from gossamer.run import folder
+from gossamer.run.reproduce import commands, datasets, results
 from gossamer.run.reproduce.cell import Places, forget, make
 from gossamer.run.reproduce.tables import SEEDS, Cell, Scale, Table
 
@@ -75,7 +76,7 @@ def run(
             failed[f"{cell.row.name}, seed {cell.seed}"] = str(error)
             sink(note(f"This cell failed, and the others go on: {error}"))
             continue
-        results.save(into, cell, result)
+        results.save(into, cell, result, samples=_samples(table, cell, places))
         if not keep:
             forget(cell, places)
     if failed:
@@ -83,6 +84,12 @@ def run(
         raise GossamerError(f"{len(failed)} of {len(todo)} cells failed, and all others are done. {told}")
     if away:
         raise DataError(_away(away, [cell for cell in asked if cell.row.data in away], table, root))
+
+
+def _samples(table: Table, cell: Cell, places: Places) -> Path | None:
+    """The picture of a release's samples, if the page is to show it."""
+    path = places.folder(cell) / commands.RUN / folder.SAMPLES
+    return path if table.show_samples and cell.row.method and cell.seed == SEEDS[0] and path.is_file() else None
 
 
 def chosen(table: Table, scale: Scale, seeds: Sequence[int], only: Sequence[str]) -> list[Cell]:

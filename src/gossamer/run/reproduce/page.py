@@ -46,6 +46,11 @@ class Line:
         return over_seeds(values, share=named.figure(figure).share)
 
     @property
+    def first(self) -> Cell | None:
+        """The cell of the first seed, if it has been run."""
+        return next((cell for cell in self.all[:1] if cell.seed in self.found), None)
+
+    @property
     def claim(self) -> str:
         """What the paper claims, and what its own run has."""
         holds = self.row.holds
@@ -185,6 +190,9 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
     body = [_markdown([*row, link]) for row, link in zip(rows, links, strict=True)]
     told = [f"Scale: {scale}.", "", _markdown([*head, "cells"]), _markdown(["---"] * (len(head) + 1)), *body, ""]
     found = [result for line in lines for result in line.found.values()]
+    for line in lines if table.show_samples else ():
+        if (cell := line.first) is not None and (path := results.samples_of(into, cell)).is_file():
+            told += [f"Samples, {line.row.label}:", "", f"![Samples, {line.row.label}]({_from(page, path)})", ""]
     if found:
         told += [f"Run on: {'; '.join(sorted({_machine(result) for result in found}))}.", ""]
     return told

@@ -13,13 +13,18 @@ from gossamer.run.reproduce.tables import Cell, digest_of
 SCHEMA = 1
 _DISCRIMINATORS = re.compile(r"(, max)? over \d+ discriminators$")
 """What the name of an attack says where there are several: the maximum over them is what stands beside the attack on one."""
-CELLS = "cells"
-"""The folder below RESULTS. A cell that two tables have is there once."""
+CELLS, SAMPLES = "cells", "samples"
+"""Folders below RESULTS. A cell that two tables have is there once."""
 
 
 def path_of(results: Path, cell: Cell) -> Path:
     """Where the JSON of a cell lies."""
     return results / CELLS / f"{cell.name}.json"
+
+
+def samples_of(results: Path, cell: Cell) -> Path:
+    """Where some samples of a cell's release lie, as a picture: those that the release itself shows."""
+    return results / SAMPLES / f"{cell.name}.png"
 
 
 def load(results: Path, cell: Cell) -> dict[str, Any] | None:
@@ -44,10 +49,13 @@ def load(results: Path, cell: Cell) -> dict[str, Any] | None:
     return dict(found)
 
 
-def save(results: Path, cell: Cell, result: Mapping[str, Any]) -> Path:
-    """Write the JSON of a cell, whole or not at all."""
+def save(results: Path, cell: Cell, result: Mapping[str, Any], *, samples: Path | None = None) -> Path:
+    """Write the JSON of a cell, whole or not at all; before that, if `samples` are given, their picture."""
     path = path_of(results, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if samples is not None:
+        samples_of(results, cell).parent.mkdir(exist_ok=True)
+        write_atomically(samples_of(results, cell), samples.read_bytes())
     write_atomically(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return path
 

@@ -192,6 +192,7 @@ class Table:
         measures: what is measured, for each scale.
         once: minutes for what depends on the real records alone, which is computed once for all cells.
         rows: its rows.
+        show_samples: the page shows samples of each row's first seed.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Table:
     measures: Mapping[Scale, Measures]
     once: Mapping[Scale, float]
     rows: tuple[Row, ...]
+    show_samples: bool = False
 
     def cells(self, scale: Scale, seeds: Sequence[int] = SEEDS) -> list[Cell]:
         """All cells at a scale, one seed after the other, so that every row has its first before one has its second.
