@@ -539,6 +539,7 @@ MISTAKES = (
     Mistake("a method's own way of sampling is passed over", "methods/method.py", "return self._method.sample(net, self._config", "return Method.sample(self._method, net, self._config", "tests/methods/test_synthesizer.py"),
     Mistake("an .npz of samples holds the first chunk's labels only", "data/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/test_writers.py"),
     Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/test_writers.py"),
+    Mistake("a start keeps the settings of ten times the records", "run/presets.py", "new[setting] = _within(", "new[setting] = chosen[setting] or _within(", "tests/run/test_recommend.py"),
     Mistake("a trillion samples are begun", "data/writers.py", "    if needed > free:\n", "    if False:\n", "tests/data/test_writers.py"),
     Mistake("pictures go into the folders of other labels", "data/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/test_declared.py"),

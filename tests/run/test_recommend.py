@@ -290,3 +290,31 @@ def test_a_scaled_setting_stays_at_one_and_unknown_sizes_leave_it() -> None:
         "expected_batch_size": 10,
     }
     assert presets.scaled(chosen, card, made_for=None, in_proportion=["critics"]) == {"expected_batch_size": 10}
+
+
+@pytest.mark.parametrize(
+    ("text", "scaled"),
+    [
+        ("steps=1,candidates=500,variations=0", "steps=1,candidates=50,variations=0"),
+        ("candidates=4", "candidates=1"),  # stays at 1 or above
+        ("few_candidates=500", "few_candidates=500"),
+        ("", ""),
+    ],
+)
+def test_settings_of_a_start_are_scaled_within_their_text(text: str, scaled: str) -> None:
+    chosen = {"start": "evolve", "start_settings": text, "rounds": 3}
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=5_000)
+    names = ["start_settings.candidates", "start_settings.degree"]
+    found = presets.scaled(chosen, card, made_for=50_000, in_proportion=names)
+    assert {**chosen, **found} == {**chosen, "start_settings": scaled}
+
+
+def test_what_goes_with_the_number_of_records_is_a_setting() -> None:
+    """A name that is none would scale nothing, and nobody would hear of it."""
+    for method, entries in presets.all_presets().items():
+        for name, entry in entries.items():
+            chosen = {**presets.defaults(method), **presets.settings(method, name)}
+            few = DataCard(shape=(1, 28, 28), classes=10, declared_size=max(1, entry.get("records", 1) // 10))
+            for each in entry.get("in_proportion", ()):
+                found = presets.scaled(chosen, few, made_for=entry["records"], in_proportion=[each])
+                assert each.partition(".")[0] in found, f"{method} {name}: {each}"
