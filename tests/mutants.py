@@ -66,7 +66,7 @@ IDENTITY = "tests/data/test_identity.py"
 UNITS = "tests/data/test_units.py"
 FORMATS = "tests/data/test_formats.py"
 MAPPED = "tests/data/test_mapped.py"
-IDENTITY = f"{MAPPED} -k known_again"
+KNOWN_AGAIN = f"{MAPPED} -k known_again"
 CERTIFICATES = "tests/privacy/test_certificate.py"
 FIGURES = "tests/privacy/test_figures.py"
 CLASS_NAMES = "tests/run/test_class_names.py"
@@ -443,12 +443,12 @@ MISTAKES = (
     Mistake("a worker goes on when the reader is gone", "data/workers.py", "    except (EOFError, BrokenPipeError):\n        return\n", "    except (EOFError, BrokenPipeError):\n        signal.alarm(60)\n        signal.pause()\n", f"{MAPPED} -k outlives"),
     Mistake("only some records of a drawn unit are taken", "data/records.py", "        counts = begins[chosen + 1] - begins[chosen]\n", "        counts = np.minimum(begins[chosen + 1] - begins[chosen], 1)\n", f"{MAPPED} -k units_are_taken"),
     Mistake("units that were drawn keep their numbers", "data/records.py", "units=np.searchsorted(chosen, self.units[drawn])", "units=self.units[drawn]", f"{MAPPED} -k units_are_taken"),
-    Mistake("the first records alone are hashed", "data/identity.py", "    for start in range(0, len(records), step):\n", "    for start in range(0, min(len(records), step), step):\n", IDENTITY),
-    Mistake("the digests of records are not in the fingerprint", "data/identity.py", "    digest.update(each.data)\n", "", IDENTITY),
-    Mistake("labels are not in the fingerprint", "data/identity.py", "    numbers = [records.labels, ", "    numbers = [", IDENTITY),
-    Mistake("digests of records fill the memory", "data/identity.py", "Filling(32 * len(records), room=_ROOM)", "Filling(32 * len(records))", IDENTITY),
-    Mistake("the mark goes by the order of the records", "data/identity.py", "np.sort(each[part == number].view(\"S32\"), axis=0)", "each[part == number]", IDENTITY),
-    Mistake("half of the records are not in the mark", "data/identity.py", "    for number in range(_PARTS):\n", "    for number in range(_PARTS // 2):\n", IDENTITY),
+    Mistake("the first records alone are hashed", "data/identity.py", "    for start in range(0, len(records), step):\n", "    for start in range(0, min(len(records), step), step):\n", KNOWN_AGAIN),
+    Mistake("the digests of records are not in the fingerprint", "data/identity.py", "    digest.update(each.data)\n", "", KNOWN_AGAIN),
+    Mistake("labels are not in the fingerprint", "data/identity.py", "    numbers = [records.labels, ", "    numbers = [", KNOWN_AGAIN),
+    Mistake("digests of records fill the memory", "data/identity.py", "Filling(32 * len(records), room=_ROOM)", "Filling(32 * len(records))", KNOWN_AGAIN),
+    Mistake("the mark goes by the order of the records", "data/identity.py", "np.sort(each[part == number].view(\"S32\"), axis=0)", "each[part == number]", KNOWN_AGAIN),
+    Mistake("half of the records are not in the mark", "data/identity.py", "    for number in range(_PARTS):\n", "    for number in range(_PARTS // 2):\n", KNOWN_AGAIN),
     Mistake("the account book does not know copies of the records", "run/accounts.py", "        mark=found.identity.mark,", "        mark=\"\",", "tests/run/test_spending.py -k mark"),
     Mistake("the first pictures alone are compared with public ones", "data/identity.py", "    for start in range(0, len(records), _PIECE):\n", "    for start in range(0, min(len(records), _PIECE), _PIECE):\n", f"{MAPPED} -k shared_picture"),
     Mistake("one file under two names is two records", "data/pictures.py", "        if first is not path and status.st_ino:\n", "        if False:\n", FORMATS),
@@ -540,6 +540,7 @@ MISTAKES = (
     Mistake("an .npz of samples holds the first chunk's labels only", "data/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/test_writers.py"),
     Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/test_writers.py"),
     Mistake("a start keeps the settings of ten times the records", "run/presets.py", "new[setting] = _within(", "new[setting] = chosen[setting] or _within(", "tests/run/test_recommend.py"),
+    Mistake("copies among non-members stay", "data/identity.py", "((each in known for each in _digests(some))", "((False for each in _digests(some))", IDENTITY),
     Mistake("a trillion samples are begun", "data/writers.py", "    if needed > free:\n", "    if False:\n", "tests/data/test_writers.py"),
     Mistake("pictures go into the folders of other labels", "data/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/test_declared.py"),

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from gossamer.data.identity import SALT, given_up, share_a_picture
+from gossamer.data.identity import SALT, given_up, share_a_picture, shared
 from gossamer.data.records import Records
 from gossamer.data.units import numbered
 
@@ -115,3 +115,12 @@ def test_a_picture_in_both_sets_is_found_and_nothing_else_is_told() -> None:
     close[-1, 0, 0, 0] ^= 1
     assert share_a_picture(here, Records(close, one_more.labels)) is False
     assert share_a_picture(here[:0], there) is False
+
+
+def test_shared_says_which() -> None:
+    """In the order of the first, whatever the label, however often."""
+    here = records(PICTURES[[1, 5, 7, 5, 9]])
+    there = Records(PICTURES[[5, 9, 9, 100]], np.full(4, 9))
+    assert shared(here, there).tolist() == [False, True, False, True, True]
+    assert shared(here[:0], there).shape == (0,)
+    assert not shared(here, there.take(np.arange(0))).any()

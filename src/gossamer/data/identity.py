@@ -128,6 +128,15 @@ def share_a_picture(some: Records, others: Records) -> bool:
     return not set(_digests(fewer)).isdisjoint(_digests(more))
 
 
+def shared(some: Records, others: Records) -> np.ndarray:
+    """Which of `some` have the picture of one of the others, pixel by pixel; labels are left out. bool [n]
+
+    Of each of the others 16 bytes are kept meanwhile, so both may be larger than memory.
+    """
+    known = set(_digests(others))
+    return np.fromiter((each in known for each in _digests(some)), dtype=bool, count=len(some))
+
+
 def _number(identity: bytes, key: bytes, kind: bytes) -> int:
     """A keyed hash in 0 ... 2^64 - 1. Ids and pixels have hash functions of their own."""
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8, key=key, person=kind).digest(), "big")

@@ -22,7 +22,7 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
-from gossamer.data.identity import digests, fingerprint
+from gossamer.data.identity import digests, fingerprint, shared
 from gossamer.data.readers import check_two_arrays, read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -266,8 +266,7 @@ def _sets(
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")
-    known = {image.tobytes() for image in inside.images}
-    apart = np.array([image.tobytes() not in known for image in outside.images], dtype=bool)
+    apart = ~shared(outside, inside)
     if not apart.any():
         raise DataError(
             "--nonmembers: all of these records are among the members; give records that the run never saw."
