@@ -104,6 +104,12 @@ def test_the_terminal_shows_chance_beside_every_figure_and_the_limits(
     assert head.split("  ")[0] == "attack"
     assert "guessing gives" in head
     assert sum("0.500" in row for row in rows) >= 7
+    second = rows.index("") + 1
+    assert "members found at 1 % false alarms" in rows[second] and "guessing gives" not in rows[second]
+    rated = rows[second + 1 : rows.index("", second)]
+    assert {row.split("  ")[0] for row in rated} <= {row.split("  ")[0] for row in rows[: second - 1]}
+    assert rated and all("(" in row or "at most" in row for row in rated)
+    assert max(map(len, rows[: second + 1 + len(rated)])) <= 135
     assert "attacks show leaks, never that there are none" in answer.out
     assert answer.out.strip().endswith("not covered by any guarantee.")
 

@@ -163,8 +163,11 @@ def attack(
 
 
 def lines(found: Attacked) -> list[str]:
-    """The table, the verdict, and what was left out, for the terminal."""
-    shown = words.aligned(words.attack_rows(found.attacks))
+    """The figures, the verdict, and what was left out, for the terminal: rates of false alarms have a table of their own."""
+    head, *rows = words.attack_rows(found.attacks)
+    shown = words.aligned([row[:4] for row in (head, *rows)])
+    if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {words.NONE}]:
+        shown += ["", *words.aligned([(head[0], *head[4:]), *rated]), ""]
     shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
     closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
     return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]

@@ -8,6 +8,9 @@ from gossamer.estimate import Estimate
 from gossamer.run import named
 from gossamer.run.named import PERCENT
 
+NONE = "-"
+"""In place of a rate that an attack does not have."""
+
 
 def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each figure as a sentence with what it was computed on, some also as a bar. Rows of tables are left out."""
@@ -122,7 +125,7 @@ def _found_at(entry: dict[str, Any], rate: str) -> str:
     """A true-positive rate with its interval; its upper end only where there are too few records for the rate."""
     found = entry["tpr"].get(rate)
     if found is None:
-        return "-"
+        return NONE
     value, low, high = (percent(found[end]) for end in ("value", "low", "high"))
     return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
 
