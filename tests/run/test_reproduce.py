@@ -426,6 +426,31 @@ def test_minutes_stop_between_two_cells(
     assert len(names(tmp_path)) == len(quick) == 1
 
 
+def test_a_cell_that_another_process_is_at_is_left_to_it(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
+    told: list[str] = []
+    asked: dict[str, Any] = {"seeds": (0, 1), "only": ["moments"], **places(tmp_path)}
+    with cells.Places(root=tmp_path, work=tmp_path / "work").hold(cell_of(tiny, "moments")):
+        engine.run(tiny, **asked, sink=lambda event: told.append(str(event.values.get("text"))))
+    assert names(tmp_path) == {f"{cell_of(tiny, 'moments', 1).name}.json"}
+    assert "1 of 2: another process is at moments | one release, seed 0" in told
+    engine.run(tiny, **asked, sink=silent)
+    assert len(names(tmp_path)) == len(quick) == 2
+
+
+def test_a_cell_that_another_process_has_finished_meanwhile_is_not_run_again(
+    tiny: Table, tmp_path: Path, quick: list[str]
+) -> None:
+    """The first hears of its second cell when the other has ended it, and its folder is gone."""
+
+    def other(event: Event, /) -> None:
+        if str(event.values.get("text")).startswith("1 of 2: moments"):
+            engine.run(tiny, **places(tmp_path), seeds=(1,), only=["moments"], sink=silent)
+
+    engine.run(tiny, **places(tmp_path), seeds=(0, 1), only=["moments"], sink=other)
+    assert len(names(tmp_path)) == len(quick) == 2
+    assert not list((tmp_path / "work" / "cells").iterdir())
+
+
 @pytest.mark.slow
 def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle of a fit, from outside: the next process ends with a run that verifies."""

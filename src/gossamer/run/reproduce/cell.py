@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gossamer.data.card import DataCard
 from gossamer.data.writers import write_samples
 from gossamer.events import Event, Sink
-from gossamer.files import write_atomically
+from gossamer.files import hold, write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.attack import attack
 from gossamer.run.evaluate import evaluate
@@ -29,6 +29,8 @@ NONE, NOTHING_READ = "none", "nothing read"
 ACCOUNTS, BASELINES = "accounts", "baselines"
 """An account book in the folder of each cell: a hundred runs in one book would take minutes to add up before each run. And in
 the work folder, what depends on real records alone."""
+LOCK = "lock"
+"""Held in the folder of a cell by the process that is at it."""
 KEEP_EVERY = 5.0
 """Seconds after which a cell's clock is written down again: what a killed process loses of it at most."""
 
@@ -51,13 +53,26 @@ class Places:
         """Where a cell is worked on."""
         return self.work / "cells" / cell.name
 
+    def hold(self, cell: Cell) -> IO[bytes]:
+        """Make that folder, and keep other processes out of it until what is given is closed.
+
+        Raises:
+            BlockingIOError: if another process holds it.
+        """
+        while True:
+            self.folder(cell).mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                return hold(self.folder(cell) / LOCK, wait=False)
+            except FileNotFoundError:  # whoever held it has just deleted it
+                continue
+
 
 def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mapping[str, str]) -> dict[str, Any]:
     """Run a cell, or go on with it, and say what came of it, ready for JSON.
 
     Args:
         cell: what is run.
-        places: where.
+        places: where; `cell` is held there.
         sink: takes the events of evaluation and attacks.
         training: takes those of the training.
         about: table, row and scale for which it is run.
@@ -67,7 +82,6 @@ def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mappi
         GossamerError: what its commands raise.
     """
     folder = places.folder(cell)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock = _Clock(folder / "seconds.json")
 
     def timed(to: Sink) -> Sink:

@@ -29,7 +29,7 @@ def run(
     keep: bool = False,
     sink: Sink,
 ) -> None:
-    """Run the cells of a table that have no JSON yet.
+    """Run the cells of a table that have no JSON yet, and that no other process is at.
 
     Args:
         table: the table.
@@ -65,20 +65,27 @@ def run(
     for number, cell in enumerate(todo, 1):
         until.check()
         about = {"table": table.name, "row": cell.row.name, "scale": scale}
-        sink(note(f"{number} of {len(todo)}: {cell.row.label}, seed {cell.seed}"))
         try:
-            result = make(cell, places, sink=sink, training=until.watching(sink), about=about)
-        except (Interrupted, KeyboardInterrupt):  # the second: outside of a training, which hears for itself
-            raise Interrupted(STOPPED) from None
-        except DiskFull:
-            raise
-        except GossamerError as error:
-            failed[f"{cell.row.name}, seed {cell.seed}"] = str(error)
-            sink(note(f"This cell failed, and the others go on: {error}"))
+            lock = places.hold(cell)
+        except BlockingIOError:
+            sink(note(f"{number} of {len(todo)}: another process is at {cell.row.label}, seed {cell.seed}"))
             continue
-        results.save(into, cell, result, samples=_samples(table, cell, places))
-        if not keep:
-            forget(cell, places)
+        with lock:
+            if results.load(into, cell) is None:  # nobody has run it meanwhile
+                sink(note(f"{number} of {len(todo)}: {cell.row.label}, seed {cell.seed}"))
+                try:
+                    result = make(cell, places, sink=sink, training=until.watching(sink), about=about)
+                except (Interrupted, KeyboardInterrupt):  # the second: outside of a training, which hears for itself
+                    raise Interrupted(STOPPED) from None
+                except DiskFull:
+                    raise
+                except GossamerError as error:
+                    failed[f"{cell.row.name}, seed {cell.seed}"] = str(error)
+                    sink(note(f"This cell failed, and the others go on: {error}"))
+                    continue
+                results.save(into, cell, result, samples=_samples(table, cell, places))
+            if not keep:
+                forget(cell, places)
     if failed:
         told = "; ".join(f"{name}: {words}" for name, words in failed.items())
         raise GossamerError(f"{len(failed)} of {len(todo)} cells failed, and all others are done. {told}")
