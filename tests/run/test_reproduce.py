@@ -171,6 +171,26 @@ def test_the_commands_of_a_cell_give_its_run(
     assert [entry["metric"] for entry in measured] == [entry["metric"] for entry in found["metrics"]]
 
 
+def test_a_cell_says_the_most_threads_that_a_part_of_it_had(
+    tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
+) -> None:
+    """Fitted with two of them, stopped, and gone on with by a process that has one: minutes of two are not one's."""
+    threads = [2]
+    monkeypatch.setattr(cells.torch, "get_num_threads", lambda: threads[0])
+
+    def stop() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    asked: dict[str, Any] = {"seeds": (0,), "only": ["dpgan"], **places(tmp_path)}
+    with pytest.raises(Interrupted):
+        engine.run(tiny, **asked, sink=at_step(5, stop))
+    threads[0] = 1
+    engine.run(tiny, **asked, sink=silent)
+    found = results.load(tmp_path / "results", cell_of(tiny, "dpgan"))
+    assert found is not None and found["machine"]["threads"] == 2
+    assert {part: each["threads"] for part, each in found["seconds"].items()} == {"fit": 2, "sample": 1, "evaluate": 1}
+
+
 def test_samples_of_the_first_seed_are_shown_where_the_table_says_so(
     tiny: Table, tmp_path: Path, quick: list[str]
 ) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import torch
+
 from gossamer.data.card import DataCard
 from gossamer.data.writers import write_samples
 from gossamer.events import Event, Sink
@@ -139,7 +141,7 @@ def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mappi
         "attacks": attacks,
         "seconds": clock.seconds,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(places.device),
+        "machine": machine(places.device) | {"threads": clock.threads},
         "software": software(),
         "commands": commands.commands(cell, places.device),
         "card": card.to_dict(),
@@ -168,7 +170,7 @@ def _guarantee(synthesizer: Synthesizer) -> dict[str, Any] | str:
 
 
 class _Clock:
-    """Seconds of each part of a cell, on the wall and of the processor, through stops and crashes."""
+    """Seconds of each part of a cell, on the wall and of the processor, and its threads, through stops and crashes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -182,11 +184,17 @@ class _Clock:
     def of(self, part: str) -> Iterator[None]:
         """Time what is done inside; a part that is begun once more after a crash takes all that it took."""
         self._part, self._last = part, self._now()
-        self.seconds.setdefault(part, {"wall": 0.0, "cpu": 0.0})
+        passed = self.seconds.setdefault(part, {"wall": 0.0, "cpu": 0.0, "threads": 0})
+        passed["threads"] = max(passed["threads"], torch.get_num_threads())
         try:
             yield
         finally:
             self._add()
+
+    @property
+    def threads(self) -> int:
+        """The most that a part had: a cell may be gone on with by a process that has fewer."""
+        return int(max(part["threads"] for part in self.seconds.values()))
 
     def keep(self) -> None:
         """Write down what has passed, now and then."""
