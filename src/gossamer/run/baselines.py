@@ -9,11 +9,12 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from gossamer.data.identity import fingerprint
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.files import write_atomically
+from gossamer.files import hold, write_atomically
 from gossamer.metrics.features import ClassifierFeatures
 
 
@@ -39,27 +40,34 @@ class Baselines:
         path = self._path(what, ".json")
         if path is None:
             return compute()
-        try:
-            return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
-        except (OSError, ValueError, TypeError):  # not there, or not whole: computed anew
-            found = compute()
-            write_atomically(
-                path, json.dumps({name: dataclasses.asdict(each) for name, each in found.items()}), private=True
-            )
-            return found
+        with _one_at_a_time(path):
+            try:
+                return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
+            except (OSError, ValueError, TypeError):  # not there, or not whole: computed anew
+                found = compute()
+                write_atomically(
+                    path, json.dumps({name: dataclasses.asdict(each) for name, each in found.items()}), private=True
+                )
+                return found
 
     def features(self, what: str, compute: Callable[[], ClassifierFeatures]) -> ClassifierFeatures:
         """The feature classifier of that name, from the cache or trained."""
         path = self._path(what, ".safetensors")
         if path is None:
             return compute()
-        if not path.is_file():
-            compute().save(path)
-            path.chmod(0o600)
-        return ClassifierFeatures.load(path)
+        with _one_at_a_time(path):
+            if not path.is_file():
+                compute().save(path)
+                path.chmod(0o600)
+            return ClassifierFeatures.load(path)
 
     def _path(self, what: str, suffix: str) -> Path | None:
         if self._folder is None:
             return None
         digest = hashlib.sha256(f"{self._about} {what}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}{suffix}"
+
+
+def _one_at_a_time(path: Path) -> IO[bytes]:
+    """What another process computes is waited for: it takes minutes, and is the same."""
+    return hold(path.with_name(f"{path.name}.lock"), wait=True)
