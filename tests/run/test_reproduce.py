@@ -529,7 +529,7 @@ def made(cell: Cell, *, epsilon: float = 9.5, **figures: float) -> dict[str, Any
         "digest": cell.digest, "resolved": cell.resolved, "metrics": entries, "attacks": [], "left_out": {},
         "guarantee": {"epsilon": epsilon, "delta": 1e-4, "relation": "add-or-remove-one", "unit": "record"},
         "seconds": {part: {"wall": wall, "cpu": 1.0} for part, wall in (("fit", 60.0), ("sample", 30.0), ("evaluate", 600.0))},
-        "machine": {"processor": "Abacus", "cores": 2, "threads": 2}, "software": {"torch": "2.0"}, "date": "2026-11-22",
+        "machine": {"processor": "Abacus", "cores": 2, "threads": 1}, "software": {"torch": "2.0"}, "date": "2026-11-22",
     }  # fmt: skip
 
 
@@ -565,7 +565,7 @@ def test_the_page_is_deterministic_and_links_to_every_json(tiny: Table, tmp_path
     assert text == page.markdown({"tiny": tiny}, into, out)
     assert f"[2](results/cells/{cell.name}.json)" in text
     assert "moments \\| one release" in text and "Scale: paper" not in text
-    assert "Abacus, 2 cores, 2 threads, torch 2.0, 2026-11-22" in text
+    assert "Abacus, 2 cores, 1 thread, torch 2.0, 2026-11-22" in text
     widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(widths) == 1
 

@@ -211,7 +211,7 @@ def _from(page: Path, path: Path) -> str:
 def _machine(result: Mapping[str, Any]) -> str:
     machine, software = result["machine"], result["software"]
     return (
-        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} cores, {machine['threads']} threads, "
+        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} cores, {results.threads_of(machine)}, "
         f"torch {software['torch']}, {result['date']}"
     )
 

@@ -65,3 +65,8 @@ def figures(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     measured = {entry["metric"]: entry for entry in result["metrics"]}
     attacked = {f"{_DISCRIMINATORS.sub('', entry['attack'])}: {entry['measure']}": entry for entry in result["attacks"]}
     return measured | attacked
+
+
+def threads_of(machine: Mapping[str, Any]) -> str:
+    """How many threads a cell had, in words."""
+    return "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"

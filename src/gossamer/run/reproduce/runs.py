@@ -95,7 +95,7 @@ def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
         high=_as_shown(max(accuracies)) if several else None, real=_as_shown(fmean(reals)) if reals else None,
         of="samples", on="test records", minutes=round(fmean(each["seconds"]["fit"]["wall"] for each in found) / 60, 2),
         per_record=row.method in PER_RECORD, page=PAGE,
-        machine=f"{machine['threads']} threads of {machine.get('gpu', machine['processor'])}",
+        machine=f"{results.threads_of(machine)} of {machine.get('gpu', machine['processor'])}",
     )  # fmt: skip
 
 
