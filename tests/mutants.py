@@ -541,6 +541,7 @@ MISTAKES = (
     Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/test_writers.py"),
     Mistake("a start keeps the settings of ten times the records", "run/presets.py", "new[setting] = _within(", "new[setting] = chosen[setting] or _within(", "tests/run/test_recommend.py"),
     Mistake("copies among non-members stay", "data/identity.py", "((each in known for each in _digests(some))", "((False for each in _digests(some))", IDENTITY),
+    Mistake("specks on black stay", "methods/moments/loop.py", "torch.where(images < self.threshold, 0.0, images)", "images", f"{MOMENTS} -k darker"),
     Mistake("two evaluations train one baseline", "run/baselines.py", "wait=True)", "wait=True) if False else path.parent.joinpath('none').open('wb')", "tests/run/test_baselines.py"),
     Mistake("two processes run one cell", "run/reproduce/cell.py", "hold(self.folder(cell) / LOCK, wait=False)", "(self.folder(cell) / LOCK).open('wb')", "tests/run/test_reproduce.py -k another_process"),
     Mistake("a cell that another process has finished is run again", "run/reproduce/engine.py", "if results.load(into, cell) is None:  # nobody", "if True:  # nobody", "tests/run/test_reproduce.py -k another_process"),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.nets.latent import Latent
@@ -146,6 +147,21 @@ def test_the_method_draws_the_classes() -> None:
         drawn, _ = job.sample(net, 2_000, torch.full((2_000,), label), torch.Generator().manual_seed(0))
         own = torch.from_numpy(held.images[held.labels == label]).float().mean(0) / 255
         torch.testing.assert_close(drawn.mean(0), own, atol=0.1, rtol=0)
+
+
+def test_what_is_darker_than_the_threshold_is_black_and_all_else_as_it_was() -> None:
+    card = DataCard(shape=(1, 6, 6), classes=3, declared_size=6_000)
+    drawn = []
+    for threshold in (0.0, 0.4):
+        job = METHODS["moments"].job({"noise_multiplier": 1.0, "axes": 9, "threshold": threshold}, card)
+        net = job.begin(Rng(0)).state.released
+        images, _ = job.sample(net, 50, None, torch.Generator().manual_seed(0))
+        drawn.append(images)
+    plain, cut = drawn
+    assert 0.05 < (plain < 0.4).float().mean() < 0.95
+    assert torch.equal(cut, torch.where(plain < 0.4, 0.0, plain))
+    with pytest.raises(RequestError, match=r"--threshold is a share of the range, at most 1, not 1\.5"):
+        _ = METHODS["moments"].job({"noise_multiplier": 1.0, "threshold": 1.5}, card).plan
 
 
 def test_a_record_moves_nobody_elses_part() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.method import BaseConfig, Method, OnPrivate, OnPublic, OnReleased, Phases
 
@@ -25,6 +26,7 @@ class Config(BaseConfig):
         cells: parts that each class is cut into (m), each with moments of its own; 1: a class is one Gaussian, in one release.
         cells_radius: as radius, from the centre of a cell.
         classes_noise: noise of the first release, that of whole classes, by which cells are cut; in units of noise_multiplier.
+        threshold: what is darker in a sample is black: where records stand on black, a linear decoder leaves specks there.
     """
 
     noise_multiplier: float
@@ -33,6 +35,7 @@ class Config(BaseConfig):
     cells: int = 1
     cells_radius: float = 0.5
     classes_noise: float = 4.0
+    threshold: float = 0.0
 
 
 class ClassMoments(Method[Config, "loop.State"]):
@@ -52,6 +55,11 @@ class ClassMoments(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
     makes_starts = True
+
+    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse a threshold above white."""
+        if config.threshold > 1:
+            raise RequestError(f"--threshold is a share of the range, at most 1, not {config.threshold:g}.")
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""

@@ -82,17 +82,19 @@ def first_noise(config: Config) -> float:
 
 
 class Generator(nn.Module):
-    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]."""
+    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1], black where darker than threshold."""
 
-    def __init__(self, shape: tuple[int, ...], classes: int, axes: int, cells: int) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, axes: int, cells: int, threshold: float = 0.0) -> None:
         super().__init__()
+        self.threshold = threshold
         self.classes, self.latent_size = classes, 1 + axes
         self.latent, self.mixture = Latent(shape, axes), Mixture(classes, cells, axes)
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         codes: Tensor = self.mixture(latents, labels)
-        return self.latent.decode(codes).clamp(0, 1)
+        images = self.latent.decode(codes).clamp(0, 1)
+        return torch.where(images < self.threshold, 0.0, images)
 
 
 @dataclass
@@ -125,4 +127,4 @@ start = State.fresh
 
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases."""
-    return Generator(card.shape, card.classes, config.axes, config.cells)
+    return Generator(card.shape, card.classes, config.axes, config.cells, config.threshold)
