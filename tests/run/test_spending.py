@@ -636,6 +636,7 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path
 ) -> None:
     def small(_method: str, **named: Any) -> None:
+        named.pop("threshold")  # of the demo's method
         fit("dpgan", **{**named, "data": place.data, "public": None, "epsilon": None, **SMALL, "sink": crash_at(1)})
 
     monkeypatch.setattr(demo, "CARD", demo.CARD.from_dict({**demo.CARD.to_dict(), "declared_size": 160}))
