@@ -37,11 +37,11 @@ def card(tmp_path: Path) -> Path:
     return path
 
 
-def start(count: int, *words: object) -> "subprocess.Popen[str]":
+def start(count: int, *words: object, **more: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     return subprocess.Popen(
         [*command, "-m", "gossamer", *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
@@ -101,7 +101,9 @@ def test_a_refusal_is_said_once_and_other_commands_are_one_process(data: Path, c
     assert process.returncode != 0
     assert err.count("width must be even") == 1
     assert not (tmp_path / "run").exists()
-    process = start(2, "verify", tmp_path / "run")
+    slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(3)\n"
+    (tmp_path / "sitecustomize.py").write_text(slow)  # rank 0, which speaks for all, comes last
+    process = start(2, "verify", tmp_path / "run", PYTHONPATH=str(tmp_path))
     _, err = process.communicate(timeout=200)
     assert process.returncode != 0
     assert err.count("verify runs in one process: leave torchrun out") == 1

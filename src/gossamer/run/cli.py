@@ -120,6 +120,8 @@ def _explain(error: Exception, *, debug: bool) -> int:
         if not isinstance(error, NotBegun | Interrupted | click.ClickException):
             said = str(error) if isinstance(error, GossamerError) else type(error).__name__
             click.echo(f"gossamer, rank {torchrun.rank()}: {said}", err=True)
+        else:
+            torchrun.wait_for_the_words()
         return 2 if isinstance(error, RequestError | click.ClickException) else 1
     if isinstance(error, click.Abort):
         click.echo("gossamer: stopped.", err=True)

@@ -1,9 +1,14 @@
 """What torchrun says of this process, in its environment. Needs no PyTorch."""
 
 import os
+import signal
+import time
 
 COMMANDS = ("fit", "resume")
 """Those that several processes can do together."""
+
+SPOKEN = 30.0
+"""Seconds within which rank 0 says why it fails: it may load PyTorch more slowly than the others."""
 
 
 def launched() -> bool:
@@ -19,3 +24,9 @@ def rank() -> int:
 def local(device: str) -> str:
     """The device of this process: of several GPUs, the one with its number on this machine."""
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and launched() else device
+
+
+def wait_for_the_words() -> None:
+    """Wait for the end that torchrun brings to all ranks when one has failed: rank 0 is to fail first, for it says why."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a rank that follows had left it to rank 0
+    time.sleep(SPOKEN)
