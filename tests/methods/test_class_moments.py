@@ -149,7 +149,7 @@ def test_the_method_draws_the_classes() -> None:
         torch.testing.assert_close(drawn.mean(0), own, atol=0.1, rtol=0)
 
 
-def test_what_is_darker_than_the_threshold_is_black_and_all_else_as_it_was() -> None:
+def test_what_is_faint_in_a_sample_is_black_and_all_else_as_it_was() -> None:
     card = DataCard(shape=(1, 6, 6), classes=3, declared_size=6_000)
     drawn = []
     for threshold in (0.0, 0.4):
@@ -158,9 +158,12 @@ def test_what_is_darker_than_the_threshold_is_black_and_all_else_as_it_was() -> 
         images, _ = job.sample(net, 50, None, torch.Generator().manual_seed(0))
         drawn.append(images)
     plain, cut = drawn
-    assert 0.05 < (plain < 0.4).float().mean() < 0.95
-    assert torch.equal(cut, torch.where(plain < 0.4, 0.0, plain))
-    with pytest.raises(RequestError, match=r"--threshold is a share of the range, at most 1, not 1\.5"):
+    for image, image_cut in zip(plain, cut, strict=True):
+        faint = image < 0.4 * image.max()
+        assert 0.05 < faint.float().mean() < 0.95
+        assert torch.equal(image_cut, torch.where(faint, 0.0, image))
+    assert any((image_cut > 0).logical_and(image_cut < 0.4).any() for image_cut in cut), "of a dark sample more is left"
+    with pytest.raises(RequestError, match=r"--threshold is a share of a sample's brightest pixel, at most 1, not 1\.5"):
         _ = METHODS["moments"].job({"noise_multiplier": 1.0, "threshold": 1.5}, card).plan
 
 

@@ -35,7 +35,7 @@ def demo(out: Path, sink: Sink) -> list[str]:
     _clear(out)
     sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of drawn glyphs"))
     synthesizer = fit(
-        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, sink=sink, threshold=0.25,
+        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, sink=sink, threshold=0.3,
         accounts=RunFolder(out).private / ACCOUNTS,
     )  # fmt: skip
     sink(

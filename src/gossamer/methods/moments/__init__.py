@@ -26,7 +26,8 @@ class Config(BaseConfig):
         cells: parts that each class is cut into (m), each with moments of its own; 1: a class is one Gaussian, in one release.
         cells_radius: as radius, from the centre of a cell.
         classes_noise: noise of the first release, that of whole classes, by which cells are cut; in units of noise_multiplier.
-        threshold: what is darker in a sample is black: where records stand on black, a linear decoder leaves specks there.
+        threshold: what is darker in a sample than this share of its brightest pixel is black: where records stand on black, a
+            linear decoder leaves specks there.
     """
 
     noise_multiplier: float
@@ -57,9 +58,9 @@ class ClassMoments(Method[Config, "loop.State"]):
     makes_starts = True
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse a threshold above white."""
+        """Refuse a threshold above the brightest pixel."""
         if config.threshold > 1:
-            raise RequestError(f"--threshold is a share of the range, at most 1, not {config.threshold:g}.")
+            raise RequestError(f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}.")
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""

@@ -82,7 +82,7 @@ def first_noise(config: Config) -> float:
 
 
 class Generator(nn.Module):
-    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1], black where darker than threshold."""
+    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]; what is faint in one is black."""
 
     def __init__(self, shape: tuple[int, ...], classes: int, axes: int, cells: int, threshold: float = 0.0) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Generator(nn.Module):
         """See the class."""
         codes: Tensor = self.mixture(latents, labels)
         images = self.latent.decode(codes).clamp(0, 1)
-        return torch.where(images < self.threshold, 0.0, images)
+        return torch.where(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0, images)
 
 
 @dataclass
