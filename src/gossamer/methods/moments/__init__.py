@@ -60,7 +60,9 @@ class ClassMoments(Method[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a threshold above the brightest pixel."""
         if config.threshold > 1:
-            raise RequestError(f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}.")
+            raise RequestError(
+                f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
+            )
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""
