@@ -541,6 +541,7 @@ MISTAKES = (
     Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/test_writers.py"),
     Mistake("a start keeps the settings of ten times the records", "run/presets.py", "new[setting] = _within(", "new[setting] = chosen[setting] or _within(", "tests/run/test_recommend.py"),
     Mistake("copies among non-members stay", "data/identity.py", "((each in known for each in _digests(some))", "((False for each in _digests(some))", IDENTITY),
+    Mistake("a rank that says nothing ends the one that does", "run/torchrun.py", "    time.sleep(SPOKEN)\n", "", "tests/run/test_torchrun.py -k refusal"),
     Mistake("dark samples are black as a whole", "methods/moments/loop.py", "self.threshold * images.amax((1, 2, 3), keepdim=True)", "self.threshold", f"{MOMENTS} -k faint"),
     Mistake("specks on black stay", "methods/moments/loop.py", "torch.where(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0, images)", "images", f"{MOMENTS} -k faint"),
     Mistake("two evaluations train one baseline", "run/baselines.py", "wait=True)", "wait=True) if False else path.parent.joinpath('none').open('wb')", "tests/run/test_baselines.py"),

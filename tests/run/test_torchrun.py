@@ -103,7 +103,9 @@ def test_a_refusal_is_said_once_and_other_commands_are_one_process(data: Path, c
     assert not (tmp_path / "run").exists()
     slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(3)\n"
     (tmp_path / "sitecustomize.py").write_text(slow)  # rank 0, which speaks for all, comes last
-    process = start(2, "verify", tmp_path / "run", PYTHONPATH=str(tmp_path))
+    process = start(
+        2, "verify", tmp_path / "run", PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    )
     _, err = process.communicate(timeout=200)
     assert process.returncode != 0
     assert err.count("verify runs in one process: leave torchrun out") == 1
