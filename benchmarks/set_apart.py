@@ -3,7 +3,7 @@
     python benchmarks/set_apart.py moments --data ../shared/data/fashion_mnist --epsilon 10 --set axes=128
     python benchmarks/set_apart.py dp-diffusion --data ../shared/data/mnist --epsilon 10 --set start=evolve steps=500
 
-The method is trained on all but the last `--apart` training records, the paper's CNN (5 epochs, batch 128) on samples of it,
+The method is trained on all but the last `--apart` training records (on the first `--records` of these), the paper's CNN (5 epochs, batch 128) on samples of it,
 and is held against those last ones. Test records are not read. No guarantee covers any of this, and no account is charged.
 """
 
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=10.0)
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--apart", type=int, default=10_000)
+    parser.add_argument("--records", type=int, help="the first so many of those left; default: all of them")
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -49,7 +50,7 @@ def main() -> None:
     asked = parser.parse_args()
 
     records = read(asked.data, split="train")
-    held, apart = records[: -asked.apart], records[-asked.apart :]
+    held, apart = records[: -asked.apart][: asked.records], records[-asked.apart :]
     card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=len(held))
     public = None if asked.public is None else read(asked.public, split="train", shape=card.shape)
     settings = {name: value_of(text) for name, text in (each.split("=", 1) for each in asked.set)}

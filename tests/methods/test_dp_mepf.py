@@ -16,7 +16,7 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_mepf import loop, nets
 from gossamer.methods.dp_mepf.embedding import Embedding
-from gossamer.methods.dp_mepf.features import Codes, sizes, spoilt
+from gossamer.methods.dp_mepf.features import Codes, principal, sizes, spoilt
 from gossamer.methods.dp_mepf.targets import Targets
 from gossamer.methods.method import Training
 from gossamer.methods.parts import Average
@@ -217,6 +217,19 @@ def test_axes_are_orthonormal_and_most_public_codes_are_not_shortened() -> None:
         assert 2 <= int((z.norm(dim=1) > 1).sum()) <= 4  # 95 % of 60 are within
         for label in range(3):
             assert z[labels == label].mean(0).norm() < 1e-3
+
+
+@pytest.mark.parametrize("rows", [2, 3, 20, 50, 80])
+def test_the_axes_are_those_of_numpys_singular_vectors(rows: int) -> None:
+    """With fewer rows than the 50 numbers in one, and with more; two rows have one axis between them."""
+    spread = torch.randn(rows, 50, generator=torch.Generator().manual_seed(3)) * torch.linspace(3, 1, 50)
+    axes = min(2, rows - 1)
+    found = principal(spread, axes)
+    _, _, expected = np.linalg.svd((spread - spread.mean(0)).double().numpy(), full_matrices=False)
+    torch.testing.assert_close(found.t() @ found, torch.eye(axes), atol=1e-5, rtol=0)
+    along = np.abs((found.double().numpy() * expected[:axes].T).sum(0))
+    assert along == pytest.approx(np.ones(axes), abs=1e-5)
+    assert all(float(column[column.abs().argmax()]) > 0 for column in found.t()), "one of the two directions"
 
 
 def test_a_class_without_public_pictures_counts_from_the_mean_of_all() -> None:

@@ -106,7 +106,7 @@ SMALL: dict[str, Small] = {
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     ),
     "dp-mepf": Small(
-        canary="record", most=1_000, about=_RECORD, shape=(1, 28, 28),
+        canary="record", most=6_000, about=_RECORD, shape=(1, 28, 28),
         settings={
             "axes": 2, "pixel_axes": 2, "features_steps": 1, "features_batch_size": 2, "features_width": 1, "warm_steps": 0,
             "matching_steps": 1,

@@ -118,7 +118,7 @@ class Codes(nn.Module):
         buffers = self._each("basis"), self._each("mean"), self._each("centres")
         for j, (own, bad, basis, mean, centres) in enumerate(zip(whole, broken, *buffers, strict=True)):
             mean.copy_(own.mean(0))
-            basis.copy_(_principal(torch.cat([own, bad]), basis.shape[1]))
+            basis.copy_(principal(torch.cat([own, bad]), basis.shape[1]))
             codes = (own - mean) @ basis
             for label in range(len(centres)):
                 some = codes[labels == label]
@@ -148,11 +148,14 @@ def spoilt(images: Tensor, stream: torch.Generator) -> Tensor:
     return torch.cat([(noisy + 0.3 * noise).clamp(0, 1), blurred, holed * kept, checked * board])
 
 
-def _principal(rows: Tensor, axes: int) -> Tensor:
+def principal(rows: Tensor, axes: int) -> Tensor:
     """Orthonormal axes along which rows [n, D] spread most, each in one of its two directions. [D, axes]"""
     wide = rows.double()
     wide = wide - wide.mean(0)
-    _, vectors = torch.linalg.eigh(wide.t() @ wide)
-    basis = vectors[:, -axes:].flip(1)
+    if axes <= len(wide) < wide.shape[1]:  # fewer rows than numbers in one: much the smaller problem
+        basis = torch.linalg.svd(wide, full_matrices=False).Vh[:axes].t()
+    else:
+        _, vectors = torch.linalg.eigh(wide.t() @ wide)
+        basis = vectors[:, -axes:].flip(1)
     directed: Tensor = basis * torch.sign(basis.gather(0, basis.abs().argmax(0, keepdim=True)))
     return directed.to(rows)
