@@ -4,7 +4,8 @@
     python benchmarks/set_apart.py dp-diffusion --data ../shared/data/mnist --epsilon 10 --set start=evolve steps=500
 
 The method is trained on all but the last `--apart` training records (on the first `--records` of these), the paper's CNN
-(5 epochs, batch 128) on samples of it, and is held against those last ones. Test records are not read. No guarantee covers any of this, and no account is charged.
+(5 epochs, batch 128) on samples of it, and is held against those last ones. Test records are not read. No guarantee
+covers any of this, and no account is charged.
 """
 
 import argparse
