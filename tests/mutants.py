@@ -539,7 +539,6 @@ MISTAKES = (
     Mistake("a method's own way of sampling is passed over", "methods/method.py", "return self._method.sample(net, self._config", "return Method.sample(self._method, net, self._config", "tests/methods/test_synthesizer.py"),
     Mistake("an .npz of samples holds the first chunk's labels only", "data/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/test_writers.py"),
     Mistake("a .csv of samples has no labels", "data/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/test_writers.py"),
-    Mistake("a start keeps the settings of ten times the records", "run/presets.py", "new[setting] = _within(", "new[setting] = chosen[setting] or _within(", "tests/run/test_recommend.py"),
     Mistake("copies among non-members stay", "data/identity.py", "((each in known for each in _digests(some))", "((False for each in _digests(some))", IDENTITY),
     Mistake("a rank that says nothing ends the one that does", "run/torchrun.py", "    time.sleep(SPOKEN)\n", "", "tests/run/test_torchrun.py -k refusal"),
     Mistake("dark samples are black as a whole", "methods/moments/loop.py", "self.threshold * images.amax((1, 2, 3), keepdim=True)", "self.threshold", f"{MOMENTS} -k faint"),

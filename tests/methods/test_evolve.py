@@ -92,6 +92,13 @@ def test_class_sizes_come_from_the_declared_prior() -> None:
     assert torch.bincount(labels).tolist() == [60, 30, 30] + [1] * 7
 
 
+@pytest.mark.parametrize(("declared", "each"), [(60_000, 500), (5_000, 500), (4_990, 499), (1_437, 143), (7, 1)])
+def test_there_are_no_more_candidates_than_declared_records(declared: int, each: int) -> None:
+    generator = job(dataclasses.replace(CARD, declared_size=declared), candidates=0).generator()
+    assert isinstance(generator, Evolved)
+    assert torch.bincount(generator.labels).tolist() == [each] * 10
+
+
 def test_votes_go_to_what_looks_like_the_records() -> None:
     """Without noise, records that are the first candidates themselves give those all weight."""
     running = Running(job(noise_multiplier=0.0, steps=1, embedding="cosines", variations=0), draw(1, seed=0))

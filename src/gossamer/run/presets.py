@@ -1,11 +1,10 @@
 """Named settings: each row of the papers' tables, and what was tuned for two cores. Every method keeps its own.
 
 `fit --preset` takes them as they are. Scaled to a card, they keep what made them work: as many records for each critic or
-candidate (`in_proportion`), and batches of the same size, or of all records where fewer are declared.
+cell (`in_proportion`), and batches of the same size, or of all records where fewer are declared.
 """
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,29 +98,16 @@ def scaled(
         chosen: the settings.
         card: the records; their declared size counts.
         made_for: the number of records; None: not known, so that only a batch that is too large changes.
-        in_proportion: the settings that go with the number of records; each stays at 1 or above. "start_settings.NAME": the
-            setting NAME in their text.
+        in_proportion: the settings that go with the number of records; each stays at 1 or above.
     """
     share = card.declared_size / (made_for or card.declared_size)
     new: dict[str, Any] = {}
     for name in in_proportion:
-        setting, _, inner = name.partition(".")
-        if inner and setting in chosen:
-            new[setting] = _within(new.get(setting, chosen[setting]), inner, share)
-        elif not inner and setting in chosen:
-            new[setting] = _share(chosen[setting], share)
+        if name in chosen:
+            new[name] = max(1, round(chosen[name] * share))
     if chosen.get("expected_batch_size", 0) > card.declared_size:
         new["expected_batch_size"] = card.declared_size
     return {name: value for name, value in new.items() if value != chosen[name]}
-
-
-def _within(text: str, name: str, share: float) -> str:
-    """A setting within a text such as "steps=1,candidates=500"."""
-    return re.sub(rf"(?<![^,]){re.escape(name)}=(\d+)", lambda found: f"{name}={_share(int(found[1]), share)}", text)
-
-
-def _share(value: float, share: float) -> int:
-    return max(1, round(value * share))
 
 
 def in_proportion(method: str, name: str | None) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ else:
     loop, costs = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.costs")
 
 _MOST_LETTERS, _DIGITS = 26, 10
+_CANDIDATES = 500
+"""Of a class, unless the Config says otherwise: twelve records of 60,000 for each. More did no better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,8 @@ class Config(BaseConfig):
             trains without privacy.
         steps: rounds of votes (T), each one release.
         drawing: what draws the candidates: digits, letters (classes 0 to 25, A to Z), or patches, for records that are neither.
-        candidates: candidates of a class, on average; a class has as many as the declared prior gives it.
+        candidates: candidates of a class, on average; a class has as many as the declared prior gives it. 0: 500, or one for
+            each declared record where there are fewer.
         threshold: votes below so many standard deviations of the noise do not count (H).
         degree: how far the first variation goes, from 0 to 1; what a sample differs from its parent by, if there is one round.
         shrink: each variation goes so much less far than the one before.
@@ -40,7 +43,7 @@ class Config(BaseConfig):
     noise_multiplier: float
     steps: int = 2
     drawing: Literal["digits", "letters", "patches"] = "digits"
-    candidates: int = 2_000
+    candidates: MaybeZero = 0
     threshold: float = 2.0
     degree: float = 0.5
     shrink: float = 0.5
@@ -48,6 +51,11 @@ class Config(BaseConfig):
     embedding: Literal["cosines", "features"] = "features"
     embedding_steps: int = 600
     embedding_batch_size: int = 128
+
+
+def candidates_of(config: Config, card: "DataCard") -> int:
+    """Candidates of a class, on average. One that nobody votes for is lost, so there are no more than records are declared."""
+    return config.candidates or max(1, min(_CANDIDATES, card.declared_size // card.classes))
 
 
 class Evolve(Method[Config, "loop.State"]):

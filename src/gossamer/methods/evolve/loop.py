@@ -11,7 +11,7 @@ from gossamer.data.drawing import DrawingProgram, Patches
 from gossamer.data.glyphs import Glyphs
 from gossamer.data.records import Records
 from gossamer.methods import adversarial, likeness, method, votes
-from gossamer.methods.evolve import Config
+from gossamer.methods.evolve import Config, candidates_of
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.likeness import Features
 from gossamer.methods.method import Run, Shown
@@ -103,7 +103,7 @@ start = State.fresh
 
 def generator(config: Config, card: DataCard) -> Evolved:
     """The candidates of a run, before they are drawn."""
-    return Evolved(_program(config), card, config.candidates)
+    return Evolved(_program(config), card, candidates_of(config, card))
 
 
 def _program(config: Config) -> DrawingProgram:
