@@ -278,7 +278,9 @@ def test_presets_by_method_and_card(gossamer: Run, facts: Callable[..., Path]) -
     assert small["paper-eps10-fixed"]["changed"] == {}
     assert "made for 60,000 records" in gossamer("presets", "dpgan").out
     colour = gossamer("presets", "evolve", "--card", facts(5_000, shape="[3, 32, 32]")).out
-    assert colour.count("not for this card: evolve draws square pictures of one channel") == len(presets.all_presets()["evolve"])
+    assert colour.count("not for this card: evolve draws square pictures of one channel") == len(
+        presets.all_presets()["evolve"]
+    )
     assert gossamer("presets", "evolv").status == 2
 
 

@@ -29,10 +29,10 @@ _NAMES = {
 def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """The same function, which refuses arguments that are not what its signature says: `epsilon="10"`.
 
-    Annotations that are more than a class or a union of classes are not looked at.
+    Annotations that are more than a class or a union of classes are not looked at. A `seed` must be one.
 
     Raises:
-        RequestError: naming the argument and the types, never the value.
+        RequestError: naming the argument and the types, never the value (but of a seed, which is public).
     """
     signature = inspect.signature(function)
 
@@ -42,6 +42,8 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in signature.bind(*args, **named).arguments.items():
             if name in hints:
                 check_type(name, value, hints[name])
+            if name == "seed":
+                check_seed(name, value)
         return function(*args, **named)
 
     return call
@@ -59,6 +61,16 @@ def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
         raise RequestError(
             f"{name} must be {wanted}, not of type {type(value).__name__}{': leave out the quotes' if quoted else ''}."
         )
+
+
+def check_seed(name: str, seed: Any) -> None:
+    """Refuse a seed that some generator of numbers does not take; None is no seed.
+
+    Raises:
+        RequestError: naming it and what it may be.
+    """
+    if seed is not None and not 0 <= seed < 2**63:
+        raise RequestError(f"{name} must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
 
 
 def check_place(out: str | Path | None) -> None:

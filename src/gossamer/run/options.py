@@ -14,6 +14,7 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod, BaseConfig
 from gossamer.methods.start import StartConfig
+from gossamer.run.arguments import check_seed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,8 +79,7 @@ preset = click.option(
 
 def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
     """A click callback: refuse a seed that some generator of numbers does not take."""
-    if seed is not None and not 0 <= seed < 2**63:
-        raise RequestError(f"--seed must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
+    check_seed("--seed", seed)
     return seed
 
 
