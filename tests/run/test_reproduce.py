@@ -660,7 +660,7 @@ def test_the_settings_of_every_packaged_row_are_settings(table: Table, cell: Cel
     if METHODS[row.method].without_guarantee:
         assert row.epsilon is row.delta is None
     else:
-        assert row.epsilon is not None or "noise_multiplier" in named | given
+        assert cell.epsilon is not None or "noise_multiplier" in named | given
     assert set(cell.measures.metrics) <= set(METRICS)
     assert set(row.published) <= set(table.figures)
 
@@ -670,13 +670,13 @@ def test_the_settings_of_every_packaged_row_are_settings(table: Table, cell: Cel
 def test_the_epsilon_of_every_packaged_row_is_what_plan_says(table: Table, cell: Cell) -> None:
     row = cell.row
     request = plan(
-        row.method, card_for(cell), cell.how.settings, epsilon=row.epsilon, delta=row.delta,
+        row.method, card_for(cell), cell.how.settings, epsilon=cell.epsilon, delta=row.delta,
         preset=cell.how.preset,
     )  # fmt: skip
-    if METHODS[row.method].without_guarantee or row.epsilon == math.inf:
+    if METHODS[row.method].without_guarantee or cell.epsilon == math.inf:
         assert math.isinf(request.promise.epsilon)
-    elif row.epsilon is not None:
-        assert 0.99 * row.epsilon <= request.promise.epsilon <= row.epsilon
+    elif cell.epsilon is not None:
+        assert 0.99 * cell.epsilon <= request.promise.epsilon <= cell.epsilon
     else:
         assert request.promise.epsilon == pytest.approx(cell.how.costs, rel=1e-3)
 

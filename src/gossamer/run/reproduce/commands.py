@@ -61,9 +61,8 @@ def commands(cell: Cell, device: str) -> list[str]:
 
 def fit_arguments(cell: Cell) -> dict[str, Any]:
     """What `fit` is given besides data, card, device and places."""
-    row = cell.row
     known = {
-        "epsilon": row.epsilon, "delta": row.delta, "public": cell.how.public, "public_share": cell.how.public_share,
+        "epsilon": cell.epsilon, "delta": cell.row.delta, "public": cell.how.public, "public_share": cell.how.public_share,
         "preset": cell.how.preset, **cell.how.settings, "seed": cell.seed,
     }  # fmt: skip
     return {name: value for name, value in known.items() if value is not None}

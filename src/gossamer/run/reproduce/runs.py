@@ -62,7 +62,7 @@ def finished(known: Mapping[str, Table], into: Path) -> Iterator[Measured]:
     for table in known.values():
         for scale in SCALES:
             for cell in table.cells(scale):
-                if cell.row.method and cell.row.epsilon is not None and cell not in rows.setdefault(cell.digest, []):
+                if cell.row.method and cell.epsilon is not None and cell not in rows.setdefault(cell.digest, []):
                     rows[cell.digest].append(cell)
     for cells in rows.values():
         seeds = {cell.seed: cell for cell in cells}
@@ -85,9 +85,9 @@ def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
     )
     machine = found[0]["machine"]
     several = len(accuracies) > 1
-    assert row.epsilon is not None, "asked for above"
+    assert cell.epsilon is not None, "asked for above"
     return Measured(
-        method=row.method, data=data.title, pictures=data.pictures, records=row.size, epsilon=row.epsilon,
+        method=row.method, data=data.title, pictures=data.pictures, records=row.size, epsilon=cell.epsilon,
         delta=float(found[0]["guarantee"]["delta"]), shape=data.shape, classes=data.classes,
         public=how.public or ("a part of the records" if how.public_share else ""), preset=how.preset,
         settings={name: value for name, value in how.settings.items() if name != _NOISE},

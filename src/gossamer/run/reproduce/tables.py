@@ -55,7 +55,7 @@ class AtScale:
         settings: what differs from them.
         public: public records.
         public_share: share of the records that is given up as public.
-        costs: epsilon of these settings, where the row asks for none because the noise is the paper's.
+        costs: epsilon of these settings, where the noise is the paper's: then none is asked for.
     """
 
     minutes: float
@@ -78,7 +78,7 @@ class Row:
         method: a key of METHODS; empty: no run.
         samples_of: in place of a method, records that are measured as they are, such as "glyphs".
         real_of: in place of a method, a row whose evaluation has real records beside it.
-        epsilon: the budget; None: what the noise of the settings costs.
+        epsilon: the budget; None: what the noise of the settings costs (`AtScale.costs`).
         delta: of the guarantee; None where the method has none.
         claimed: the guarantee that the paper claims, in words.
         holds: the epsilon that the paper's own run has, by our accounting of its settings; None: not known.
@@ -133,6 +133,11 @@ class Cell:
     measures: Measures
 
     @property
+    def epsilon(self) -> float | None:
+        """The epsilon that is asked for; None: the noise is that of the settings."""
+        return None if self.how.costs is not None else self.row.epsilon
+
+    @property
     def resolved(self) -> dict[str, Any]:
         """All that its figures depend on but the seed: every setting, defaults included."""
         row = self.row
@@ -141,7 +146,7 @@ class Cell:
             "samples_of": row.samples_of,
             "data": row.data,
             "records": row.size,
-            "epsilon": _as_json(row.epsilon),
+            "epsilon": _as_json(self.epsilon),
             "delta": row.delta,
             "public": self.how.public,
             "public_share": self.how.public_share,
@@ -155,7 +160,7 @@ class Cell:
             return {}
         named = presets.settings(self.row.method, self.how.preset) if self.how.preset else {}
         settings = {**presets.defaults(self.row.method), **named, **self.how.settings}
-        if self.row.epsilon is not None and "noise_multiplier" not in self.how.settings:
+        if self.epsilon is not None and "noise_multiplier" not in self.how.settings:
             settings.pop("noise_multiplier", None)  # follows from epsilon
         return dict(sorted(settings.items()))
 
@@ -169,7 +174,7 @@ class Cell:
         """Of its JSON file, and of its folder while it is worked on."""
         row = self.row
         of = row.data + ("" if not row.records else f"-{row.records}")
-        budget = "" if row.epsilon is None else f"-eps{row.epsilon:g}"
+        budget = "" if self.epsilon is None else f"-eps{self.epsilon:g}"
         return f"{row.method or row.samples_of}-{of}{budget}-{self.digest[:10]}-seed{self.seed}"
 
 
