@@ -95,7 +95,9 @@ def test_the_grid_has_the_names_beside_the_rows(gossamer: Run, nasty: Path, tmp_
     card, _ = drafted(nasty / "two" / "pictures")
     fitted(gossamer, nasty / "two" / "pictures", card, tmp_path / "named")
     card.write_text(card.read_text().replace('["benign", "malignant"]', "[]"))
-    fitted(gossamer, nasty / "two" / "pictures", card, tmp_path / "unnamed")
+    real = read(str(nasty / "two" / "pictures"), split="train")
+    np.savez(tmp_path / "numbers.npz", images=real.images, labels=real.labels)
+    fitted(gossamer, tmp_path / "numbers.npz", card, tmp_path / "unnamed")
     grids = []
     for name in ("named", "unnamed"):
         with Image.open(tmp_path / name / "samples.png") as opened:
@@ -127,14 +129,22 @@ def test_a_missing_class_is_no_renumbering(gossamer: Run, nasty: Path, tmp_path:
     assert measured["accuracy of the real-data baseline"] > 0.9
 
 
-def test_a_card_without_names_goes_on_as_before(gossamer: Run, nasty: Path, tmp_path: Path) -> None:
+def test_classes_of_a_card_without_names_are_called_by_their_numbers(
+    gossamer: Run, nasty: Path, tmp_path: Path
+) -> None:
+    """Folders 0, 2 and 3 are classes 0, 2 and 3 of four. By their places they would be 0, 1 and 2, until somebody is in 1."""
     card = tmp_path / "old.toml"
     card.write_text("shape = [1, 28, 28]\nclasses = 3\ndeclared_size = 120\n")
+    words = ["fit", "dpgan", "--card", card, "--out", tmp_path / "run", *SMALL]
+    refused(gossamer(*words, "--data", nasty / "gap"), "a class '3'", "the declared classes are 0, 1, 2.")
+    refused(gossamer(*words, "--data", nasty / "two" / "pictures"), "a class 'benign'", "in class_names")
+    assert not (tmp_path / "run").exists()
+    card.write_text(card.read_text().replace("classes = 3", "classes = 4"))
     fitted(gossamer, nasty / "gap", card, tmp_path / "run")
     certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
-    assert "shape 1 x 28 x 28, 3 classes, label prior uniform" in certificate["assumptions"]
-    assert gossamer("sample", tmp_path / "run", "-n", 30, "-o", tmp_path / "s").status == 0
-    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["0", "1", "2"]
+    assert "shape 1 x 28 x 28, 4 classes, label prior uniform" in certificate["assumptions"]
+    assert gossamer("sample", tmp_path / "run", "-n", 40, "-o", tmp_path / "s").status == 0
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["0", "1", "2", "3"]
     found = gossamer(
         "evaluate", tmp_path / "s", "--train", nasty / "gap", "--test", nasty / "gap", "--protocol", "reduced"
     )
@@ -233,7 +243,7 @@ def test_a_split_by_unit_before_the_run_leaves_the_control_nothing_to_see(
     dealt = gossamer("split", nasty / "writers" / "all", "--units", "folder", "--share", 0.5, "-o", tmp_path / "dealt")
     assert dealt.status == 0, dealt.err
     card = tmp_path / "writers.toml"
-    card.write_text('shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 60\nunit = "writer"\n')
+    card.write_text('shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 60\nunit = "writer"\nclass_names = ["a", "b"]\n')
     fitted(gossamer, tmp_path / "dealt", card, tmp_path / "run", "--units", "folder")
     both = ["--members", tmp_path / "dealt", "--nonmembers", tmp_path / "dealt", "-n", 200, "--json"]
     found = gossamer("attack", tmp_path / "run", *both, "--units", "folder").json

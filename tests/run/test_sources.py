@@ -1,5 +1,6 @@
 """Who is public, who is not, and what a run says about it: the same whoever else is there."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,38 @@ def without(data: Path, gone: np.ndarray | list[int], name: str) -> Path:
 def protected(data: Path) -> np.ndarray:
     """Positions of the records that a share does not take."""
     return np.flatnonzero(~given_up(read(str(data), split="train"), share=SHARE, salt=SALT))
+
+
+# classes
+
+
+@pytest.mark.parametrize("kind", ["npz", "folders"])
+def test_one_record_of_a_class_of_its_own_moves_the_label_of_nobody_else(tmp_path: Path, kind: str) -> None:
+    """Names were numbered by which of them occurred: whoever was alone in class a made a 1 of every 0."""
+    card = DataCard(shape=(1, 28, 28), classes=3, declared_size=5)
+    images = np.random.default_rng(0).integers(0, 256, (6, 28, 28), np.uint8)
+
+    def labels(names: list[str], card: DataCard) -> list[int]:
+        data = tmp_path / f"{kind}-{len(names)}-{names[-1]}"
+        if kind == "npz":
+            data = data.with_suffix(".npz")
+            np.savez(data, images=images[: len(names)], labels=np.array(names))
+        else:
+            for number, name in enumerate(names):
+                (data / name).mkdir(parents=True, exist_ok=True)
+                Image.fromarray(images[number]).save(data / name / f"{number}.png")
+        found = sources(data).read(card).private
+        return [
+            int(found.labels[found.images.reshape(-1, 784).tolist().index(each.ravel().tolist())])
+            for each in images[:5]
+        ]
+
+    for names in (["b", "b", "c", "b", "c"], ["b", "b", "c", "b", "c", "a"]):
+        with pytest.raises(DataError, match=r"a class '[ab]', and the declared classes are 0, 1, 2\."):
+            labels(names, card)
+    named = dataclasses.replace(card, class_names=("a", "b", "c"))
+    assert labels(["b", "b", "c", "b", "c"], named) == labels(["b", "b", "c", "b", "c", "a"], named) == [1, 1, 2, 1, 2]
+    assert labels(["1", "1", "2", "1", "2"], card) == labels(["1", "1", "2", "1", "2", "0"], card) == [1, 1, 2, 1, 2]
 
 
 # --public-share

@@ -169,7 +169,27 @@ def test_a_name_on_the_card_is_the_account(place: Place, gossamer: Run) -> None:
     assert len(book_at(None).read().account("clinic-2026").entries) == 1
     assert gossamer("budget", "clinic-2026").out.startswith("clinic-2026\n")
     assert gossamer("budget", place.data, "--card", place.card).out.startswith("clinic-2026\n")
-    assert gossamer("budget", place.data).status == 2
+    assert gossamer("budget", place.data).out.startswith(f"{place.data}, the same records as clinic-2026\n")
+
+
+def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_something_else(
+    place: Place, gossamer: Run, checkpoints: None
+) -> None:
+    """Set as the page says, without a card, before there is a run; then the card gets its data_set."""
+    assert gossamer("budget", place.data, "--epsilon", 3, "--delta", DELTA).status == 0
+    place.card.write_text(place.card.read_text() + 'data_set = "clinic-2026"\n')
+    with pytest.raises(BudgetError, match=r"may spend epsilon 3 at delta 0\.001 in all"):
+        place.fit(noise_multiplier=0.5)
+    assert not place.run.exists()
+    place.crash(1)
+    told = gossamer("budget", place.data).out
+    assert "dpgan" in told
+    assert "limit of" in told
+    one = smallest(book_at(None).read().account("clinic-2026").spent(DELTA)).epsilon
+    assert gossamer("budget", place.data, "--epsilon", 1.01 * one, "--delta", DELTA).status == 0
+    with pytest.raises(BudgetError, match="the 1 before it"):
+        place.fit(place.folder / "another")
+    assert "too. A certificate counts" not in place.said.getvalue()
 
 
 @pytest.mark.parametrize(

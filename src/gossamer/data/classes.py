@@ -58,7 +58,7 @@ def matched(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *
         raise DataError(
             f"{where}: there are records of a class {name!r}, and the declared classes are {listed(declared)}."
             f"{did_you_mean(name, declared)} Classes are matched by name: rename it, take its records out, or name it on the "
-            "card, where it is public (or leave class_names out of the card, and labels are taken by their numbers)."
+            "card, in class_names, where it is public. (Classes of a card without class_names are called by their numbers.)"
         )
     if np.array_equal(number, np.arange(len(number))):
         return labels

@@ -60,6 +60,7 @@ class Charge:
         delta: of the run's statement.
         infinite: the run has no guarantee, whatever its plan says.
         given_up: share of the units that the run gave up as public; the sum says nothing about them.
+        place: where the records come from; empty in an older book.
     """
 
     run: str
@@ -74,6 +75,7 @@ class Charge:
     delta: float
     infinite: bool = False
     given_up: float = 0.0
+    place: str = ""
 
     @property
     def spending(self) -> Spending:
@@ -204,17 +206,26 @@ class Pages:
     # ------------------------------------------------------------------ looking
 
     def account(self, *names: str, mark: str = "") -> Account:
-        """Everything that belongs to the data set of these names and of this mark."""
-        known, marks = dict.fromkeys(names), {mark} - {""}
+        """Everything that belongs to the data set of these names or places, and of this mark."""
+        known, marks, places = dict.fromkeys(names), {mark} - {""}, {*names} - {""}
         entries: list[Entry] = []
         while True:
-            found = [entry for entry in self.entries if entry.charge.name in known or entry.charge.mark in marks]
+            found = [
+                entry
+                for entry in self.entries
+                if entry.charge.name in known or entry.charge.mark in marks or entry.charge.place in places
+            ]
             if len(found) == len(entries):
                 limits = tuple(limit for name, limit in self.limits.items() if name in known)
                 return Account(tuple(entries), tuple(known), limits)
             entries = found
             known |= dict.fromkeys(entry.charge.name for entry in entries)
             marks |= {entry.charge.mark for entry in entries} - {""}
+
+    def account_of(self, charge: Charge) -> Account:
+        """Everything that a charge adds up with. A limit of its place binds it, whatever its card calls the data set."""
+        place = [charge.place] if charge.place in self.limits else []
+        return self.account(charge.name, *place, mark=charge.mark)
 
     def under(self, name: str) -> Account:
         """What was entered under this very name. No record decides what is found, so that a certificate may state it."""

@@ -58,7 +58,12 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
 
 def data_set(card: DataCard, sources: Sources) -> str:
     """The name by which the book knows a data set: the card's, or else where the records come from."""
-    return card.data_set or sources.data.removesuffix(":train")
+    return card.data_set or place_of(sources)
+
+
+def place_of(sources: Sources) -> str:
+    """Where the records come from, as the book writes it: one name for a source and for its training split."""
+    return sources.data.removesuffix(":train")
 
 
 def charge_of(
@@ -86,6 +91,7 @@ def charge_of(
         delta=ledger.delta,
         infinite=infinite or math.isinf(ledger.promise().epsilon),
         given_up=found.public_facts.get("share", 0.0),
+        place=place_of(sources),
     )
 
 
@@ -114,7 +120,7 @@ class Booked:
         with self.book.opened() as pages:
             entry = pages.holder([self.session], ledger.last_hash)
             if entry is None:
-                pages.account(self.charge.name, mark=self.charge.mark).refuse_beyond_limit(self.charge)
+                pages.account_of(self.charge).refuse_beyond_limit(self.charge)
                 entry = pages.enter(self.charge, self.session)
                 self.say("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
             pages.finish(entry, ledger.last_hash, infinite=bool(ledger.reasons))
@@ -135,7 +141,7 @@ def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], st
     """
     session = new_word()
     with book.opened() as pages:
-        account = pages.account(charge.name, mark=charge.mark)
+        account = pages.account_of(charge)
         account.refuse_beyond_limit(charge)
         named = pages.under(charge.name)
         known = {
@@ -159,7 +165,7 @@ def go_on(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, say: Say)
     with book.opened() as pages:
         entry = pages.holder(ledger.sessions, ledger.last_hash)
         if entry is None:
-            account = pages.account(charge.name, mark=charge.mark)
+            account = pages.account_of(charge)
             account.refuse_beyond_limit(charge)
             say(_why_charged(charge, pages.entries))
             _tell(account, charge, say)
@@ -199,7 +205,7 @@ def _tell(account: Account, charge: Charge, say: Say) -> None:
     if count := len(account.entries):
         sum_ = smallest(account.spent(charge.delta, charge))
         told += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."
-    others = [name for name in account.names if name != charge.name]
+    others = [name for name in account.names if name not in (charge.name, charge.place)]
     if others:
         told += (
             f" The book knows the same records as {', '.join(others)} too. A certificate counts the runs under one name only: "

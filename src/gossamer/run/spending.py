@@ -15,7 +15,7 @@ from gossamer.privacy.accounts import Account, Charge, Limit, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.accounts import book_at, data_set, today, worth
+from gossamer.run.accounts import book_at, data_set, place_of, today, worth
 from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Sources
 
@@ -103,10 +103,13 @@ def budget(
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
         raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
     named = DataCard.load(card).data_set if card is not None else ""
-    place = Sources.of(data, public=None, labels_key=None, units=None).data.removesuffix(":train")
+    place = place_of(Sources.of(data, public=None, labels_key=None, units=None))
     book = book_at(accounts)
     pages = book.read()
-    known = {*pages.limits, *(entry.charge.name for entry in pages.entries)}
+    known = {
+        *pages.limits,
+        *(each for entry in pages.entries for each in (entry.charge.name, entry.charge.place) if each),
+    }
     base = place.removesuffix(":test")
     is_place = data not in known and (place in known or base in EMBEDDED or Path(base).exists())
     name = named or (place if is_place else data)
@@ -200,6 +203,7 @@ def _charge(
         delta=ledger.delta,
         infinite=math.isinf(ledger.promise().epsilon) or bool(METHODS[config_json["method"]].without_guarantee),
         given_up=config_json["public"].get("share", 0.0),
+        place=place_of(sources),
     )
 
 
