@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
-from gossamer.methods.likeness import Features
+from gossamer.methods.likeness import Features, _exact
 from gossamer.methods.votes import Cosines, Votes, ballot, chosen, embedded, kept, on_grid, pick
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -70,6 +70,20 @@ def test_a_unit_more_moves_the_histogram_by_one_and_no_more(where: int) -> None:
     assert 1 - 1e-5 < float(moved.norm()) <= 1
     one = query.clipped_sum(whole.take(np.array([1])), ONE)
     assert 1 - 1e-5 < float(one.norm()) <= 1
+
+
+def test_sums_over_a_picture_of_128x128_are_exact_in_any_order_however_large_the_weights() -> None:
+    """Its hidden layer adds 32,768 products up. Two numbers of 20 bits each would leave room for 8,192."""
+    net = Features((1, 128, 128), 10)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(1e6)
+        weights, _ = _exact(net.hidden)
+    points = on_grid(torch.rand(3, net.hidden.in_features, generator=torch.Generator().manual_seed(0)) * 512)
+    largest = float(weights.abs().max() * points.max()) * 2**24  # in whole numbers
+    assert largest * net.hidden.in_features <= 2**53
+    order = torch.randperm(net.hidden.in_features, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(points @ weights.T, points[:, order] @ weights[:, order].T)
 
 
 @pytest.mark.parametrize("kind", ["cosines", "features"])

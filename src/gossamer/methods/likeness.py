@@ -9,6 +9,8 @@ from gossamer.nets.flat import gradient
 
 _RATE = 1e-3
 """Adam's step size."""
+_WEIGHT = 16.0
+"""As an embedding, no weight is larger: 16 bits on the grid, where a point has 20."""
 
 
 class Features(nn.Module):
@@ -48,8 +50,9 @@ class Features(nn.Module):
 
 
 def _exact(layer: nn.Conv2d | nn.Linear) -> tuple[Tensor, Tensor]:
+    """Weights and biases on the grid, none beyond `_WEIGHT`: then even 131,072 products with points stay below 53 bits."""
     assert layer.bias is not None
-    return on_grid(layer.weight), on_grid(layer.bias)
+    return on_grid(layer.weight.clamp(-_WEIGHT, _WEIGHT)), on_grid(layer.bias)
 
 
 def learner(shape: tuple[int, ...], classes: int, device: str, *, width: int = 64) -> Learner[Features]:
