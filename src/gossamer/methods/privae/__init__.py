@@ -92,7 +92,8 @@ class Privae(Startable[Config, "loop.State"]):
           Here both terms are one Gaussian, with noise sqrt(2) C1 and sqrt(2) 2 C2 times the multiplier, or split otherwise.
         - Groups come from independent coins, so that a removed record does not re-partition the others.
         - No batch normalisation. KL(q || p) in closed form where the prior is standard normal. KL(p || q) averages where the
-          paper sums. The mixture prior has the signed centres and the spread of Mathieu et al. 2019, whom the paper follows.
+          paper sums. The mixture prior has the signed centres and the spread of Mathieu et al. 2019, whom the paper follows;
+          so have the spikes of the sparse prior, 0.05 wide, where the paper's text calls 0.05 their variance.
         - The baselines of Table 1 with the sensitivity that they have. `batch`: the whole gradient is clipped to C and moves
           by at most 2 C. `micro`: every record's gradient holds the batch-wise term, so n drawn records move by up to 2 C each,
           and n is random; the sum is therefore clipped once more, to B C, and moves by at most 2 B C whatever was drawn.
