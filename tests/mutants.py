@@ -721,7 +721,7 @@ Mistake("ranks: every rank adds noise", "privacy/ranks.py", "        total = par
     Mistake("the control is silent", "run/words.py", "    if told_apart.low > 0.5:", "    if False:", f"{NASTY}::test_other_writers_are_told_from_members_by_whoever_never_saw_the_run"),
     Mistake("plan lets any shape pass", "run/plan.py", "    makes_pictures(trial)\n", "", f"{NASTY}::test_a_shape_that_no_net_makes_is_refused_before_anything_is_written"),
     Mistake("weights as large as points", "methods/likeness.py", "layer.weight.clamp(-_WEIGHT, _WEIGHT)", "layer.weight", VOTES),
-    Mistake("who is alone in a class renumbers all others", "run/sources.py", '"class_names": card.class_names or tuple(map(str, range(card.classes)))', '"class_names": card.class_names', "tests/run/test_sources.py -k class_of_its_own"),
+    Mistake("who is alone in a class renumbers all others", "data/card.py", '"class_names": self.class_names or tuple(map(str, range(self.classes)))', '"class_names": self.class_names', "tests/run/test_sources.py -k class_of_its_own"),
     Mistake("a limit of a place binds no run whose card names the data set", "privacy/accounts.py", "place = [charge.place] if charge.place in self.limits else []", "place: list[str] = []", "tests/run/test_spending.py -k limit_of_the_place"),
     Mistake("the book forgets where records came from", "run/accounts.py", "        place=place_of(sources),\n", "", "tests/run/test_spending.py -k limit_of_the_place"),
     Mistake("federated: the server's view is amplified by the draw that it knows", "privacy/federation.py", "draw=\"round_robin\",\n        critics=1,", "draw=\"secret\",\n        critics=config.get(\"critics\", 4),", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),

@@ -145,6 +145,8 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     assert "shape 1 x 28 x 28, 4 classes, label prior uniform" in certificate["assumptions"]
     assert gossamer("sample", tmp_path / "run", "-n", 40, "-o", tmp_path / "s").status == 0
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["0", "1", "2", "3"]
+    read_again = read(str(nasty / "gap"), split="train", **DataCard.load(card).reading)
+    assert set(read_again.labels.tolist()) == {0, 2, 3}, "as evaluate and attack read them beside the run"
     found = gossamer(
         "evaluate", tmp_path / "s", "--train", nasty / "gap", "--test", nasty / "gap", "--protocol", "reduced"
     )
@@ -220,7 +222,7 @@ def test_other_writers_are_told_from_members_by_whoever_never_saw_the_run(
 ) -> None:
     """Their hands differ in brightness: the control sees it, and what attacks see is no news."""
     card = tmp_path / "writers.toml"
-    card.write_text("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 160\n")
+    card.write_text("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 160\nclass_names = ['a', 'b']\n")
     mine, yours = nasty / "writers" / "mine", nasty / "writers" / "yours"
     flat = tmp_path / "mine.npz"
     records = read(str(mine), split="train", unit_folders=True)

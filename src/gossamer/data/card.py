@@ -126,12 +126,16 @@ class DataCard:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How its records are read: arguments of `readers.read`."""
+        """How its records are read: arguments of `readers.read`.
+
+        Classes without names are called by their numbers, wherever records name theirs. Else names would be numbered by which
+        of them occur: one record of a class of its own would renumber all others, and a clipped sum would move by all of them.
+        """
         return {
             "shape": self.shape,
             "resize": self.resize,
             "invert": self.invert,
-            "class_names": self.class_names,
+            "class_names": self.class_names or tuple(map(str, range(self.classes))),
             "pixel_range": None if self.pixel_range == STORED else self.pixel_range,
             "missing_label": self.missing_label,
         }

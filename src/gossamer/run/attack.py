@@ -264,7 +264,6 @@ def _sets(
     if units is not None:
         check_two_arrays(units, [(members, "train"), (nonmembers, "test")])
     inside = read(members, split="train", **asked)
-    asked["class_names"] = asked["class_names"] or inside.class_names
     outside = read(nonmembers, split="test", **asked)
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:

@@ -60,7 +60,7 @@ class Sources:
         public, stated = self.read_public(card)
         records = read(
             self.data, split="train", images_key=self.images_key, labels_key=self.labels_key, units=self.units,
-            missing_unit=card.missing_unit, **_reading(card),
+            missing_unit=card.missing_unit, **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
         known, facts = identify(records), {"matched": matched(self.units)}
@@ -100,7 +100,7 @@ class Sources:
         try:
             return read(
                 public, split="train", images_key=self.public_images_key, labels_key=self.public_labels_key,
-                unit_folders=self.units == FOLDERS, **_reading(card),
+                unit_folders=self.units == FOLDERS, **card.reading,
             )  # fmt: skip
         except DataError as error:
             raise DataError(_KEY.sub("--public-", str(error))) from None
@@ -188,15 +188,6 @@ class Found:
             raise DataError(
                 f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
             )
-
-
-def _reading(card: DataCard) -> dict[str, Any]:
-    """The card's reading. Classes without names are called by their numbers, wherever records name theirs.
-
-    Else names were numbered by which of them occur: one record of a class of its own would renumber all others, and the sum
-    that is clipped would move by all of them.
-    """
-    return {**card.reading, "class_names": card.class_names or tuple(map(str, range(card.classes)))}
 
 
 def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:
