@@ -468,7 +468,8 @@ def test_tables_are_refused_in_one_sentence(tmp_path, capsys):
         status, out, err = card(capsys, str(path))
         assert (status, out) == (2, "")
         assert err.startswith(f"gossamer: {path}: tables are not supported yet: Gossamer learns from labelled pictures")
-        assert err.count("\n") == 1 and "39" not in err and "Doe" not in err
+        told = err.replace(str(tmp_path), "")  # whose number may hold a 39
+        assert told.count("\n") == 1 and "39" not in told and "Doe" not in told
 
 
 def test_damaged_samples_name_the_line(tmp_path):
