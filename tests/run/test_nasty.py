@@ -5,6 +5,7 @@ The collection is made by `tests/fixtures/nasty.py`.
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from PIL import Image
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
 from gossamer.methods import METHODS
+from gossamer.run.evaluate import _read_samples
 
 Run = Callable[..., Any]
 SMALL = ["--steps", 4, "--expected-batch-size", 16, "--width", 4, "--latent-size", 8, "--epsilon", 10, "--delta", 1e-3]
@@ -147,6 +149,9 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["0", "1", "2", "3"]
     read_again = read(str(nasty / "gap"), split="train", **DataCard.load(card).reading)
     assert set(read_again.labels.tolist()) == {0, 2, 3}, "as evaluate and attack read them beside the run"
+    shutil.copytree(tmp_path / "s", tmp_path / "few", ignore=shutil.ignore_patterns("1"))
+    samples = _read_samples(tmp_path / "few", DataCard.load(card))
+    assert (set(samples.labels.tolist()), samples.class_names) == ({0, 2, 3}, ()), "a class that no sample is of"
     found = gossamer(
         "evaluate", tmp_path / "s", "--train", nasty / "gap", "--test", nasty / "gap", "--protocol", "reduced"
     )

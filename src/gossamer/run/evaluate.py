@@ -178,8 +178,8 @@ def _read_samples(path: Path, card: DataCard | None) -> Samples:
     labels, names = found.labels, found.class_names
     if names == tuple(map(str, range(len(names)))):
         return Samples(found.images, labels)
-    if names and card is not None and card.class_names:
-        labels, names = matched(labels, names, card.class_names, where=str(path)), card.class_names
+    if names and card is not None:
+        labels, names = matched(labels, names, card.reading["class_names"], where=str(path)), card.class_names
     return Samples(found.images, labels, names)
 
 
