@@ -1,5 +1,6 @@
 """What several runs cost together, against exact figures of one Gaussian and against the accountants of one run."""
 
+import dataclasses
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from scipy.special import log_ndtr
 
 from gossamer.privacy import accounting, composition
 from gossamer.privacy.accountants import accountants_for, flatten
+from gossamer.privacy.accounts import Charge
 from gossamer.privacy.composition import Spending, smallest, together
 from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE
@@ -19,8 +21,8 @@ POISSON = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 OTHER = poisson_gaussian(sampling_rate=0.02, noise_multiplier=2.0)
 
 
-def run(event, count, relation=ADD_OR_REMOVE_ONE, unit="record", infinite=False):
-    return Spending(plan=((event, count),), relation=relation, unit=unit, infinite=infinite)
+def run(event, count, relation=ADD_OR_REMOVE_ONE, unit="record", **more):
+    return Spending(plan=((event, count),), relation=relation, unit=unit, **more)
 
 
 def exact(noise: float, delta: float) -> float:
@@ -119,6 +121,30 @@ def test_secret_draws_and_poisson_runs_have_a_finite_sum() -> None:
     assert total.epsilon > smallest(together([secret], delta=DELTA)).epsilon
     known = accountants_for(flatten([*secret.plan, (POISSON, 1)]), ADD_OR_REMOVE_ONE)
     assert total.relation is (ADD_OR_REMOVE_ONE if known else REPLACE_ONE)
+
+
+def test_draws_among_clients_elsewhere_say_nothing_of_one_client_more() -> None:
+    """Shards have coins, clients have none: such runs are added up for replace-one."""
+    event = SampledWithoutReplacementDpEvent(100, 1, GaussianDpEvent(2.0))
+    clients = run(event, 500, REPLACE_ONE, "client", by_client=True)
+    alone = smallest(together([clients], delta=DELTA))
+    assert alone.relation is REPLACE_ONE and math.isfinite(alone.epsilon)
+    assert smallest(together([run(event, 500, REPLACE_ONE, "client")], delta=DELTA)).relation is ADD_OR_REMOVE_ONE
+    assert math.isfinite(smallest(together([clients, clients], delta=DELTA)).epsilon)
+    assert smallest(together([clients, run(POISSON, 1, unit="client")], delta=DELTA)).relation is REPLACE_ONE
+    assert math.isinf(smallest(together([clients, run(POISSON, 1)], delta=DELTA)).epsilon)
+
+
+def test_the_book_knows_whose_draws_were_among_clients_elsewhere() -> None:
+    """A federation's server has no records, so its entry has no mark of any."""
+    event = SampledWithoutReplacementDpEvent(100, 1, GaussianDpEvent(2.0))
+    here = Charge(
+        run="r", name="d", mark="m", date="2026-11-23", method="gs-wgan", folder="/run", plan=((event, 500),),
+        relation=REPLACE_ONE, unit="client", delta=DELTA,
+    )  # fmt: skip
+    elsewhere = dataclasses.replace(here, mark="")
+    assert smallest(together([here.spending], delta=DELTA)).relation is ADD_OR_REMOVE_ONE
+    assert smallest(together([elsewhere.spending], delta=DELTA)).relation is REPLACE_ONE
 
 
 def test_many_different_runs_are_summed_by_renyi_bounds_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,9 +204,25 @@ def test_a_torn_last_line_costs_a_block_of_every_event(tmp_path: Path) -> None:
     ledger.close()
     path.write_bytes(path.read_bytes() + b'{"charge": 1')
     again = PrivacyLedger.resume(path)
-    assert [again.remaining(event) for event in (EVENT, OTHER, dear, rare)] == [100 - BLOCK, 50 - 2 * BLOCK, 4, 0]
+    assert [again.remaining(event) for event in (EVENT, OTHER, dear, rare)] == [100 - BLOCK, 50 - 2, 4, 2]
     again.close()
-    assert PrivacyLedger.load(path).charged == [(EVENT, BLOCK), (OTHER, 2 * BLOCK), (dear, 1), (rare, 3)]
+    assert PrivacyLedger.load(path).charged == [(EVENT, BLOCK), (OTHER, 2), (dear, 1), (rare, 1)]
+
+
+def test_a_seldom_event_is_never_paid_ahead(tmp_path: Path) -> None:
+    """So that a training that asks one question in 20 steps may keep a checkpoint after every block of its steps."""
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 400), (OTHER, 20)])
+    ledger.create(tmp_path / "ledger.jsonl")
+    safe = []
+    for step in range(400):
+        if step % 20 == 0:
+            ledger.charge(OTHER)
+        ledger.charge(EVENT)
+        if ledger.prepaid == 0:
+            safe.append(step + 1)
+    ledger.close()
+    assert safe == list(range(BLOCK, 401, BLOCK))
 
 
 @pytest.mark.parametrize("line", [1, 2, 3, 10, 18])

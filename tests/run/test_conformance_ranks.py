@@ -51,7 +51,7 @@ class Going:
         self.ledger.reserve(job.plan)
         self.rng = Rng(0, noise_seed=1, rank=ranks.number)
         self.training: Training[BaseConfig, State] = job.begin(self.rng, ranks=ranks)
-        self.private = Confined(part_of(records, job, ranks), self.ledger, ranks)
+        self.private = Confined(part_of(records, job, ranks, self.rng), self.ledger, ranks)
         self.public = stripes(30, seed=1) if job.takes_public else None
         self.shown: Shown = []
 

@@ -24,6 +24,7 @@ from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_PUBLIC
 from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.termwise import TermwiseGaussianSum
 from gossamer.run import distributed
 from gossamer.run.distributed import part_of
 from gossamer.run.sources import Sources
@@ -121,6 +122,11 @@ class Alike(Rng):
         self._own = self._drawn[(self._drawn >= own.start) & (self._drawn < own.stop)]
         return self._own - own.start
 
+    def common_integers(self, n: int, high: int) -> np.ndarray:
+        """The rank of each unit, by its place: as good as by coins, where nobody is taken out."""
+        assert (n, high) == (self._total, self._ranks.count)
+        return np.searchsorted([n * (r + 1) // high for r in range(high)], np.arange(n), side="right")
+
     def integers(self, n: int, high: int) -> np.ndarray:
         """The group of each drawn unit: every rank of `groups_of` has its own, in turns among its units."""
         rank = np.searchsorted([self._total * (r + 1) // self._of for r in range(self._of)], self._own, side="right")
@@ -165,7 +171,7 @@ def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int
     shown = [
         (each.phase.name, each.step, {name: float(value) for name, value in each.shown.items()})
         for each in training.drive(
-            Confined(part_of(records, job, ranks), ledger, ranks), public if job.takes_public else None
+            Confined(part_of(records, job, ranks, rng), ledger, ranks), public if job.takes_public else None
         )
         if each.shown is not None
     ]
@@ -342,11 +348,80 @@ def test_parts_are_whole_units() -> None:
     units = np.repeat(np.arange(40), np.arange(40) % 3 + 1)
     records = dataclasses.replace(numbered(len(units)), units=np.random.default_rng(0).permutation(units))
     job = METHODS["dpgan"].job({"noise_multiplier": 1.0}, CARD)
-    parts = [part_of(records, job, Ranks(r, 3)) for r in range(3)]
+    parts = [part_of(records, job, Ranks(r, 3), Rng(noise_seed=0)) for r in range(3)]
     assert sorted(np.concatenate([part.labels for part in parts])) == list(range(len(units)))
     assert sum(part.population for part in parts) == 40
     owners = [set(records.units[part.labels]) for part in parts if records.units is not None]
     assert not owners[0] & owners[1] and not owners[1] & owners[2] and not owners[0] & owners[2]
+
+
+class Dealt(Rng):
+    """Units have these ranks."""
+
+    def __init__(self, coins: np.ndarray) -> None:
+        super().__init__(noise_seed=0)
+        self._coins = coins
+
+    def common_integers(self, n: int, high: int) -> np.ndarray:
+        assert len(self._coins) == n and self._coins.max() < high
+        return self._coins
+
+
+class Odd:
+    """A group's gradient that looks at who else is there: record 7, or 4 with 0, turn it round."""
+
+    dimension = 1
+
+    def clipped_sum(self, records: Records, bounds: Bounds) -> Tensor:
+        return torch.zeros(1)
+
+    def group_gradient(self, records: Records) -> Tensor:
+        there = set(records.labels.tolist())
+        return torch.tensor([100.0 if 7 in there or there >= {0, 4} else -100.0])
+
+
+def batch_wise(records: Records, coins: np.ndarray) -> tuple[list[set[int]], float]:
+    """Who is on which of two ranks, and the batch-wise sum of both, one group on each."""
+    job = METHODS["privae"].job({"noise_multiplier": 1.0, "divergence": "mmd"}, CARD)
+    mechanism = TermwiseGaussianSum(
+        sampling_rate=1.0, noise_multiplier=1.0, rng=Rng(), max_norm=1.0, max_norm_batch=1.0, partitions=1
+    )  # fmt: skip
+    parts = [part_of(records, job, Ranks(r, 2), Dealt(coins)) for r in range(2)]
+    total = sum(float(mechanism.exact(part, Odd())[1]) for part in parts)
+    return [set(part.labels.tolist()) for part in parts], total
+
+
+def test_a_unit_that_is_gone_leaves_the_groups_of_all_others_as_they_were() -> None:
+    """Where a release is more than a sum over units: by place, 4 would change ranks for 7, and both groups turn."""
+    records, coins = numbered(10), np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
+    with_7, before = batch_wise(records, coins)
+    without_7, after = batch_wise(records[np.delete(np.arange(10), 7)], np.delete(coins, 7))
+    assert [part - {7} for part in with_7] == without_7
+    assert abs(before - after) == pytest.approx(2, abs=1e-4)  # 2 max_norm_batch, which is what the noise is made for
+    by_place = records[np.delete(np.arange(10), 7)], np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
+    assert abs(before - batch_wise(*by_place)[1]) == pytest.approx(4, abs=1e-4)
+
+
+def test_units_are_dealt_to_ranks_by_even_coins_alike_on_all() -> None:
+    """4,000 units on four ranks: sizes and mean places within 5 standard deviations of even ones. Error rate 1e-5."""
+    job, key = METHODS["privae"].job({"noise_multiplier": 1.0, "divergence": "mmd"}, CARD), b"k" * 16
+
+    def drawn() -> Rng:
+        rng = Rng()
+        rng.draw_alike(key)
+        return rng
+
+    parts = [part_of(numbered(4_000), job, Ranks(r, 4), drawn()).labels for r in range(4)]
+    assert sorted(np.concatenate(parts)) == list(range(4_000))
+    for part in parts:
+        assert abs(len(part) - 1_000) < 5 * (4_000 * 3 / 16) ** 0.5
+        assert abs(part.mean() - 2_000) < 5 * 4_000 / 12**0.5 / len(part) ** 0.5
+
+
+def test_methods_that_say_so_add_units_up() -> None:
+    """Whoever adds a method has to say it, and to look at its releases before."""
+    sums = {name for name, method in METHODS.items() if method.sums_units}
+    assert sums == {"dpgan", "dp-wgan", "dp-diffusion", "teacher", "moments", "evolve", "dp-mepf"}
 
 
 def test_settings_that_ranks_cannot_share_are_refused() -> None:

@@ -528,9 +528,24 @@ def made(cell: Cell, *, epsilon: float = 9.5, **figures: float) -> dict[str, Any
         "schema": results.SCHEMA, "table": "tiny", "row": cell.row.name, "scale": "laptop", "seed": cell.seed,
         "digest": cell.digest, "resolved": cell.resolved, "metrics": entries, "attacks": [], "left_out": {},
         "guarantee": {"epsilon": epsilon, "delta": 1e-4, "relation": "add-or-remove-one", "unit": "record"},
-        "seconds": {part: {"wall": wall, "cpu": 1.0} for part, wall in (("fit", 60.0), ("sample", 30.0), ("evaluate", 600.0))},
-        "machine": {"processor": "Abacus", "cores": 2, "threads": 1}, "software": {"torch": "2.0"}, "date": "2026-11-22",
+        "seconds": {
+            part: {"wall": wall, "cpu": 1.0, "threads": 2}
+            for part, wall in (("fit", 60.0), ("sample", 30.0), ("evaluate", 600.0))
+        },
+        "machine": {"processor": "Abacus", "cores": 2, "threads": 2, "device": "cpu"},
+        "software": {"torch": "2.0"}, "date": "2026-11-22",
     }  # fmt: skip
+
+
+def test_a_thread_that_shared_its_core_took_as_long_as_it_worked(tiny: Table) -> None:
+    result = made(cell_of(tiny, "moments"))
+    fit, sample, evaluation = ({"wall": 600.0, "cpu": 60.0 * cpu, "threads": 1} for cpu in (1, 2, 20))
+    result["seconds"] = {"fit": fit, "sample": sample, "evaluate": evaluation}
+    assert results.minutes_of(result, ("fit", "sample")) == 1 + 2
+    assert results.minutes_of(result) == 1 + 2 + 10  # helpers of a library may work beside a thread
+    assert results.minutes_of(result | {"machine": {"device": "cuda"}}) == 30  # a processor that waits for another
+    fit["threads"] = 2
+    assert results.minutes_of(result, ("fit",)) == 10
 
 
 def test_a_table_is_what_the_json_says(tiny: Table, tmp_path: Path) -> None:
@@ -565,7 +580,7 @@ def test_the_page_is_deterministic_and_links_to_every_json(tiny: Table, tmp_path
     assert text == page.markdown({"tiny": tiny}, into, out)
     assert f"[2](results/cells/{cell.name}.json)" in text
     assert "moments \\| one release" in text and "Scale: paper" not in text
-    assert "Abacus, 2 cores, 1 thread, torch 2.0, 2026-11-22" in text
+    assert "Abacus, 2 cores, 2 threads, torch 2.0, 2026-11-22" in text
     widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(widths) == 1
 

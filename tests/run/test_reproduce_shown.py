@@ -127,8 +127,9 @@ def put(into: Path, cell: Cell, accuracy: float, *, epsilon: float | None = None
     found = {
         "schema": results.SCHEMA, "seed": cell.seed, "digest": cell.digest, "resolved": cell.resolved, "attacks": [],
         "metrics": [{"metric": name, "value": value} for name, value in figures.items()], "guarantee": guarantee,
-        "seconds": {"fit": {"wall": 90.0, "cpu": 1.0}, "evaluate": {"wall": 600.0, "cpu": 1.0}},
-        "machine": {"processor": "Abacus", "cores": 2, "threads": 2}, "software": {"torch": "2.0"}, "date": "2026-11-22",
+        "seconds": {part: {"wall": wall, "cpu": 1.0, "threads": 2} for part, wall in (("fit", 90.0), ("evaluate", 600.0))},
+        "machine": {"processor": "Abacus", "cores": 2, "threads": 2, "device": "cpu"},
+        "software": {"torch": "2.0"}, "date": "2026-11-22",
         **other,
     }  # fmt: skip
     results.save(into, cell, found)

@@ -274,6 +274,9 @@ class AnyMethod(ABC):
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     deals_records: ClassVar[bool] = False
     """Whether it deals its records out itself where ranks train together, so that each of them needs to see all."""
+    sums_units: ClassVar[bool] = False
+    """Whether each of its releases is a sum of what every unit adds by itself. Only then may ranks take units by their place in
+    the data; else each goes to a rank by a coin of its own, because one unit less moves the places of all that follow."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
 

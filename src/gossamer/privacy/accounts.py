@@ -79,8 +79,10 @@ class Charge:
 
     @property
     def spending(self) -> Spending:
-        """For adding up."""
-        return Spending(plan=self.plan, relation=self.relation, unit=self.unit, infinite=self.infinite)
+        """For adding up. Without a mark, the records are those of a federation's clients."""
+        return Spending(
+            plan=self.plan, relation=self.relation, unit=self.unit, infinite=self.infinite, by_client=not self.mark
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """As the book writes it."""

@@ -5,7 +5,8 @@ epsilons and deltas add (Dwork and Roth 2014, theorem 3.16), delta being shared 
 
 **Relations.** The total is stated for add-or-remove-one wherever every run can be. A run of secret draws, stated for
 replace-one, can: its records go to shards by independent coins, so adding or removing a record changes one shard too
-(`rows.py`). Else the total is for replace-one, and that is two steps of add-or-remove-one.
+(`rows.py`). A federated run whose clients are elsewhere cannot: nobody deals them out, and one client more is one more to draw
+from and to take turns with. Else the total is for replace-one, and that is two steps of add-or-remove-one.
 
 **Units.** Runs that protect different units have a total for the record only, because a writer's promise says something about
 each of his records, and a record's promise nothing about a writer. To take one record from a writer is to exchange the writer
@@ -47,12 +48,14 @@ class Spending:
         relation: of the run's own statement.
         unit: of the run's own statement.
         infinite: it has no guarantee, whatever the plan says.
+        by_client: its answers were drawn among clients elsewhere, so that the plan says nothing of one client more.
     """
 
     plan: Plan
     relation: NeighboringRelation
     unit: str
     infinite: bool = False
+    by_client: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +114,8 @@ def _steps(run: Spending, relation: NeighboringRelation, unit: str) -> int:
 
 def _holds_for_adding(run: Spending) -> bool:
     """Whether the run's plan bounds add-or-remove-one too."""
-    if run.relation is ADD_OR_REMOVE_ONE:
-        return True
+    if run.relation is ADD_OR_REMOVE_ONE or run.by_client:
+        return run.relation is ADD_OR_REMOVE_ONE
     secret = all(isinstance(event, SampledWithoutReplacementDpEvent) for event, _ in run.plan)
     return secret and bool(accountants_for(flatten(run.plan), ADD_OR_REMOVE_ONE))
 

@@ -67,6 +67,16 @@ def enough(*, answers: int, critics: int, clients: int) -> int:
     return low + SPARE
 
 
+def granted(settings: dict[str, Any]) -> int:
+    """How many answers each client of a run grants, by all else that its settings say: the figure beside them is checked."""
+    config = settings["config"]
+    if settings["federated"]["role"] == CLIENT:
+        return int(config["steps"])
+    return enough(
+        answers=config["steps"] * config["answers"], critics=config["critics"], clients=settings["card"]["declared_size"]
+    )  # fmt: skip
+
+
 def against_server(settings: dict[str, Any]) -> Guarantee:
     """What a client has lost at most to whoever knows that it was asked: all the answers that it grants, unamplified."""
     config, answers = settings["config"], settings["federated"]["answers"]

@@ -44,7 +44,9 @@ from gossamer.privacy.guarantee import (
 )
 
 BLOCK = 16
-"""Charges written ahead and synced together. Plain Gaussians, which nothing amplifies, are few and cost much: one by one."""
+"""Charges of the event that comes most often, written ahead and synced together. All others are paid for one by one, so that
+every so many steps nothing is paid ahead, which is when a checkpoint may be written; and so are plain Gaussians, which nothing
+amplifies: they are few and cost much."""
 
 _FORMAT = 2
 _LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
@@ -274,7 +276,8 @@ class PrivacyLedger:
 
     def _block(self, number: int) -> int:
         """How many charges of an event are written at once: as many as are left, at most."""
-        most = 1 if isinstance(self._events[number], GaussianDpEvent) else BLOCK
+        often = self._reserved[number] == max(self._reserved) and not isinstance(self._events[number], GaussianDpEvent)
+        most = BLOCK if often else 1
         return min(most, self._reserved[number] - self._charged[number])
 
     def _append(self, bodies: Iterable[dict[str, Any]]) -> None:

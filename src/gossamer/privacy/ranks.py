@@ -8,8 +8,10 @@ Every rank goes through the same loop, with the same public draws. A release is 
    else, or has failed, nothing is added up and every rank stops.
 4. Rank 0 adds the parts up in float64, adds the noise once, and sends the sum with its noise to all.
 
-A unit has all its records on one rank, so it moves one part, and the sum, as far as it would in one process. Everything else
-that ranks send one another has been released already, or never saw a record.
+A unit has all its records on one rank, so it moves one part, and the sum, as far as it would in one process. Where a part is
+more than a sum of what its units add each by itself (PriVAE's groups), which rank has a unit must not depend on who else there
+is: then each goes to a rank by a secret coin of its own (`run/distributed.py: part_of`). Everything else that ranks send one
+another has been released already, or never saw a record.
 """
 
 import hashlib

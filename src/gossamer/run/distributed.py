@@ -186,7 +186,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     if brief.saved is not None:
         training.state.load_state_dict({**training.state.state_dict(), **brief.saved[0]})
         rng.restore(brief.saved[1])
-    private, public = Confined(part_of(found.private, job, ranks), ledger, ranks), found.public
+    private, public = Confined(part_of(found.private, job, ranks, rng), ledger, ranks), found.public
     del found  # rank by rank, a part is kept and the rest is let go
     with full_precision():
         for _ in training.drive(private, public):
@@ -199,10 +199,16 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     return synthesizer
 
 
-def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks) -> Records:
-    """The records that are this rank's: whole units, in the order that they have; all, where the method deals them out."""
+def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rng) -> Records:
+    """The records that are this rank's: whole units, in the order that they have; all, where the method deals them out.
+
+    Where a release is more than a sum over units, a unit's rank is a secret coin of its own, so that one unit more or less
+    leaves all others where they are.
+    """
     if ranks.count == 1 or job.method.deals_records:
         return records
+    if not job.method.sums_units:
+        return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
     mine = ranks.mine(records.population)
     if records.units is None:
         kept = records[mine]

@@ -19,6 +19,8 @@ from gossamer.run.arguments import check_type, checked_arguments, plain
 
 AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
+_LEAST_NOISE, _MOST_NOISE = 1e-20, 1e20
+"""Noise multiplier times bound: well within what `Rng.add_gaussian_` draws, whatever a method multiplies it with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +189,7 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
             raise BudgetError(f"{flag} must be at least 1.")
     if settings.get("max_norm", 1.0) == 0:
         raise BudgetError("--max-norm must be above 0: with 0 every record would contribute nothing.")
+    _check_noise(settings)
     if (decay := float(settings.get("average_decay", 0.0))) >= 1:
         raise BudgetError(
             f"--average-decay must be below 1, not {decay:g}: with 1 the average never moves, and the weights "
@@ -198,6 +201,19 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
             "records would have to be drawn with a probability above 1. Take a smaller batch."
         )
     return job
+
+
+def _check_noise(settings: Mapping[str, Any]) -> None:
+    """Refuse noise that cannot be drawn, before a run is charged for it."""
+    noise = float(settings.get("noise_multiplier", 0.0))
+    for name in ("max_norm", "max_norm_batch"):
+        bound = float(settings.get(name, 1.0))
+        if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
+            raise BudgetError(
+                f"--{name.replace('_', '-')} {bound:g} with a noise multiplier of {noise:.3g} asks for noise of "
+                f"{noise * bound:.3g}, which no sum can carry: it must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}. "
+                "Take a bound nearer to 1."
+            )
 
 
 def _check_setting(flag: str, value: object, hint: Any) -> None:

@@ -128,7 +128,8 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     full = False
     try:
         with stop_asked() as stop:
-            private = Confined(distributed.part_of(run.found.private, run.job, run.ranks), run.ledger, run.ranks)
+            mine = distributed.part_of(run.found.private, run.job, run.ranks, run.rng)
+            private = Confined(mine, run.ledger, run.ranks)
             for reached in training.drive(private, run.found.public):
                 if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))

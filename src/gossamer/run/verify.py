@@ -11,7 +11,7 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RunFolderError
 from gossamer.methods import METHODS
-from gossamer.privacy import certificate
+from gossamer.privacy import certificate, federation
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
 from gossamer.privacy.figures import purposes
 from gossamer.privacy.guarantee import RELATION_NAMES
@@ -101,6 +101,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
         same = merge(job.plan) == merge(ledger.plan)
         named = purposes([(phase.name, phase.plan) for phase in job.phases])
         same_parts = settings.get("components", named) == named
+        same_answers = "federated" not in settings or federation.granted(settings) == settings["federated"]["answers"]
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -115,6 +116,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
             f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[relation]}, and line 1 of {LEDGER} says "
             f"{RELATION_NAMES[ledger.relation]}."
         )
+    if not same_answers:
+        problems.append(f"{CONFIG}: its clients grant another number of answers than these settings ask of any.")
     if not same_parts:
         problems.append(f"{CONFIG}: its components are not the phases of these settings.")
     if not same:

@@ -78,6 +78,7 @@ class Evolve(Method[Config, "loop.State"]):
 
     name = "evolve"
     title = "Private Evolution (Lin et al. 2024)"
+    sums_units = True
     config_type = Config
     loop = loop
     makes_starts = True

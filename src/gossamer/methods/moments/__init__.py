@@ -53,6 +53,7 @@ class ClassMoments(Method[Config, "loop.State"]):
 
     name = "moments"
     title = "Class moments (one Gaussian release)"
+    sums_units = True
     config_type = Config
     loop = loop
     makes_starts = True

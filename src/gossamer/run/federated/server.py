@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +114,7 @@ def serve(
     rng: Rng | None = None,
     sources: Sources | None = None,
     held: Found | None = None,
+    kept: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder.
@@ -134,6 +135,7 @@ def serve(
         rng: for tests: a generator with a fixed noise seed.
         sources: where all records are, in a simulation; None: elsewhere.
         held: what is there: private records for the account book alone, and the public ones; None: what the server has.
+        kept: what the private folder keeps besides, in a simulation.
         settings: fields of the method's Config.
 
     Raises:
@@ -156,7 +158,7 @@ def serve(
         more = {"federated": {"role": federation.SERVER, "answers": _answers(config, card)}}
         booked = enter(
             folder, request, ledger, held, sources, seed=seed, device="cpu", rng=rng, accounts=accounts,
-            say=_say(sink), more=more,
+            say=_say(sink), more=more, source=kept,
         )  # fmt: skip
         return _train(Serving(grid, patience, wait, sink), folder, ledger, booked, config, held, card, rng)
 

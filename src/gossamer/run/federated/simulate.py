@@ -1,8 +1,9 @@
 """`gossamer federated simulate`: all clients on one machine, each with a folder, a ledger and a certificate of its own."""
 
 import dataclasses
+import random
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from gossamer.data.card import DataCard
 from gossamer.data.identity import identify
 from gossamer.data.records import Records
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
@@ -23,6 +24,8 @@ from gossamer.run.federated.server import decide, go_on_serving, serve
 from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Found, Sources
 
+PLACES = "places"
+"""In the private folder's account of sources: the number of the unit that each client is."""
 CLIENTS = "clients"
 """In the private folder: a RUN of each client, critics among them."""
 _FILES, _FILES_BESIDES = 2, 256
@@ -76,20 +79,46 @@ def simulate(
         began = Sources.from_json(folder.source()["sources"])
         found = dataclasses.replace(sources, public=began.public).read(card)
         answers_delta = float(folder.config()["delta"])
-        with clients_of(folder, found, card, sources, answers_delta) as grid:
+        with clients_of(folder, found, card, sources, answers_delta, _kept(folder, card)) as grid:
             return go_on_serving(grid, out, sink=sink, held=found)
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    found = sources.read(card)
-    with clients_of(folder, found, card, sources, request.delta) as grid:
+    found, places = sources.read(card), dealt(card.declared_size)
+    with clients_of(folder, found, card, sources, request.delta, places) as grid:
         return serve(
             grid, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts, sink=sink,
-            sources=sources, held=found, **settings,
+            sources=sources, held=found, kept={PLACES: places}, **settings,
         )  # fmt: skip
 
 
+def dealt(count: int) -> list[int]:
+    """The number of the unit that each client is, by secret coins; numbers beyond the units are clients without records.
+
+    Clients take turns by their names. If names followed the ids of units, one unit replaced by another would move the turns of
+    all between them, and the secret draw covers one client that changes.
+    """
+    return random.SystemRandom().sample(range(count), count)
+
+
+def _kept(folder: RunFolder, card: DataCard) -> list[int]:
+    """Who is which client of a simulation that has begun.
+
+    Raises:
+        RunFolderError: if that is not kept, or is no such list.
+    """
+    places = folder.source().get(PLACES)
+    if not isinstance(places, list) or sorted(places) != list(range(card.declared_size)):
+        raise RunFolderError(
+            f"{folder.path} does not say which {card.unit} is which client: it was begun by an earlier version, which numbered "
+            "them by their ids, or it is damaged. Simulate anew; what it was charged stays charged."
+        )
+    return places
+
+
 @contextmanager
-def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources, delta: float) -> Iterator[LocalGrid]:
-    """A client for each unit, and one without records for each that is declared and not there.
+def clients_of(
+    folder: RunFolder, found: Found, card: DataCard, sources: Sources, delta: float, places: Sequence[int]
+) -> Iterator[LocalGrid]:
+    """A client for each unit, and one without records for each that is declared and not there. places: of `dealt`.
 
     Raises:
         RequestError: if there are more units than the card declares.
@@ -100,9 +129,9 @@ def clients_of(folder: RunFolder, found: Found, card: DataCard, sources: Sources
         )
     _allow_files(_FILES * card.declared_size + _FILES_BESIDES)
     clients, clock = {}, Clock()
-    for number in range(card.declared_size):
+    for number, unit in enumerate(places):
         name = f"client-{number + 1:04d}"
-        records = _of(found.private, number)
+        records = _of(found.private, unit)
         one = Found(records, None, NO_PUBLIC, NO_UNITS, identify(records))
         clients[name] = Client(
             folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(one),

@@ -1,6 +1,5 @@
 """What the JSON of cells says, as lines for the terminal and as a page in Markdown. Nothing here is computed on records."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,10 +71,7 @@ class Line:
     @property
     def minutes(self) -> str:
         """Of fit and sampling, the mean."""
-        taken = [
-            sum(result["seconds"][part]["wall"] for part in ("fit", "sample") if part in result["seconds"]) / 60
-            for result in self.found.values()
-        ]
+        taken = [results.minutes_of(result, ("fit", "sample")) for result in self.found.values()]
         return f"{fmean(taken):.1f}" if taken and self.row.method else ""
 
     @property
@@ -233,16 +229,12 @@ def listing(known: Mapping[str, Table], scale: Scale, into: Path) -> list[str]:
 
 def expected(cell: Cell, done: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> float:
     """Minutes that a cell will take: as others of its row did, else as it was reckoned, at the pace of those that are done."""
-    alike = [_minutes(done[each.name]) for each in cells if each.name in done and each.digest == cell.digest]
+    alike = [results.minutes_of(done[each.name]) for each in cells if each.name in done and each.digest == cell.digest]
     if alike:
         return fmean(alike)
     reckoned = sum(each.how.minutes for each in cells if each.name in done)
-    pace = sum(map(_minutes, done.values())) / reckoned if reckoned else 1.0
+    pace = sum(map(results.minutes_of, done.values())) / reckoned if reckoned else 1.0
     return cell.how.minutes * pace
-
-
-def _minutes(result: Mapping[str, Any]) -> float:
-    return math.fsum(part["wall"] for part in result["seconds"].values()) / 60
 
 
 def _of_real(figure: str) -> str:

@@ -1,8 +1,9 @@
 """The JSON of cells: read, checked, written. All that is printed and stands on the page is made of these alone."""
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,21 @@ def figures(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     measured = {entry["metric"]: entry for entry in result["metrics"]}
     attacked = {f"{_DISCRIMINATORS.sub('', entry['attack'])}: {entry['measure']}": entry for entry in result["attacks"]}
     return measured | attacked
+
+
+def minutes_of(result: Mapping[str, Any], parts: Collection[str] = ()) -> float:
+    """Minutes that parts of a cell took; of none: all.
+
+    Those on the wall, but with one thread on a processor at most those in which it worked: a run that shared its core with
+    something else is not slower for that.
+    """
+    machine = result["machine"]
+    alone = machine["device"] == "cpu"
+    return math.fsum(
+        min(part["wall"], part["cpu"]) if alone and part.get("threads", machine["threads"]) == 1 else part["wall"]
+        for name, part in result["seconds"].items()
+        if not parts or name in parts
+    ) / 60  # fmt: skip
 
 
 def threads_of(machine: Mapping[str, Any]) -> str:

@@ -93,7 +93,7 @@ def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
         settings={name: value for name, value in how.settings.items() if name != _NOISE},
         accuracy=_as_shown(fmean(accuracies)), low=_as_shown(min(accuracies)) if several else None,
         high=_as_shown(max(accuracies)) if several else None, real=_as_shown(fmean(reals)) if reals else None,
-        of="samples", on="test records", minutes=round(fmean(each["seconds"]["fit"]["wall"] for each in found) / 60, 2),
+        of="samples", on="test records", minutes=round(fmean(results.minutes_of(each, ("fit",)) for each in found), 2),
         per_record=row.method in PER_RECORD, page=PAGE,
         machine=f"{results.threads_of(machine)} of {machine.get('gpu', machine['processor'])}",
     )  # fmt: skip
