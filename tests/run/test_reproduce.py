@@ -701,7 +701,7 @@ def test_all_tables_together_take_twelve_hours_at_most_on_a_laptop() -> None:
         each.name: each.how.minutes for table in tables.tables().values() for each in table.cells("laptop")
     }  # a cell that two tables have is run once
     once = sum(table.once["laptop"] for table in tables.tables().values() if "laptop" in table.once)
-    assert sum(minutes.values()) + once <= 12 * 60
+    assert (sum(minutes.values()) + once) / 2 <= 12 * 60  # minutes of one thread, of two processes
 
 
 def test_every_data_set_has_a_name_of_its_own() -> None:

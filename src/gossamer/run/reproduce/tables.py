@@ -49,8 +49,8 @@ class AtScale:
     """How a row is run at one scale.
 
     Args:
-        minutes: of a cell, from the fit to the figures, as reckoned beforehand: at the laptop's scale on two cores, at the
-            paper's on the machine of the paper.
+        minutes: of a cell, from the fit to the figures, as reckoned beforehand: at the laptop's scale of one thread, two of which
+            are at work on two cores; at the paper's on the machine of the paper.
         preset: named settings of the method.
         settings: what differs from them.
         public: public records.
@@ -195,7 +195,7 @@ class Table:
         figures: the columns: names of figures, as in metrics.json.
         order: its place on the page.
         measures: what is measured, for each scale.
-        once: minutes for what depends on the real records alone, which is computed once for all cells.
+        once: minutes of one thread for what depends on the real records alone, which is computed once for all cells.
         rows: its rows.
         show_samples: the page shows samples of each row's first seed.
     """
