@@ -130,3 +130,18 @@ def test_what_cannot_be_drawn_is_refused(n: int, labels: Any) -> None:
     with pytest.raises(RequestError, match="must be"):
         synthesizer().sample(n, labels=labels)
     assert synthesizer().sample(0).images.shape == (0, 1, 2, 2)
+
+
+@pytest.mark.parametrize("n", [-1, 1.5, True, "3", None])
+def test_a_number_of_samples_is_a_number(n: Any) -> None:
+    for draw in (synthesizer().sample, lambda n: next(synthesizer().stream(n))):
+        with pytest.raises(RequestError, match=r"n must be a whole number of zero or more"):
+            draw(n)
+
+
+def test_more_samples_than_the_memory_holds_are_refused_before_one_is_drawn() -> None:
+    with pytest.raises(
+        RequestError, match=r"1,000,000,000,000 samples take 12,000 GB, .* of memory are free\. .*`stream`"
+    ):
+        synthesizer().sample(10**12)
+    assert len(synthesizer().sample(np.int64(0))) == 0

@@ -1,5 +1,6 @@
 """Synthesizer: what is left when the records are gone."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
+from gossamer.data.mapped import free_memory
 from gossamer.data.records import Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
@@ -21,6 +23,12 @@ from gossamer.privacy.certificate import CERTIFICATE, Certificate
 from gossamer.privacy.promise import MODEL
 
 CHUNK = 1_000
+
+
+def _counted(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+        raise RequestError(f"n must be a whole number of zero or more, not {n!r}.")
+    return int(n)
 
 
 @dataclass(frozen=True)
@@ -65,13 +73,22 @@ class Synthesizer:
             labels: integers [n], the class of each; default: drawn from the declared label prior. An unconditional generator
                 knows one label only, 0.
             seed: fixes the samples; default: a fresh one.
+
+        Raises:
+            RequestError: as `stream`; or if so many take more than the memory that is free.
         """
-        chunks = list(self.stream(n, labels=labels, seed=seed))
-        return Samples(
-            np.concatenate([chunk.images for chunk in chunks]) if chunks else np.zeros((0, *self.card.shape), np.uint8),
-            np.concatenate([chunk.labels for chunk in chunks]) if chunks else np.zeros(0, np.int64),
-            self.class_names,
-        )
+        size = _counted(n) * (math.prod(self.card.shape) + 8)
+        if size > free_memory():
+            raise RequestError(
+                f"n: {n:,} samples take {size / 1e9:,.0f} GB, and {free_memory() / 1e9:,.1f} GB of memory are free. Take them "
+                "in pieces, with `stream`, or write them to disk by `gossamer sample`."
+            )
+        images, chosen = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
+        done = 0
+        for chunk in self.stream(n, labels=labels, seed=seed):
+            images[done : done + len(chunk)], chosen[done : done + len(chunk)] = chunk.images, chunk.labels
+            done += len(chunk)
+        return Samples(images, chosen, self.class_names)
 
     def stream(
         self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
@@ -79,10 +96,9 @@ class Synthesizer:
         """The same samples in pieces of 1,000, so that memory stays bounded.
 
         Raises:
-            RequestError: if n is negative, or labels do not fit n and the declared classes.
+            RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
         """
-        if n < 0:
-            raise RequestError(f"n must be zero or more, not {n}.")
+        n = _counted(n)
         wanted = None if labels is None else self._checked(labels, n)
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)

@@ -49,8 +49,8 @@ class AtScale:
     """How a row is run at one scale.
 
     Args:
-        minutes: of a cell, from the fit to the figures, as reckoned beforehand: at the laptop's scale of one thread, two of which
-            are at work on two cores; at the paper's on the machine of the paper.
+        minutes: of a cell, from the fit to the figures, as reckoned beforehand: at the laptop's scale of one thread, two of
+            which are at work on two cores; at the paper's on the machine of the paper.
         preset: named settings of the method.
         settings: what differs from them.
         public: public records.
