@@ -97,11 +97,21 @@ def test_draft_proposes_and_does_not_measure():
     text = draft(records(6, (3, 40, 50), units), title="faces", unit="person")
     assert text.startswith("# A draft")
     assert "becomes a fact" in text
-    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=3, unit="person", title="faces")
+    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=10, unit="person", title="faces")
     assert DataCard.loads(text) == expected
     many = Records(np.zeros((1437, 1, 28, 28), np.uint8), np.zeros(1437, np.int64))
     assert DataCard.loads(draft(many)).declared_size == 1400, "rounded, not counted"
     assert DataCard.loads(draft(many)).shape == (1, 28, 28)
+    few = Records(np.zeros((68, 1, 28, 28), np.uint8), np.zeros(68, np.int64))
+    assert DataCard.loads(draft(few)).declared_size == 70, "68 would be a count"
+
+
+def test_lists_and_the_mark_of_a_windows_editor_are_taken(tmp_path):
+    card = DataCard(shape=[1, 28, 28], classes=2, declared_size=100, class_names=["a", "b"])
+    assert (card.shape, card.class_names) == ((1, 28, 28), ("a", "b"))
+    assert card == DataCard(shape=(1, 28, 28), classes=2, declared_size=100, class_names=("a", "b"))
+    (tmp_path / "card.toml").write_text(TEXT, encoding="utf-8-sig")
+    assert DataCard.load(tmp_path / "card.toml").declared_size == 100
 
 
 def test_check_accepts_what_agrees():

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import gossamer as api
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
+from gossamer.run.arguments import check_place
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
 
@@ -109,6 +111,19 @@ def test_a_release_of_a_release_is_the_release(gossamer: Callable[..., Any], mad
     for words in (["report", second], ["discard", second], ["release", second, "-o", second]):
         answer = gossamer(*words)
         assert (answer.status, "report it" in answer.err) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("holds", "gives_way"),
+    [("", True), ('[{"metric": "m", "internal": true}]', True), ('{"attacks": [{"internal": true}]}', True),
+     ('{"images": []}', False), ("shape = [1, 28, 28]", False), ("[1, 2]", False)],
+)  # fmt: skip
+def test_figures_replace_figures_and_nothing_else(tmp_path: Path, holds: str, gives_way: bool) -> None:
+    (tmp_path / "file").write_text(holds)
+    (tmp_path / "records.npz").write_bytes(b"PK\x03\x04\xff")
+    for path, fine in (("file", gives_way), ("new", True), ("records.npz", False), ("no/file", False), (".", False)):
+        with nullcontext() if fine else pytest.raises(RequestError, match=r"cannot be written|is there already"):
+            check_place(tmp_path / path)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**30])

@@ -202,6 +202,24 @@ def test_the_audit_of_a_run_goes_into_its_report_and_into_the_certificate_of_its
         audit_run(out)
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--run", "RUN", "moments", "--trials", "40"], "--run stands before moments: the METHOD of a RUN is known"),
+        (["--trials", "40", "moments"], "--trials stands before moments: it goes after moments."),
+        (["--run", "nope"], "nope is not a folder."),
+        (["--run", "."], "holds no finished run"),
+    ],
+)
+def test_an_audit_that_would_be_of_something_else_is_refused(
+    gossamer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = gossamer("audit", *words)
+    assert answer.status == 2, "1 is for a claim that is refuted"
+    assert says in " ".join(answer.err.split())
+
+
 def test_a_run_whose_claim_was_refuted_does_not_verify_and_is_not_released(made: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(made, run)

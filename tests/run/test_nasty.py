@@ -152,6 +152,8 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     shutil.copytree(tmp_path / "s", tmp_path / "few", ignore=shutil.ignore_patterns("1"))
     samples = _read_samples(tmp_path / "few", DataCard.load(card))
     assert (set(samples.labels.tolist()), samples.class_names) == ({0, 2, 3}, ()), "a class that no sample is of"
+    samples = _read_samples(tmp_path / "few", None)
+    assert (set(samples.labels.tolist()), samples.class_names) == ({0, 2, 3}, ()), "and without the card"
     found = gossamer(
         "evaluate", tmp_path / "s", "--train", nasty / "gap", "--test", nasty / "gap", "--protocol", "reduced"
     )

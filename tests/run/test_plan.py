@@ -84,6 +84,13 @@ def test_refusals_name_the_flag(request_: dict[str, Any], says: str) -> None:
     assert any(part in str(caught.value) for part in says.split("|")), caught.value
 
 
+def test_a_method_without_steps_takes_a_budget_or_a_noise() -> None:
+    with pytest.raises(BudgetError, match=r"moments has no steps .* give one of the two"):
+        plan("moments", CARD, {"noise_multiplier": 1.0}, epsilon=1.0, delta=DELTA)
+    with pytest.raises(RequestError, match="--cells must be at most 2,000 a class, not 2,001"):
+        plan("moments", CARD, {"cells": 2_001}, epsilon=1.0, delta=DELTA)
+
+
 def test_an_unknown_method_or_setting_is_answered_with_the_nearest() -> None:
     with pytest.raises(RequestError, match=r"no method 'dpgam'\. Did you mean 'dpgan'"):
         plan("dpgam", CARD, {}, epsilon=1.0, delta=DELTA)

@@ -126,6 +126,11 @@ def test_of_a_run_it_says_what_is_not_checked(gossamer: Run, run: Path) -> None:
     assert "Note: report.html and samples.png are not checked" in answer.out
 
 
+def test_a_release_without_its_list_of_files_is_no_run(gossamer: Run, out: Path) -> None:
+    (out / "SHA256SUMS").unlink()
+    refused(gossamer("verify", out), 1, "SHA256SUMS is missing: README.md says that this is a release")
+
+
 def test_what_does_not_belong_to_a_release_is_shown(gossamer: Run, out: Path) -> None:
     (out / "synth.npz").write_bytes(b"samples")
     answer = gossamer("verify", out)

@@ -87,6 +87,9 @@ class DataCard:
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
 
     def __post_init__(self) -> None:
+        for key in ("shape", "class_names", "label_prior", "pixel_range"):
+            if isinstance(value := getattr(self, key), list):
+                object.__setattr__(self, key, tuple(value))
         if not isinstance(self.shape, tuple) or not all(map(_is_count, self.shape)) or len(self.shape) != 3:
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
@@ -169,7 +172,7 @@ class DataCard:
     def load(cls, path: str | Path) -> "DataCard":
         """The card in a TOML file. Raises CardError: names the file, the key, what is wrong and the remedy."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
             raise CardError(f"{path}: a card is a TOML file in UTF-8, and this is something else") from None
         except OSError as error:
@@ -344,9 +347,9 @@ def _toml(value: object) -> str:
 
 
 def _rounded(count: int) -> int:
-    """To two significant digits, at least 1."""
-    digits = max(len(str(count)) - 2, 0)
-    return max(round(count, -digits), 1)
+    """To two significant digits, below 100 to tens: an exact count is no public fact."""
+    digits = max(len(str(count)) - 2, 1)
+    return max(round(count, -digits), 10)
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 import numbers
 import types
 import typing
@@ -74,13 +75,30 @@ def check_seed(name: str, seed: Any) -> None:
 
 
 def check_place(out: str | Path | None) -> None:
-    """Refuse a file for figures that cannot be written, before an hour goes into them.
+    """Refuse a file for figures that cannot be written, before an hour goes into them. Figures of earlier give way.
 
     Raises:
-        RequestError: if its folder is not there, or it is a folder itself.
+        RequestError: if its folder is not there, or it is a folder itself, or a file that holds no such figures.
     """
-    if out is not None and (not Path(out).absolute().parent.is_dir() or Path(out).is_dir()):
+    if out is None:
+        return
+    if not Path(out).absolute().parent.is_dir() or Path(out).is_dir():
         raise RequestError(f"{out} cannot be written: give a file in a folder that is there.")
+    if Path(out).exists() and not _holds_figures(Path(out)):
+        raise RequestError(
+            f"{out} is there already, and holds no figures that could give way to others: give another file."
+        )
+
+
+def _holds_figures(path: Path) -> bool:
+    """Whether a file is what `evaluate` or `attack` wrote: JSON that marks figures as internal, or an empty file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if text.strip() else []
+    except (OSError, ValueError):
+        return False
+    entries = found.get("attacks") if isinstance(found, dict) else found
+    return isinstance(entries, list) and all(isinstance(each, dict) and "internal" in each for each in entries)
 
 
 def plain(value: Any) -> Any:

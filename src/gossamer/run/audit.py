@@ -18,7 +18,7 @@ from typing import Any
 from gossamer.attacks import audit as bounds
 from gossamer.attacks.arrays import Scores
 from gossamer.data.card import DataCard
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import Certificate
@@ -240,6 +240,12 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
         RequestError: if it is a release, or its epsilon is infinity.
     """
     folder = RunFolder(Path(run))
+    if not folder.path.is_dir():
+        raise RunFolderError(f"{folder.path} is not a folder. Give the RUN that is to be audited.")
+    if not folder.finished:
+        raise RunFolderError(
+            f"{folder.path} holds no finished run, and an audit is held against what a certificate claims."
+        )
     certificate = Certificate.load(folder.path)
     if is_release(folder.path):
         raise RequestError(f"{folder.path} is a release, which holds what it was made with: audit its RUN.")

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gossamer.data import ground
-from gossamer.data.card import DataCard
+from gossamer.data.card import MOST_CLASSES, DataCard
 from gossamer.data.classes import absent, matched
 from gossamer.data.readers import read
 from gossamer.data.records import Records, Samples
@@ -170,14 +172,16 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
 def _read_samples(path: Path, card: DataCard | None) -> Samples:
     """Samples that somebody drew earlier. The readers know files and give records, whatever is in them.
 
-    Folders called 0, 1, 2 ... are how labels are written that have no names. Other names are matched with those of the card,
-    as those of the real records are: folders are read in the order of their names, which the card's need not be.
+    Folders called 0, 1, 2 ... are how labels are written that have no names; where there is no sample of a class there is no
+    such folder. Other names are matched with those of the card, as those of the real records are: folders are read in the order
+    of their names, which the card's need not be.
     """
     shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
     found = read(str(path), split="train", shape=shape)
     labels, names = found.labels, found.class_names
-    if names == tuple(map(str, range(len(names)))):
-        return Samples(found.images, labels)
+    numbers = [int(name) for name in names if name.isdecimal() and str(int(name)) == name and int(name) < MOST_CLASSES]
+    if names and len(numbers) == len(names) and (card is None or numbers == list(range(len(names)))):
+        return Samples(found.images, np.array(numbers)[labels])
     if names and card is not None:
         labels, names = matched(labels, names, card.reading["class_names"], where=str(path)), card.class_names
     return Samples(found.images, labels, names)

@@ -103,6 +103,10 @@ def plan(
         noise = 0.0 if math.isinf(epsilon) else accounting.calibrate_noise(
             lambda value: job(noise_multiplier=value).plan, epsilon=epsilon, **terms
         )  # fmt: skip
+    elif epsilon is not None and not math.isinf(epsilon) and "steps" not in trial.settings:
+        raise BudgetError(
+            f"{method} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
+        )
     elif epsilon is not None and "steps" not in given and not math.isinf(epsilon):
         chosen["steps"] = accounting.calibrate_steps(
             lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=epsilon, **terms

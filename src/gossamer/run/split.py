@@ -145,7 +145,7 @@ def _arrays(records: Records, dealer: _Dealer, path: Path) -> Dealt:
 def _pictures(
     listing: folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path, decoder: Decoder
 ) -> Dealt:
-    """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places."""
+    """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places; for nobody else."""
     names = [""] * len(listing.paths)
     if units is not None:
         found = units_of(listing, units, missing)
@@ -155,6 +155,7 @@ def _pictures(
     dealt = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)
     lines = [("name", "unit")]
+    path.mkdir(mode=0o700)
     for side in _SIDES:
         for name in listing.class_names:  # an empty class is one all the same
             (path / side / name).mkdir(parents=True)

@@ -146,6 +146,9 @@ def is_release(folder: Path) -> bool:
 def _sums(folder: Path) -> tuple[list[str], list[str]]:
     """What is wrong with the files that a release names or must not hold; and what is not checked."""
     if not is_release(folder):
+        stripped = [name for name in (README, LOADER) if (folder / name).exists()]
+        if stripped and not (folder / PRIVATE).is_dir():
+            return [f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names."], []
         return [], [
             f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is rewritten after every "
             "evaluation."

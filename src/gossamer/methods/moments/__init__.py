@@ -59,7 +59,9 @@ class ClassMoments(Method[Config, "loop.State"]):
     makes_starts = True
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse a threshold above the brightest pixel."""
+        """Refuse a threshold above the brightest pixel, and more cells than there are codes to cut them by."""
+        if config.cells > loop.CUT_BY:
+            raise RequestError(f"--cells must be at most {loop.CUT_BY:,} a class, not {config.cells:,}.")
         if config.threshold > 1:
             raise RequestError(
                 f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gossamer.lazy import Lazy
 from gossamer.run.audited import REFUTED
@@ -41,7 +42,17 @@ def _audit(*, as_json: bool, **named: Any) -> None:
 @as_json
 def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
     """What the group does where no METHOD is named."""
-    if click.get_current_context().invoked_subcommand is not None:
+    context = click.get_current_context()
+    if (method := context.invoked_subcommand) is not None:
+        for name in ("run", *named, "as_json"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                flag = "json" if name == "as_json" else name
+                fix = (
+                    f"the METHOD of a RUN is known: leave {method} out."
+                    if name == "run"
+                    else f"it goes after {method}."
+                )
+                raise click.UsageError(f"--{flag} stands before {method}: {fix}")
         return
     if run is None:
         raise click.UsageError("name a METHOD, or give --run RUN.")
