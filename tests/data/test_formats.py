@@ -48,7 +48,7 @@ def test_the_card_of_every_form_is_drafted(tmp_path, capsys, name):
     status, out, err = card(capsys, data, *flags)
     assert status == 0, err
     drafted = DataCard.loads(out)
-    assert (drafted.classes, drafted.declared_size, drafted.shape[1:]) == (2, 4, (32, 32))
+    assert (drafted.classes, drafted.declared_size, drafted.shape[1:]) == (2, 10, (32, 32))
     assert "Traceback" not in err
     assert drafted.pixel_range == ((0, 65535) if flags == forms.RANGE else "stored")
 

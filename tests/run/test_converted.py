@@ -67,6 +67,7 @@ def test_keys_and_missing_labels(gossamer: Run, fit_words: list[str], data: Path
     keys = ["--images-key", "faces", "--labels-key", "gender"]
     drafted = gossamer("card", data, *keys)
     assert drafted.status == 0 and DataCard.loads(drafted.out).classes == 2
+    assert DataCard.loads(drafted.out).missing_label == "drop", "as it says"
     refused = gossamer(*fit_words, *keys)
     assert refused.status == 2 and 'missing_label = "drop"' in refused.err
     card = Path(fit_words[fit_words.index("--card") + 1])

@@ -214,6 +214,17 @@ def test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on(place: Plac
     place.crash(1, place.folder / "second")
 
 
+def test_a_limit_says_what_it_binds_and_when_it_comes_too_late(place: Place, gossamer: Run) -> None:
+    limit = ["--epsilon", 0.01, "--delta", DELTA]
+    told = gossamer("budget", "nowhere", *limit)
+    assert told.status == 0
+    assert 'There is nothing at nowhere: a limit binds runs whose card has data_set = "nowhere".' in told.out
+    place.fit()
+    told = gossamer("budget", place.data, *limit)
+    assert "More than that has been spent: no further run will pass." in told.out
+    assert "There is nothing" not in told.out
+
+
 def test_beyond_the_limit_nothing_is_begun(place: Place, gossamer: Run, tmp_path: Path) -> None:
     assert gossamer("budget", place.data, "--epsilon", 0.01, "--delta", DELTA).status == 0
     before = sorted(path.name for path in tmp_path.iterdir())

@@ -192,7 +192,12 @@ class DataCard:
 
 
 def draft(
-    records: "Records", *, title: str = "", unit: str = "record", pixel_range: tuple[float, float] | None = None
+    records: "Records",
+    *,
+    title: str = "",
+    unit: str = "record",
+    pixel_range: tuple[float, float] | None = None,
+    missing_label: Literal["refuse", "drop"] = "refuse",
 ) -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the curator declares it.
 
@@ -212,6 +217,7 @@ def draft(
         declared_size=_rounded(records.population),
         unit=unit,
         title=title,
+        missing_label=missing_label,
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )
     header = (

@@ -27,6 +27,8 @@ CLASS_NAMES = "class_names"
 
 MissingLabel = Literal["refuse", "drop"]
 """What a record without a label is: a mistake, or left out (the card says so)."""
+LEFT_OUT = "Records without a label were left out, as the card says."
+"""What is noted where they were."""
 
 _FORMS = (
     "an .npz file, a folder of .npy files, a folder with MNIST's idx files, a folder of class folders of pictures, "
@@ -155,7 +157,7 @@ def _labelled(records: Records, source: str) -> Records:
     if not len(kept):
         raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
     found = records[kept]
-    said = {*records.notes, *mapped.remarks(found.images), "Records without a label were left out, as the card says."}
+    said = {*records.notes, *mapped.remarks(found.images), LEFT_OUT}
     notes = tuple(sorted(said))
     if found.units is None:
         return replace(found, notes=notes)

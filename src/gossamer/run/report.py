@@ -258,9 +258,9 @@ def _plain(delta: float) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    """e^epsilon in words, rounded up to three digits."""
+    """e^epsilon in words, rounded up to three digits; as a power where that is beyond a million."""
     if epsilon > math.log(1e6):
-        return "more than a million"
+        return f"e^{rounded_up(epsilon)}"
     factor = math.exp(epsilon)
     return _up(factor, max(0, 2 - math.floor(math.log10(factor)))) if factor < 1000 else f"{_hundreds(factor):,}"
 
@@ -271,9 +271,9 @@ def _hundreds(factor: float) -> int:
 
 
 def _percent_up(share: float) -> str:
-    """A share below one, rounded up but not to 100 %, unless four decimals do not tell it from one."""
+    """A share below one, rounded up, and to 100 % only where four decimals do not tell it from one."""
     for digits in range(1, 5):
         shown = _up(share * 100, digits)
         if float(shown) < 100:
             return f"{shown}{PERCENT}"
-    return f"nearly 100{PERCENT}"
+    return f"100{PERCENT}"

@@ -1,6 +1,7 @@
 """`gossamer budget` and `gossamer discard`: what the runs on a data set have spent together, and giving one up."""
 
 import dataclasses
+import json
 import math
 from contextlib import closing
 from pathlib import Path
@@ -27,10 +28,12 @@ class Spent:
     Args:
         account: its runs, names and limits.
         bounds: what the runs have spent together; empty if there are none.
+        is_place: whether there is something at the place that its name may be.
     """
 
     account: Account
     bounds: tuple[Bound, ...]
+    is_place: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -70,6 +73,10 @@ class Spent:
         for limit in self.account.limits:
             passing = ", not counting runs without a guarantee" if limit.allow_infinite else ""
             told.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
+            if self.bounds and not limit.allow_infinite and smallest(self.bounds).epsilon > limit.epsilon:
+                told.append("More than that has been spent: no further run will pass.")
+        if not count and not self.is_place:
+            told.append(f"There is nothing at {name}: a limit binds runs whose card has data_set = {json.dumps(name)}.")
         return told
 
 
@@ -122,9 +129,9 @@ def budget(
             f"the account book knows no data set {name!r}.{did_you_mean(name, known)} Known: "
             f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
         )
-    account = pages.account(name)
+    account, found = pages.account(name), bool(named) or base in EMBEDDED or Path(base).exists()
     deltas = [limit.delta for limit in account.limits] or [entry.charge.delta for entry in account.entries]
-    return Spent(account, account.spent(max(deltas)) if deltas else ())
+    return Spent(account, account.spent(max(deltas)) if deltas else (), found)
 
 
 def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:

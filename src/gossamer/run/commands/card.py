@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gossamer.data.card import STORED, check_range, draft
-from gossamer.data.readers import read, sizes
+from gossamer.data.readers import LEFT_OUT, read, sizes
 from gossamer.data.remarks import drafted_size, remarks
 from gossamer.run.options import force, images_key, labels_key, pixel_range, refuse_taken, units
 
@@ -41,7 +41,10 @@ def card(
     looked = sizes(data, split="train", **keys)
     shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
     records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=shape, **keys)
-    text = draft(records, unit="person" if units else "record", pixel_range=pixel_range)
+    text = draft(
+        records, unit="person" if units else "record", pixel_range=pixel_range,
+        missing_label="drop" if LEFT_OUT in records.notes else "refuse",
+    )  # fmt: skip
     for words in (*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))):
         click.echo(f"Note: {words}", err=True)
     if out is None:
