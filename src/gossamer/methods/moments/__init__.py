@@ -15,6 +15,10 @@ else:
     loop, costs = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.costs")
 
 
+CUT_BY = 2_000
+"""Codes that a class is cut by, drawn from its released Gaussian."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
     """Settings of one run.
@@ -60,8 +64,8 @@ class ClassMoments(Method[Config, "loop.State"]):
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a threshold above the brightest pixel, and more cells than there are codes to cut them by."""
-        if config.cells > loop.CUT_BY:
-            raise RequestError(f"--cells must be at most {loop.CUT_BY:,} a class, not {config.cells:,}.")
+        if config.cells > CUT_BY:
+            raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
         if config.threshold > 1:
             raise RequestError(
                 f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."

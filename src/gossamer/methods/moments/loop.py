@@ -11,7 +11,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import method
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.moments import Config
+from gossamer.methods.moments import CUT_BY, Config
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.mixture import Mixture
 from gossamer.methods.parts import some
@@ -21,8 +21,6 @@ from gossamer.privacy.mechanisms import PoissonGaussianSum
 
 PUBLIC = 20_000
 """Public pictures that principal axes are taken from, at most."""
-CUT_BY = 2_000
-"""Codes that a class is cut by, drawn from its released Gaussian."""
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
