@@ -56,8 +56,9 @@ def main() -> None:
     public = None if asked.public is None else read(asked.public, split="train", shape=card.shape)
     settings = {name: value_of(text) for name, text in (each.split("=", 1) for each in asked.set)}
     features = None if asked.features is None else features_of(asked.features, held, card.classes)
-    request = plan(asked.method, card, settings, epsilon=asked.epsilon, delta=asked.delta)
-    ledger = PrivacyLedger(budget=asked.epsilon, delta=asked.delta, relation=request.job.relation)
+    epsilon = None if "noise_multiplier" in settings else asked.epsilon
+    request = plan(asked.method, card, settings, epsilon=epsilon, delta=asked.delta)
+    ledger = PrivacyLedger(budget=request.epsilon, delta=asked.delta, relation=request.job.relation)
     ledger.reserve(request.plan)
     training = request.job.begin(Rng(asked.seed))
     started = time.monotonic()

@@ -182,6 +182,42 @@ def test_class_folders_with_splits_share_their_classes(tmp_path):
         read(f"{tmp_path / 'train'}:test", split="train")
 
 
+def write_class_folders(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        Image.fromarray(IMAGES[0, 0]).save(folder / name / "picture.png")
+    return folder
+
+
+def test_folders_called_like_splits_are_no_classes(tmp_path):
+    data = write_class_folders(tmp_path / "data", "train/cat", "train/dog", "val/cat", "val/dog")
+    with pytest.raises(
+        DataError, match="splits are called train and test, in small letters, and here is val: rename it"
+    ):
+        read(str(data), split="train")
+    with pytest.raises(DataError, match="and here is Test: rename it"):
+        read(str(write_class_folders(tmp_path / "large", "train/cat", "Test/cat")), split="train")
+    assert read(str(write_class_folders(tmp_path / "two", "val", "else")), split="train").class_names == ("else", "val")
+
+
+@pytest.mark.parametrize("place", ["", "test"])
+def test_a_picture_beside_the_class_folders_is_refused(tmp_path, place):
+    """It was left out without a word: of no class, in no run, and counted by nobody."""
+    split = f"{place}/" if place else ""
+    data = write_class_folders(tmp_path / "data", f"{split}cat", f"{split}dog", *(["train/cat"] if place else []))
+    (data / place / ".hidden.png").write_bytes(b"")
+    assert len(read(str(data), split="test")) == 2
+    Image.fromarray(IMAGES[0, 0]).save(data / place / "loose.PNG")
+    with pytest.raises(DataError, match=r"loose\.PNG: this picture lies beside the class folders and is of no class"):
+        read(str(data), split="train")
+
+
+def test_a_folder_around_one_file_names_the_file(tmp_path):
+    save(tmp_path / "records.npz", images=IMAGES, labels=LABELS)
+    with pytest.raises(DataError, match=r"no class folders.*or name the file that is meant, .*records\.npz"):
+        read(str(tmp_path), split="train")
+
+
 def test_numbered_class_folders_are_sorted_as_numbers(tmp_path):
     labels = np.array([2, 10, 9, 10, 2, 9])
     records = read(str(pictures(tmp_path / "many", labels=labels)), split="train")

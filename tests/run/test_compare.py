@@ -72,3 +72,16 @@ def test_each_row_holds_the_figures_of_its_own_run_by_rising_epsilon(entries: An
     assert [row[4] for row in rows] == ["12.0 % (10.0 % to 15.0 %)", "-", "12.0 % (10.0 % to 15.0 %)"]
     assert {row[5] for row in rows} == {"1.235 (1 to 1.5)"}
     assert len({line.index(rows[0][4][:4]) for line in aligned([head, rows[0], rows[2]])[1:]}) == 1
+
+
+def test_a_table_too_wide_for_a_terminal_is_turned(
+    gossamer: Any, entries: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = entries(1.0, 2.0)
+    for entry in found:
+        entry["metrics"] |= {f"figure {number}": {**DENSITY, "value": number} for number in range(10)}
+    monkeypatch.setattr(comparison, "compare", lambda _: found)
+    lines = gossamer("compare", "run0", "run1").out.splitlines()
+    assert lines[0].split() == ["run", "run0", "run1"]
+    assert [line.split()[0] for line in lines[1:5]] == ["method", "epsilon", "delta", "accuracy"]
+    assert max(map(len, lines)) <= 120

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from gossamer.metrics.features import ClassifierFeatures
-from gossamer.run import measures
+from gossamer.run import arguments, measures
 from gossamer.run.named import figure
 from gossamer.run.words import sentences, tables
 
@@ -291,3 +292,29 @@ def test_what_compare_refuses(gossamer: Run, run: Path, data: Path, words: list[
 def test_a_figure_speaks_of_itself(name: str, begins: str) -> None:
     ((found),) = sentences([entry(name)])
     assert found["sentence"].startswith(begins)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "attack"])
+def test_a_run_that_cannot_be_written_is_refused_before_the_work(
+    gossamer: Run, run: Path, data: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = {"evaluate": ("--train", "--test"), "attack": ("--members", "--nonmembers")}[command]
+    monkeypatch.setattr(arguments.os, "access", lambda path, how: how != os.W_OK or Path(path) != run)
+    refused = gossamer(command, run, sides[0], data, sides[1], data)
+    assert refused.status == 2
+    assert "cannot be written, and the figures of a RUN" in refused.err
+
+
+def test_too_few_samples_are_called_samples(gossamer: Run, data: Path, tmp_path: Path, few_features: list[int]) -> None:
+    with np.load(data) as held:
+        np.savez(tmp_path / "few.npz", images=held["images"][:2], labels=held["labels"][:2])
+    words = ["evaluate", tmp_path / "few.npz", "--train", data, "--test", data, "--metrics"]
+    for metric, says in (
+        ("fid", "the samples: 2 pictures are too few"),
+        ("neighbours", "the samples: 2 are too few"),
+        ("mmd", "the samples: 2 are too few"),
+        ("inception-score", "2 samples do not make 10 splits"),
+    ):
+        answer = gossamer(*words, metric)
+        assert answer.status == 2
+        assert says in answer.err, answer.err

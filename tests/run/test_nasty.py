@@ -289,6 +289,27 @@ def test_split_deals_whole_units_and_replaces_nothing(gossamer: Run, nasty: Path
     refused(gossamer("split", data, "-o", tmp_path / "none", "--share", 1), "between 0 and 1")
 
 
+def test_split_says_that_a_test_split_is_left_out(gossamer: Run, nasty: Path, tmp_path: Path) -> None:
+    """It was dropped without a word: 240 scans of two splits came out as 200."""
+    with np.load(nasty / "two" / "plain.npz") as held:
+        sides = {f"{side}_{key}": held[key] for side in ("train", "test") for key in ("images", "labels")}
+    np.savez(tmp_path / "both.npz", **sides)
+    for data, out in ((tmp_path / "both.npz", "one.npz"), (dealt(gossamer, nasty, tmp_path), "one")):
+        said = gossamer("split", data, "-o", tmp_path / out, "--share", 0.5, "--seed", 1)
+        assert "has a split test already, which is left out" in said.err
+        spoken = gossamer("split", f"{data}:train", "-o", tmp_path / f"spoken_{out}", "--share", 0.5, "--seed", 1)
+        assert (spoken.status, "left out" in spoken.err) == (0, False)
+    flat = gossamer("split", nasty / "two" / "pictures", "--units", "folder", "-o", tmp_path / "flat")
+    refused(flat, "DATA/CLASS/UNIT/picture, and there is none")
+    spaced = gossamer("split", nasty / "two" / "plain.npz", "-o", tmp_path / "two words.npz")
+    assert f"--data '{tmp_path / 'two words.npz'}'" in spaced.out
+
+
+def dealt(gossamer: Run, nasty: Path, tmp_path: Path) -> Path:
+    assert gossamer("split", nasty / "two" / "pictures", "-o", tmp_path / "dealt_once", "--share", 0.5).status == 0
+    return tmp_path / "dealt_once"
+
+
 def test_whoever_leaves_moves_nobody_else(gossamer: Run, nasty: Path, tmp_path: Path) -> None:
     """A shuffle would deal everyone anew, and the guarantee of a run on train would not hold for the whole."""
     data = nasty / "two" / "plain.npz"

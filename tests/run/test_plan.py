@@ -108,3 +108,10 @@ def test_every_preset_resolves(name: str) -> None:
     settings = presets.settings("dpgan", name)
     epsilon = None if settings.get("noise_multiplier") else math.inf
     assert ask(epsilon=epsilon, preset=name).plan
+
+
+def test_settings_may_be_given_by_name_as_fit_takes_them() -> None:
+    named = plan("dpgan", CARD, epsilon=1.0, delta=DELTA, steps=100, expected_batch_size=64)
+    assert named.job.settings == ask(epsilon=1.0, steps=100, expected_batch_size=64).job.settings
+    with pytest.raises(RequestError, match="no setting 'stepz'"):
+        plan("dpgan", CARD, epsilon=1.0, delta=DELTA, stepz=100)

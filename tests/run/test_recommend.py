@@ -1,5 +1,6 @@
 """`recommend`, `presets --card`, and what `plan` says beforehand: through the command line, on cards alone."""
 
+import math
 import os
 import shlex
 import subprocess
@@ -18,6 +19,7 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.run import measured, memory, presets, recommend
 from gossamer.run.memory import peak
+from gossamer.run.outlook import outlook
 from gossamer.run.plan import plan
 from gossamer.run.recommend import Advice
 
@@ -303,3 +305,41 @@ def test_what_goes_with_the_number_of_records_is_a_setting() -> None:
             for each in entry.get("in_proportion", ()):
                 found = presets.scaled(chosen, few, made_for=entry["records"], in_proportion=[each])
                 assert each in found, f"{method} {name}: {each}"
+
+
+def test_a_huge_epsilon_makes_up_for_no_records_and_is_called_what_it_is() -> None:
+    """With noise gone, 1,600 records are still 1,600: at 1e12 the advice was at least what 60,000 had reached."""
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_600)
+    twenty, huge = (recommend.recommend(card, epsilon=epsilon, delta=1e-5) for epsilon in (20.0, 1e12))
+    assert [each.expected for each in huge.ranked] == [each.expected for each in twenty.ranked]
+    assert "Epsilon 1e+12 promises next to nothing" in " ".join(huge.outlook)
+    none = recommend.recommend(card, epsilon=math.inf)
+    assert "Epsilon infinity is no guarantee" in " ".join(none.outlook)
+    assert "promises" not in " ".join(recommend.recommend(card, epsilon=10.0).outlook)
+    with pytest.raises(RequestError, match="too little for any advice"):
+        recommend.recommend(card, epsilon=1e-12)
+
+
+def test_plan_takes_the_public_records_of_fit_and_says_how_many_are_enough_without(
+    gossamer: Run, facts: Callable[..., Path]
+) -> None:
+    words = ["plan", "moments", "--card", facts(5_000), "--epsilon", 10, "--delta", 1e-5]
+    alone, given = gossamer(*words), gossamer(*words, "--public", "glyphs")
+    assert (alone.status, given.status) == (0, 0), alone.err + given.err
+    needed = [next(line for line in answer.out.splitlines() if "least clear" in line) for answer in (alone, given)]
+    assert "as public records" not in needed[0]
+    advice = recommend.recommend(facts(5_000), epsilon=10.0, delta=1e-5)
+    enough = next(each.enough for each in advice.ranked if each.method == "moments")
+    assert str(enough) in needed[0]
+    refused = gossamer("plan", "evolve", "--card", facts(5_000), "--epsilon", 10, "--delta", 1e-5, "--public", "glyphs")
+    assert refused.status == 2
+    assert "no use for public records" in refused.err
+
+
+def test_what_differs_has_words_for_nothing_and_for_equal_ends() -> None:
+    expected = measured.Expected("MNIST", "", 0.7214, 0.7214, ())
+    assert (expected.words, expected.in_short) == ("about 72.1 %", "about 72.1 %")
+    request = plan("dp-mepf", DataCard(shape=(1, 28, 28), classes=10, declared_size=5_000), epsilon=1.0, delta=1e-5)
+    told = ", ".join(outlook(request).differs)
+    assert "instead of ," not in told
+    assert not told.endswith("instead of ")

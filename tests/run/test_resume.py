@@ -179,6 +179,18 @@ def test_other_records_are_refused(data: Path, card: Path, tmp_path: Path) -> No
         resume(tmp_path / "run")
 
 
+def test_records_that_have_gone_are_missed_by_their_place(data: Path, card: Path, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        fit("dpgan", sink=crash_at(5), **request(data, card, tmp_path / "run"))
+    data.rename(data.with_name("moved.npz"))
+    with pytest.raises(
+        DataError, match=r"the run began on records that lay here, and nothing does now\. Put them back"
+    ):
+        resume(tmp_path / "run")
+    data.symlink_to(data.with_name("moved.npz"))
+    resume(tmp_path / "run")
+
+
 def test_records_known_by_an_older_digest_are_not_taken_for_others(data: Path, card: Path, tmp_path: Path) -> None:
     """What a run before the digests of records were its fingerprint keeps; its charge stays."""
     with pytest.raises(Stopped):

@@ -10,6 +10,10 @@ from gossamer.data.pictures import SUFFIXES
 from gossamer.errors import DataError
 
 _SPLITS = ("train", "test")
+_LIKE_SPLITS = {*_SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
+"""What folders of splits are often called, in small letters."""
+_ARRAYS = (".npz", ".csv")
+"""Endings of files that are data sets by themselves."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,15 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     names = sorted({path.name for root in roots for path in _subfolders(root)}, key=_by_number(roots))
     chosen = splits.get(split) if splits else folder
     if chosen is None or not names:
+        single = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
+        hint = f"; or name the file that is meant, {folder / single[0]}" if single else ""
         raise DataError(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class "
             "into a folder of their own, optionally below train and test; or say --labels-key none where there are no classes"
+            + hint
         )
+    for root in roots:
+        _refuse_loose(root)
     files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name, unit_folders)]
     if not files:
         raise DataError(f"{chosen}: the class folders hold no {', '.join(SUFFIXES)} files")
@@ -83,9 +92,25 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
 
 
 def _split_folders(folder: Path) -> dict[str, Path]:
-    """The split folders by name; empty where the subfolders are classes."""
+    """The split folders by name; empty where the subfolders are classes. Raises DataError: they look like other splits."""
     found = {path.name: path for path in _subfolders(folder)}
+    if found and {name.casefold() for name in found} <= _LIKE_SPLITS and not set(found) <= set(_SPLITS):
+        others = ", ".join(sorted(set(found) - set(_SPLITS)))
+        raise DataError(
+            f"{folder}: splits are called train and test, in small letters, and here is {others}: rename it, move it away, or "
+            "name the one folder that is meant"
+        )
     return found if found and set(found) <= set(_SPLITS) else {}
+
+
+def _refuse_loose(root: Path) -> None:
+    """Refuse pictures beside the class folders: they are of no class, and would be left out without a word."""
+    loose = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    if found := [path for path in loose if not path.name.startswith(".")]:
+        raise DataError(
+            f"{found[0]}: this picture lies beside the class folders and is of no class: move it into "
+            "the folder of its class, or away"
+        )
 
 
 def _subfolders(folder: Path) -> list[Path]:

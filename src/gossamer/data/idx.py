@@ -27,6 +27,11 @@ def is_idx_folder(folder: Path) -> bool:
     return any(_find(folder, name) for pair in NAMES.values() for name in pair)
 
 
+def has_split(folder: Path, split: str) -> bool:
+    """Whether a folder holds the images of a split."""
+    return _find(folder, NAMES[split][0]) is not None
+
+
 def read_folder(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Images uint8 [N, H, W] and labels uint8 [N] of one split. Raises DataError."""
     paths = []

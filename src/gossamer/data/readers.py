@@ -211,6 +211,36 @@ def class_folders(
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
 
 
+def leaves_out(
+    source: str,
+    *,
+    split: Split,
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    unit_folders: bool = False,
+) -> bool:
+    """Whether a source has records of the other split too, of which nobody spoke: it names no split, and `read` takes one.
+
+    Raises:
+        DataError: as `read`.
+    """
+    name, chosen = split_of(source)
+    path, other = Path(name), "test" if split == "train" else "train"
+    if chosen is not None:
+        return False
+    if name in EMBEDDED:
+        return True
+    if idx.is_idx_folder(path):
+        return idx.has_split(path, other)
+    if npz.is_arrays(path):
+        both = {f"{each}_{images_key or 'images'}" for each in (split, other)}
+        return path.exists() and both <= {*npz.keys(path)}
+    if pieces := shards.endings(path, _IN_PIECES) if path.is_dir() else []:
+        return bool(shards.of_split(path, pieces[0], split, must_split=False).others)
+    listing = class_folders(source, split=split, labels_key=labels_key, unit_folders=unit_folders)
+    return listing is not None and bool(listing.others)
+
+
 def _has_classes(folder: Path, labels_key: str | None) -> bool:
     """Whether a folder has none of the other forms, so that its subfolders are its classes."""
     in_pieces = bool(shards.endings(folder, _IN_PIECES))
@@ -354,6 +384,11 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
 def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
     """The units of pictures in class folders, none of them opened. Raises DataError."""
     if matched(spec) == "folder":
+        if not any(listing.units):
+            raise DataError(
+                f"{listing.folder}: --units folder reads whose a picture is from a folder between class and picture, "
+                "DATA/CLASS/UNIT/picture, and there is none: arrange them so, or give a list, --units FILE.csv (name,unit)"
+            )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
         raise DataError(

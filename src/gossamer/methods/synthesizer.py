@@ -131,6 +131,8 @@ class Synthesizer:
             LedgerDamaged: if a file was changed, cut or exchanged since the run ended; see `Certificate.load`.
         """
         folder = Path(folder)
+        if not folder.is_dir():
+            raise RunFolderError(f"{folder} is no folder: give a finished RUN, or a release.")
         for name in (CERTIFICATE, MODEL):
             if not (folder / name).is_file():
                 raise RunFolderError(

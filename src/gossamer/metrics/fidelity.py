@@ -185,7 +185,9 @@ def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 1
         raise DataError(f"probabilities: row {wrong[0]} is not a distribution ({len(wrong)} such); give the softmax.")
     n, classes = numbers.shape
     if not 2 <= splits <= n / 2:
-        raise RequestError(f"splits must be at least 2 and at most half of the {n:,} samples, not {splits}.")
+        raise RequestError(
+            f"{n:,} samples do not make {splits} splits of at least two: give more, or 2 splits or more."
+        )
     scores = []
     for i in range(splits):
         part = numbers[i * n // splits : (i + 1) * n // splits]
@@ -379,8 +381,10 @@ def _row_sums(
 
 def _check_pair(a: Vectors, b: Vectors) -> None:
     for name, vectors in (("a", a), ("b", b)):
-        if vectors.ndim != 2 or len(vectors) < 3:
-            raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d] with n at least 3.")
+        if vectors.ndim != 2:
+            raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d].")
+        if len(vectors) < 3:
+            raise DataError(f"{name}: {len(vectors)} are too few; give at least 3.")
         _check_finite(name, vectors)
     if a.shape[1] != b.shape[1]:
         raise DataError(f"b: vectors of length {b.shape[1]}, but a holds vectors of length {a.shape[1]}.")

@@ -157,8 +157,10 @@ def _centred(samples: Vectors, records: Vectors) -> tuple[NDArray[np.float64], N
 
 
 def _check(name: str, vectors: Vectors, fewest: int) -> None:
-    if vectors.ndim != 2 or len(vectors) < fewest:
-        raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d] with n at least {fewest}.")
+    if vectors.ndim != 2:
+        raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d].")
+    if len(vectors) < fewest:
+        raise DataError(f"{name}: {len(vectors)} are too few; give at least {fewest}.")
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         raise DataError(f"{name}: row {wrong[0]} holds a number that is not finite ({len(wrong)} such rows).")

@@ -154,7 +154,7 @@ def calibrate_noise(
     if found is None:
         raise BudgetError(
             f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per "
-            f"{unit}: allow a larger epsilon or delta, or plan fewer steps or a smaller sampling rate."
+            f"{unit}: allow a larger epsilon or delta. Fewer steps or a smaller sampling rate, where there are any, need less."
         )
     return found
 

@@ -332,7 +332,8 @@ class PrivacyLedger:
                 ledger.lines, ledger.last_hash = index, last_hash
         if ledger is None or not ledger._events:
             raise LedgerDamaged(
-                f"{path.name}, line {index + 1}: the ledger ends before its plan; the run never began. Start it anew."
+                f"{path.name}, line {index + 1}: the ledger ends before its plan: either the run never began, spent "
+                "nothing and can be started anew, or somebody has cut the file, and only a copy can tell what was released."
             )
         return ledger, len(tail)
 

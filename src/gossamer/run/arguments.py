@@ -4,6 +4,7 @@ import functools
 import inspect
 import json
 import numbers
+import os
 import types
 import typing
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, RunFolderError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,6 +88,19 @@ def check_place(out: str | Path | None) -> None:
     if Path(out).exists() and not _holds_figures(Path(out)):
         raise RequestError(
             f"{out} is there already, and holds no figures that could give way to others: give another file."
+        )
+
+
+def check_own_place(run: Path) -> None:
+    """Refuse a RUN into which no figures can be written, before an hour goes into them.
+
+    Raises:
+        RunFolderError: it may be read only.
+    """
+    if not os.access(run, os.W_OK):
+        raise RunFolderError(
+            f"{run} cannot be written, and the figures of a RUN, and that they were taken, are kept in it: make it writable, "
+            "or take a copy of the folder."
         )
 
 

@@ -34,7 +34,7 @@ from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
-from gossamer.run.arguments import check_place, checked_arguments
+from gossamer.run.arguments import check_own_place, check_place, checked_arguments
 from gossamer.run.folder import ATTACKS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
@@ -125,6 +125,8 @@ def attack(
     """
     check_place(out)
     folder = RunFolder(Path(run))
+    if folder.private.is_dir():
+        check_own_place(folder.path)
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
     for said in dict.fromkeys((*inside.notes, *outside.notes)):

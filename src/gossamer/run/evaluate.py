@@ -25,7 +25,7 @@ from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
-from gossamer.run.arguments import check_place, checked_arguments
+from gossamer.run.arguments import check_own_place, check_place, checked_arguments
 from gossamer.run.baselines import Baselines
 from gossamer.run.folder import METRICS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
@@ -104,6 +104,8 @@ def evaluate(
     is_run = synth.is_dir() and folder.finished
     if folder.begun and not is_run:
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
+    if is_run and folder.private.is_dir():
+        check_own_place(synth)
     synthesizer = Synthesizer.load(synth) if is_run else None
     if synthesizer is not None and card is not None:
         raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
@@ -114,7 +116,7 @@ def evaluate(
     real = read(train, split="train", **asked)
     asked["class_names"] = asked["class_names"] or real.class_names
     tests = read(test, split="test", **asked)
-    remarks = (ground.contrast("the samples", samples, train, real), *absent(tests, test))
+    remarks = (ground.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
     for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:
             sink(note(remark))

@@ -23,11 +23,12 @@ from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, new_
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.distributed import on_every_rank, present
 from gossamer.run.folder import RunFolder
-from gossamer.run.plan import Request, method_named, plan
+from gossamer.run.plan import Request, check_takes_public, method_named, plan
 from gossamer.run.sinks import tensorboard_writer
 from gossamer.run.sources import Found, Sources
 from gossamer.run.training import Underway, epsilon_as_json, train, untrained
 from gossamer.run.versions import versions
+from gossamer.run.words import remark
 
 
 @checked_arguments
@@ -103,10 +104,8 @@ def fit(
         )
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
     job, asked = request.job, request.job.method
-    if not job.takes_public and (public is not None or public_share is not None):
-        raise RequestError(
-            f"{method} has no use for public records with these settings: leave --public and --public-share out."
-        )
+    if public is not None or public_share is not None:
+        check_takes_public(job)
     if job.needs_public and public is None and public_share is None:
         instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
         raise RequestError(
@@ -134,8 +133,9 @@ def fit(
         folder.check_free(force=force)
         found = sources.read(card)
         say = _saying(asked, sink)
-        for words in found.notes:
-            say(words)
+        for words in (remark(request.promise.epsilon), *found.notes):
+            if words:
+                say(words)
         if found.unit_facts["matched"] == "position":
             say("Records and their units are matched by position: the first record has the first unit, and so on.")
         if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):
@@ -267,6 +267,7 @@ def resume(
         job = method_named(config_json["method"]).job(config_json["config"], card)
         sources = Sources.from_json(source_json["sources"])
         rng = rng or Rng(config_json["seed"])
+        sources.refuse_gone()
         found = sources.read(card)
         found.refuse_others(source_json, sources)
         if found.public_facts != config_json["public"]:

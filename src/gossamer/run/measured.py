@@ -123,7 +123,8 @@ class Expected:
     def words(self) -> str:
         """The range, in words."""
         if self.low is not None and self.high is not None:
-            return f"{percent(self.low)} to {percent(self.high)}"
+            low, high = percent(self.low), percent(self.high)
+            return f"{low} to {high}" if low != high else f"about {low}"
         if self.low is not None:
             return f"at least the {percent(self.low)} of a less clear run"
         assert self.high is not None
@@ -133,7 +134,8 @@ class Expected:
     def in_short(self) -> str:
         """The range, for a table."""
         if self.low is not None and self.high is not None:
-            return f"{100 * self.low:.1f} to {percent(self.high)}"
+            low, high = f"{100 * self.low:.1f}", percent(self.high)
+            return f"{low} to {high}" if percent(self.low) != high else f"about {high}"
         return f"at most {percent(self.high)}" if self.high is not None else f"at least {percent(self.low or 0.0)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -212,7 +214,7 @@ def enough(measured: Sequence[Measured]) -> Measured | None:
 
 def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
     """With how many records a run would be as clear at this budget as that one was, rounded up to two digits."""
-    exact = run.clearness / mu(epsilon, delta)
+    exact = run.clearness / _counted(epsilon, delta)
     step = int(10 ** max(math.floor(math.log10(exact)) - 1, 0))
     return math.ceil(exact / step) * step
 
@@ -224,7 +226,12 @@ def epsilon_needed(run: Measured, *, records: int, delta: float) -> float | None
 
 def clearness(records: int, epsilon: float, delta: float) -> float:
     """How clear a run can see: see the module. Without privacy, the number of records."""
-    return records * (1.0 if math.isinf(epsilon) else mu(epsilon, delta))
+    return records * (1.0 if math.isinf(epsilon) else _counted(epsilon, delta))
+
+
+def _counted(epsilon: float, delta: float) -> float:
+    """Mu; beyond the last of `EPSILONS` that of the last: without noise, records that are missing are not made up for."""
+    return mu(min(epsilon, EPSILONS[-1]), delta)
 
 
 @cache

@@ -14,6 +14,12 @@ else:
     measures = Lazy("gossamer.run.measures")
 
 Figures = Mapping[str, Estimate]
+_CALLED = {
+    **dict.fromkeys(("samples", "images_a", "a", "probabilities"), "the samples"),
+    **dict.fromkeys(("records", "images_b", "b", "test_images"), "the real records"),
+    "train_images": "the pictures that a classifier learns from",
+}
+"""What the arguments of the metrics are, in an evaluation."""
 PROTOCOLS = ("paper", "reduced")
 """For `accuracy`: the 10 epochs of the paper, or fewer."""
 
@@ -88,6 +94,13 @@ def measured(inputs: "measures.Inputs", names: list[str]) -> "Iterator[tuple[str
         try:
             yield name, METRICS[name].compute(inputs), ""
         except (DataError, RequestError) as error:
+            reason = _in_words(str(error))
             if len(names) == 1:
-                raise
-            yield name, {}, str(error)
+                raise type(error)(reason) from None
+            yield name, {}, reason
+
+
+def _in_words(reason: str) -> str:
+    """A refusal that names an argument, as whoever asked for an evaluation knows it."""
+    argument, colon, rest = reason.partition(": ")
+    return f"{_CALLED.get(argument, argument)}{colon}{rest}"

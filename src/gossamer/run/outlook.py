@@ -12,6 +12,7 @@ from gossamer.run import measured, presets
 from gossamer.run.measured import EPSILONS, USEFUL, Expected, Measured, percent
 from gossamer.run.memory import Peak, peak
 from gossamer.run.plan import Request
+from gossamer.run.words import setting_in_words
 
 REFERENCE = "MNIST"
 """The data set that every method with a guarantee was measured on: of equally near runs, those on it are taken."""
@@ -75,13 +76,18 @@ class Outlook:
         }
 
 
-def outlook(request: Request) -> Outlook:
-    """What to expect of a run that is decided."""
+def outlook(request: Request, *, public: bool = False) -> Outlook:
+    """What to expect of a run that is decided.
+
+    Args:
+        request: the run.
+        public: whether it has public records. Without, runs that had some do not say how many records are enough.
+    """
     job, epsilon, delta = request.job, request.promise.epsilon, request.delta
     card = job.card
     known = measured.of_method(job.method.name, epsilon=epsilon)
     like = nearest(known, card, epsilon=epsilon, delta=delta)
-    enough = measured.enough(known)
+    enough = measured.enough([run for run in known if public or not run.public]) or measured.enough(known)
     other = {} if like is None else _other_settings(like, job.settings, card)
     return Outlook(
         expected=measured.expected(known, card, epsilon=epsilon, delta=delta),
@@ -166,7 +172,12 @@ def _other_settings(run: Measured, settings: Mapping[str, Any], card: DataCard) 
 
 
 def _named(other: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    return [f"{name.replace('_', '-')} {theirs} instead of {asked}" for name, (theirs, asked) in other.items()]
+    shown = ((name.replace("_", "-"), theirs, asked) for name, (theirs, asked) in other.items())
+    return [f"{name} {_said(theirs)} instead of {_said(asked)}" for name, theirs, asked in shown]
+
+
+def _said(value: Any) -> str:
+    return setting_in_words(value) or "none"
 
 
 def _time(like: Measured, other: Mapping[str, tuple[Any, Any]], card: DataCard) -> float | None:

@@ -56,6 +56,7 @@ def plan(
     epsilon: float | None = None,
     delta: float | None = None,
     preset: str | None = None,
+    **more: Any,
 ) -> Request:
     """Decide noise and steps from what is given, and say what the run will cost. Reads no record.
 
@@ -66,6 +67,7 @@ def plan(
         epsilon: the budget; infinity for the non-private run; None to take what noise and steps cost.
         delta: needed unless epsilon is infinity.
         preset: named settings; `settings` and `epsilon` override them.
+        more: fields of the Config by their names, as `fit` takes them.
 
     Raises:
         RequestError: if there is no such method, preset or setting; names the nearest.
@@ -75,7 +77,7 @@ def plan(
     chosen = dict(presets.settings(method, preset)) if preset else {}
     if not isinstance(settings, Mapping | None):
         raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
-    given = {name: plain(value) for name, value in (settings or {}).items() if value is not None}
+    given = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}
     epsilon, delta = plain(epsilon), plain(delta)
     chosen |= given
     if asked.without_guarantee:
@@ -125,6 +127,18 @@ def plan(
     if "noise_multiplier" in given:
         _check_agreement(request)
     return request
+
+
+def check_takes_public(job: Job[BaseConfig, State]) -> None:
+    """Refuse public records that would not be used.
+
+    Raises:
+        RequestError: these settings have no use for them.
+    """
+    if not job.takes_public:
+        raise RequestError(
+            f"{job.method.name} has no use for public records with these settings: leave --public and --public-share out."
+        )
 
 
 def method_named(name: str) -> AnyMethod:

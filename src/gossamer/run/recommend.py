@@ -20,10 +20,12 @@ from gossamer.run.arguments import checked_arguments
 from gossamer.run.measured import USEFUL, Expected, Measured, percent
 from gossamer.run.outlook import about, by, duration, more, nearest, time_of
 from gossamer.run.plan import checked, checked_delta
-from gossamer.run.words import aligned
+from gossamer.run.words import aligned, remark
 
 ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
+LEAST = 0.01
+"""The smallest epsilon that is advised on: all that is below lies far from every measured run."""
 DRAWING = "drawing"
 """The setting of a method whose samples a program draws: what it draws. Its choices are kinds of pictures."""
 
@@ -162,8 +164,11 @@ def recommend(
     """
     where = "card.toml" if isinstance(card, DataCard) else str(card)
     facts = card if isinstance(card, DataCard) else DataCard.load(card)
-    if not epsilon > 0:
-        raise RequestError(f"--epsilon must be above 0, not {epsilon:g}.")
+    if not epsilon >= LEAST:
+        raise RequestError(
+            f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
+            f"{min(run.epsilon for run in measured.runs()):g}."
+        )
     if minutes is not None and not minutes > 0:
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
     usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
@@ -296,6 +301,7 @@ def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str
 def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, delta: float) -> list[str]:
     """What to expect at all."""
     told = [f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."]
+    told += [said] if (said := remark(epsilon)) else []
     if good := [each.method for each in ranked if each.useful]:
         return [
             *told,

@@ -45,6 +45,20 @@ class Sources:
     public_images_key: str | None = None
     public_labels_key: str | None = None
 
+    def refuse_gone(self) -> None:
+        """Refuse to look for records where there are none any more.
+
+        Raises:
+            DataError: naming the place.
+        """
+        for source in (self.data, self.public):
+            place = None if source is None else split_of(source)[0]
+            if place is not None and place not in EMBEDDED and not Path(place).exists():
+                raise DataError(
+                    f"{place}: the run began on records that lay here, and nothing does now. Put them back (a link will do), "
+                    "and resume again: nothing has been lost."
+                )
+
     def read(self, card: DataCard) -> "Found":
         """The private and the public records, checked against the card, and by what all that `data` holds is known again.
 

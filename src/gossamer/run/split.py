@@ -17,7 +17,7 @@ from gossamer.data import folders
 from gossamer.data.card import STORED, check_range
 from gossamer.data.identity import given_up
 from gossamer.data.pictures import Decoder
-from gossamer.data.readers import CLASS_NAMES, class_folders, read, split_of, units_of
+from gossamer.data.readers import CLASS_NAMES, class_folders, leaves_out, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import RequestError, RunFolderError
@@ -35,7 +35,7 @@ class Dealt:
         records: how many are in train, and in test.
         units: how many units they belong to.
         spec: what --units says of the units in the new place; empty where there are none.
-        notes: what was converted on the way into an .npz, in words.
+        notes: what was converted on the way into an .npz, in words; and whether a split of DATA was left out.
     """
 
     records: tuple[int, int]
@@ -102,7 +102,18 @@ def split(
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
-    return dealt
+    return replace(dealt, notes=(*dealt.notes, *_left_out(data, images_key, labels_key, units)))
+
+
+def _left_out(data: str, images_key: str | None, labels_key: str | None, units: str | None) -> list[str]:
+    """What to say where DATA has a test split itself."""
+    there = leaves_out(data, split="train", images_key=images_key, labels_key=labels_key, unit_folders=units == FOLDERS)
+    if not there:
+        return []
+    return [
+        f"{data} has a split test already, which is left out: its train alone was dealt. Say {data}:train if that is meant, "
+        f"or use {data} as it is, whose two splits `gossamer fit` and `gossamer attack` take."
+    ]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from gossamer.estimate import Estimate
 from gossamer.run import named
 from gossamer.run.named import PERCENT
 
+NOTHING = 20.0
+"""From this epsilon on a budget is said to promise next to nothing."""
 NONE = "-"
 """In place of a rate that an attack does not have."""
 
@@ -128,6 +130,18 @@ def _found_at(entry: dict[str, Any], rate: str) -> str:
         return NONE
     value, low, high = (percent(found[end]) for end in ("value", "low", "high"))
     return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
+
+
+def remark(epsilon: float) -> str:
+    """What to say of a budget that promises nothing; empty: it promises something, however little."""
+    if math.isinf(epsilon):
+        return "Epsilon infinity is no guarantee: what is released may tell any record."
+    if epsilon >= NOTHING:
+        return (
+            f"Epsilon {epsilon:.3g} promises next to nothing: whoever knows all other records may become as good as certain of "
+            "one. Published releases stay at 10 or below, and the stronger promises at 1 to 3."
+        )
+    return ""
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 else:
     comparison = Lazy("gossamer.run.compare")
 
+WIDEST = 120
+"""Letters of a line; a table that is wider is turned: a line for each figure, a column for each run."""
+
 
 @click.command()
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
@@ -33,6 +36,10 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
         click.echo(json.dumps({"runs": entries}))
         return
     shared = [name for name in entries[0]["metrics"] if named.stands_alone(name)]
-    for line in words.aligned(comparison.table(entries, shared)):
+    rows = comparison.table(entries, shared)
+    lines = words.aligned(rows)
+    if max(map(len, lines)) > WIDEST:
+        lines = words.aligned(list(zip(*rows, strict=True)))
+    for line in lines:
         click.echo(line)
     click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")

@@ -8,13 +8,14 @@ import click
 
 from gossamer.lazy import Lazy
 from gossamer.run.options import BUDGET, as_json, delta, epsilon, per_method, preset, public_share
-from gossamer.run.words import release_in_words
+from gossamer.run.words import release_in_words, remark
 
 if TYPE_CHECKING:
     from gossamer.data import card as cards
     from gossamer.privacy import accounting
     from gossamer.run import calculator, outlook
     from gossamer.run import plan as planning
+    from gossamer.run.outlook import Outlook
     from gossamer.run.plan import Request
 else:
     cards, accounting = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting")
@@ -27,6 +28,7 @@ def _plan(
     method: str,
     settings: dict[str, Any],
     card: Path,
+    public: str | None,
     public_share: float | None,
     preset: str | None,
     as_json: bool,
@@ -36,16 +38,19 @@ def _plan(
     if public_share is not None:
         facts = cards.protected_part(facts, public_share)
     request = planning.plan(method, facts, settings, preset=preset, **budget)
-    click.echo(json.dumps(_as_json(request)) if as_json else "\n".join(_lines(request)))
+    if public is not None or public_share is not None:
+        planning.check_takes_public(request.job)
+    expected = outlook.outlook(request, public=public is not None or public_share is not None)
+    click.echo(json.dumps(_as_json(request, expected)) if as_json else "\n".join(_lines(request, expected)))
 
 
-def _lines(request: "Request") -> list[str]:
+def _lines(request: "Request", expected: "Outlook") -> list[str]:
     job = request.job
     if reason := job.method.without_guarantee:
         return [
             f"No formal guarantee: epsilon is infinity, because {reason}.",
             f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
-            *outlook.outlook(request).lines(),
+            *expected.lines(),
         ]
     told = [f"{job.method.title}: reads no record."]
     told += [
@@ -57,17 +62,19 @@ def _lines(request: "Request") -> list[str]:
         f"steps {_steps(request):,}"
     )
     told += [f"{bound.accountant}: {bound.guarantee}" for bound in request.bounds]
-    return [*told, f"promise: {request.promise}", *outlook.outlook(request).lines()]
+    told += [f"promise: {request.promise}"]
+    told += [said] if (said := remark(request.promise.epsilon)) else []
+    return [*told, *expected.lines()]
 
 
-def _as_json(request: "Request") -> dict[str, Any]:
+def _as_json(request: "Request", expected: "Outlook") -> dict[str, Any]:
     return {
         "method": request.job.method.name,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
         "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
         "sampling_rate": calculator.rate_of(request.plan[0][0]),
         "steps": _steps(request),
-        "outlook": outlook.outlook(request).to_json(),
+        "outlook": expected.to_json(),
     }
 
 
@@ -84,6 +91,9 @@ plan = per_method(
         click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts."),
         epsilon,
         delta,
+        click.option(
+            "--public", metavar="DATA", help="What --public is for fit. It is not read, and costs no epsilon."
+        ),
         public_share,
         preset,
         as_json,

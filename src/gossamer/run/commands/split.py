@@ -1,5 +1,6 @@
 """`gossamer split`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,8 @@ def split(data: str, out: Path, **named: Any) -> None:
         click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if dealt.spec else ""))
     whose = ""
     if dealt.spec:
-        whose = f" --units {out / dealt.spec if dealt.spec.endswith('.csv') else dealt.spec}"
+        whose = f" --units {shlex.quote(str(out / dealt.spec) if dealt.spec.endswith('.csv') else dealt.spec)}"
+    place = shlex.quote(str(out))
     click.echo(
-        f"`gossamer fit` takes --data {out}{whose}, and `gossamer attack` --members {out} --nonmembers {out}{whose}."
+        f"`gossamer fit` takes --data {place}{whose}, and `gossamer attack` --members {place} --nonmembers {place}{whose}."
     )
