@@ -704,7 +704,7 @@ Mistake("ranks: every rank adds noise", "privacy/ranks.py", "        total = par
     Mistake("half a sealed file stays", "privacy/confined.py", "                path.unlink(missing_ok=True)\n", "", "tests/run/test_full_disk.py -k sealed"),
     Mistake("a clearer run says what to expect at least", "run/measured.py", "if run.clearness <= NEAR * here)", "if run.clearness)", "tests/run/test_measured.py"),
     Mistake("what was measured without privacy speaks for private runs", "run/measured.py", " and math.isinf(run.epsilon) == math.isinf(epsilon)]", "]", "tests/run/test_measured.py"),
-    Mistake("records are counted without their epsilon", "run/measured.py", "records * (1.0 if math.isinf(epsilon) else mu(epsilon, delta))", "records * 1.0", "tests/run/test_measured.py"),
+    Mistake("records are counted without their epsilon", "run/measured.py", "records * (1.0 if math.isinf(epsilon) else _counted(epsilon, delta))", "records * 1.0", "tests/run/test_measured.py"),
     Mistake("runs with public records are recommended to those who have none", "run/recommend.py", " if not run.public or (public is not None and method.takes_public)]", "]", "tests/run/test_recommend.py -k every_method_is_ranked"),
     Mistake("critics are not scaled to the records", "run/presets.py", "        if name in chosen:\n            new", "        if False:\n            new", "tests/run/test_recommend.py -k stays_at_one"),
     Mistake("text passes for a number", "run/arguments.py", "        return isinstance(value, number) and not isinstance(value, bool)", "        return True", "tests/run/test_arguments.py -k wrong_type"),

@@ -313,7 +313,7 @@ def test_median_bandwidth_is_the_median():
     "a, b, message",
     [
         (np.zeros(5), np.zeros((5, 1)), "a: an array of shape"),
-        (np.zeros((5, 1)), np.zeros((2, 1)), "b: an array of shape"),
+        (np.zeros((5, 1)), np.zeros((2, 1)), "b: 2 are too few; give at least 3"),
         (np.zeros((5, 1)), np.zeros((5, 2)), "b: vectors of length 2"),
         (np.zeros((5, 1)), np.array([[0], [1], [np.inf]]), "b: row 2"),
         (np.ones((5, 1)), np.ones((5, 1)), "median distance is 0"),

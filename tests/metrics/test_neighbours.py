@@ -171,8 +171,8 @@ GOOD = np.random.default_rng(0).normal(size=(9, 3))
     "change, message",
     [
         ({"samples": GOOD[0]}, r"samples: an array of shape \(3,\)"),
-        ({"samples": GOOD[:5]}, "samples: .* n at least 6"),
-        ({"records": GOOD[:5]}, "records: .* n at least 6"),
+        ({"samples": GOOD[:5]}, "samples: 5 are too few; give at least 6"),
+        ({"records": GOOD[:5]}, "records: 5 are too few; give at least 6"),
         ({"samples": GOOD[:, :2]}, "samples: vectors of length 2, but the records' are of length 3"),
         ({"records": np.r_[GOOD, [[np.nan, 0, 0]]]}, r"records: row 9 holds a number that is not finite \(1 such"),
     ],
