@@ -166,7 +166,8 @@ def pictures(folder: Path, images=IMAGES, labels=LABELS, suffix=".png") -> Path:
 def test_class_folders(tmp_path):
     order = np.argsort(LABELS, kind="stable")
     (pictures(tmp_path / "grey") / "README").write_text("passed over")
-    (tmp_path / "grey" / "0" / ".hidden").write_text("passed over")
+    for name in (".hidden", "Thumbs.db", "desktop.ini"):
+        (tmp_path / "grey" / "0" / name).write_text("passed over")
     same(read(str(tmp_path / "grey"), split="test"), IMAGES[order], LABELS[order])
     same(read(str(pictures(tmp_path / "rgb", COLOUR)), split="train"), COLOUR[order], LABELS[order])
     flat = np.full_like(COLOUR, 77)

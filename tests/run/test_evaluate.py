@@ -300,7 +300,7 @@ def test_a_run_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     sides = {"evaluate": ("--train", "--test"), "attack": ("--members", "--nonmembers")}[command]
     monkeypatch.setattr(arguments.os, "access", lambda path, how: how != os.W_OK or Path(path) != run)
-    refused = gossamer(command, run, sides[0], data, sides[1], data)
+    refused = gossamer(command, run, sides[0], data, sides[1], data, "-n", 100)
     assert refused.status == 2
     assert "cannot be written, and the figures of a RUN" in refused.err
 

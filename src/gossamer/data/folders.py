@@ -12,6 +12,7 @@ from gossamer.errors import DataError
 _SPLITS = ("train", "test")
 _LIKE_SPLITS = {*_SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
 """What folders of splits are often called, in small letters."""
+_OF_WINDOWS = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _ARRAYS = (".npz", ".csv")
 """Endings of files that are data sets by themselves."""
 
@@ -124,11 +125,12 @@ def _by_number(roots: Sequence[Path]) -> type[int] | None:
 
 
 def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
-    """The files of one class, sorted. Hidden files are the file system's own and are passed over."""
+    """The files of one class, sorted. Hidden files, and what Windows writes beside pictures, are passed over."""
     if not folder.is_dir():
         return []
     found = []
-    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
+    there = (path for path in folder.iterdir() if path.name.casefold() not in _OF_WINDOWS)
+    for path in sorted(path for path in there if not path.name.startswith(".")):
         if path.is_dir() and unit_folders:
             found += _pictures(path, False)
         elif path.suffix.lower() in SUFFIXES and path.is_file():

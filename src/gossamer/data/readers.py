@@ -261,6 +261,8 @@ def split_of(source: str) -> tuple[str, Split | None]:
 def _stored(name: str, asked: _Asked) -> _Stored:
     """Images and labels as they are stored. Each form has one branch."""
     path, key = Path(name), asked.labels_key
+    if not name:
+        raise DataError(f"DATA is empty: give {_FORMS}")
     if name in EMBEDDED:
         _refuse_keys(name, asked)
         embedded = digits(asked.split) if name == "digits" else glyphs(asked.split)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import force
 
 if TYPE_CHECKING:
     from gossamer.run import release as handing_out
@@ -20,7 +19,7 @@ else:
     "--key", type=click.Path(path_type=Path, dir_okay=False), required=True, help="PEM file of an Ed25519 private key."
 )
 @click.option("--new-key", is_flag=True, help="Make the key first, and KEY.pub, which you hand out.")
-@force
+@click.option("--force", is_flag=True, help="Replace a signature that is there already.")
 def sign(run: Path, key: Path, new_key: bool, force: bool) -> None:
     """Sign a release (or a RUN): whoever has the public key sees that you stand for it, and that nothing was changed since.
 
