@@ -17,7 +17,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.privacy.noise import Rng
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=180)
@@ -186,3 +186,62 @@ def test_what_is_composed_is_of_one_relation() -> None:
         _ = job("gs-wgan", secret, MOMENTS).plan
     taken = job("gs-wgan", {**secret, "draw": "round_robin"}, MOMENTS).plan
     assert taken[:2] == [(GaussianDpEvent(32.0), 1), (GaussianDpEvent(8.0), 1)]
+
+
+MEPF = {
+    "noise_multiplier": 1.0, "axes": 8, "pixel_axes": 10, "features_steps": 3, "features_batch_size": 8, "features_width": 2,
+    "warm_steps": 4, "warm_batch_size": 8, "matching_steps": 6, "rounds": 0, "batch_size": 8, "width": 4, "latent_size": 8,
+    "start_records": 40,
+}  # fmt: skip
+SAME = {"start": "moments", "start_noise": 1.0, "start_settings": "axes=8, cells=2, classes_noise=1.0"}
+"""Both releases of the start, and that of the method, are of one event."""
+
+
+@pytest.mark.parametrize("stop", ["start: whole classes", "start: training"])
+def test_a_start_takes_no_release_of_the_method_when_a_run_is_resumed(stop: str) -> None:
+    """The ledger knows events, not phases: stopped right after a phase, the run did that phase's step once more."""
+    asked = job("dp-mepf", MEPF, SAME)
+    assert merge(asked.plan)[0][1] == 3
+    first = Going(asked, records(180), Rng(3, noise_seed=4))
+    for reached in first.steps():
+        if (reached.phase.name, reached.step) == (stop, 1) and reached.shown is not None:
+            break
+    saved, streams, spent = first.training.state.state_dict(), first.rng.state(), first.ledger.used[0]
+    again = Going(asked, records(180), first.rng)
+    again.ledger = first.ledger
+    again.training.state.load_state_dict(saved)
+    first.rng.restore(streams)
+    seen = [(reached.phase.name, again.ledger.used[0]) for reached in again.steps() if reached.shown is not None]
+    assert dict(seen).get(stop, spent) == spent
+    assert again.ledger.used[0] == 3
+    assert dict(seen)["drawing"] == 2
+    assert seen[-1][1] == 3
+
+
+def test_a_start_whose_release_was_lost_leaves_the_method_its_own() -> None:
+    """Charged, and then the crash: what is left of the event is what the method has reserved."""
+    asked = job("dp-mepf", MEPF, SAME)
+    going = Going(asked, records(180), Rng(3, noise_seed=4))
+    going.ledger.charge(merge(asked.plan)[0][0])
+    seen = [(reached.phase.name, going.ledger.used[0]) for reached in going.steps() if reached.shown is not None]
+    assert max(used for name, used in seen if name.startswith("start") or name == "drawing") == 2
+    assert going.ledger.used[0] == 3
+
+
+def test_moments_in_cells_ask_whole_classes_no_second_time() -> None:
+    """Its two releases are of one event where their noise is the same; stopped between them, it asked the first one twice."""
+    asked = job("moments", {"noise_multiplier": 1.0, "axes": 8, "cells": 2, "classes_noise": 1.0})
+    assert merge(asked.plan)[0][1] == 2
+    first = Going(asked, records(180), Rng(3, noise_seed=4), records(40, seed=9))
+    for reached in first.steps():
+        if (reached.phase.name, reached.step) == ("whole classes", 1) and reached.shown is not None:
+            break
+    saved, streams = first.training.state.state_dict(), first.rng.state()
+    again = Going(asked, records(180), first.rng, records(40, seed=9))
+    again.ledger = first.ledger
+    again.training.state.load_state_dict(saved)
+    first.rng.restore(streams)
+    seen = [reached.phase.name for reached in again.steps() if reached.shown is not None]
+    assert "whole classes" not in seen
+    assert seen[-1] == "training"
+    assert again.ledger.used[0] == 2

@@ -89,7 +89,7 @@ def test_the_sum_is_that_of_the_plain_loop_over_the_same_rounded_pairs(
     found = query.clipped_sum(batch, BOUNDS).double()
     calls = query.taped(batch[torch.arange(16).where(torch.arange(16) < 7, 0).numpy()])
     assert any(call.a is not None and call.a.dtype == torch.bfloat16 for call in calls), "nothing was narrow"
-    bounds = clipping.call_norms(calls, module, [0] * len(list(module.parameters())), 16)[:7, 0].double()
+    bounds = clipping.call_norms(calls, module, [0] * len(list(module.parameters())), 16, at_once=16)[:7, 0].double()
     total, whole, clipped = (torch.zeros_like(found) for _ in range(3))
     for record in range(7):
         parts = [torch.zeros_like(p, dtype=torch.float64) for p in module.parameters()]

@@ -66,11 +66,23 @@ def test_a_unit_has_one_norm_that_of_its_summed_gradient() -> None:
 def test_shares_count_units_below_minus_half() -> None:
     query = PerRecordGradient(net(), loss)
     found = norms(query, records(9), GROUPS)
-    cuts = tuple(found.median(0).values.tolist())
+    cuts = tuple((1.01 * found.median(0).values).tolist())
     ask = SharesBelow(query, cuts, GROUPS)
     answer = ask.clipped_sum(records(9), Bounds(norms=(ask.sensitivity,)))
     assert answer.tolist() == [0.5, 0.5]  # five of nine are at or below their median
     assert ask.dimension == 2
+
+
+def test_the_last_bits_of_a_norm_move_no_whole_vote() -> None:
+    """At a step, whoever changes how another's norm is rounded moves that one's vote too: by 1 where 1/2 is charged."""
+    query = PerRecordGradient(net(), loss)
+    exact = float(norms(query, records(1), (0, 0))[0, 0])
+    votes = [
+        float(SharesBelow(query, (cut,), (0, 0)).clipped_sum(records(1), Bounds(norms=(0.5,))))
+        for cut in (exact * (1 + 1e-6), exact, exact * (1 - 1e-6), 1.01 * exact, 0.99 * exact)
+    ]
+    assert votes[:3] == pytest.approx([0, 0, 0], abs=2e-3)
+    assert votes[3:] == [0.5, -0.5]
 
 
 @pytest.mark.parametrize("bound", [None, 0.1])

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from gossamer.methods.dp_wgan.nets import Critic
 from gossamer.privacy.engine import clipping, ghost
+from gossamer.privacy.engine.answers import norms
 from gossamer.privacy.engine.clipping import clip_rows, row_norms, summed_calls
 from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors, clipped_sum
 from gossamer.privacy.engine.layers.linear import Linear
@@ -467,7 +468,7 @@ def test_norms_and_sums_are_in_full_precision(narrow_products: None, monkeypatch
     batch = Tensors((torch.randn(3, 2, 40), torch.randn(3, 2, 30)))
     query.clipped_sum(batch, ONE)
     assert len(seen) == 3
-    clipping.call_norms(query.taped(batch), module, (0,), 3)
+    clipping.call_norms(query.taped(batch), module, (0,), 3, at_once=3)
     summed_calls(query.taped(batch), module)
     assert len(seen) == 6
     assert all(place == "ieee" for places in seen for place in places)
@@ -488,3 +489,22 @@ def test_products_of_the_cpu_are_not_narrowed() -> None:
     finally:
         torch.set_float32_matmul_precision(before)
     assert 0.3 < max(found) <= 1.0
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_norm_does_not_follow_how_many_records_were_drawn(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forms raise a norm by different amounts, so the form must not follow a private number.
+
+    Here three records' gradients could be kept. With the fourth, the norms of all were raised at once, and the sum moved by
+    more than the fourth record adds; likewise where a record more pushes another one into the next physical batch.
+    """
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))
+    monkeypatch.setattr(ghost, "KEEP", 3 * module[0].weight.numel())
+    monkeypatch.setattr(ghost, "cheapest", lambda work: "instantiate")
+    inputs, pulls = torch.full((4, 3, 7, 7), 0.3), torch.randn(4, 4, 7, 7)
+    held = Tensors((inputs + 1e-3 * torch.randn(4, 3, 7, 7), pulls - pulls.mean((2, 3), keepdim=True)))
+    for at_once in (3, 4, 512):
+        query = PerRecordGradient(module, pulled, physical_batch_size=at_once)
+        alone = torch.cat([norms(query, held[at : at + 1], (0,)) for at in range(count)])
+        torch.testing.assert_close(norms(query, held[:count], (0,)), alone, rtol=1e-6, atol=0)

@@ -87,6 +87,9 @@ def test_refusals_name_the_flag(request_: dict[str, Any], says: str) -> None:
 def test_a_method_without_steps_takes_a_budget_or_a_noise() -> None:
     with pytest.raises(BudgetError, match=r"moments has no steps .* give one of the two"):
         plan("moments", CARD, {"noise_multiplier": 1.0}, epsilon=1.0, delta=DELTA)
+    for name in ("radius", "cells_radius"):
+        with pytest.raises(RequestError, match=f"--{name.replace('_', '-')} must be above 0"):
+            plan("moments", CARD, {name: 0.0}, epsilon=1.0, delta=DELTA)
     with pytest.raises(RequestError, match="--cells must be at most 2,000 a class, not 2,001"):
         plan("moments", CARD, {"cells": 2_001}, epsilon=1.0, delta=DELTA)
 

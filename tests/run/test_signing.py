@@ -156,6 +156,20 @@ def test_garbage_is_no_signature(out: Path) -> None:
     assert verify(out).problems == [f"{SIGNATURE} is not a signature."]
 
 
+def test_the_digits_of_a_key_are_the_key_whatever_file_is_called_like_them(
+    out: Path, signed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who edits a release and signs it anew may put a file with a key of their own where `verify` is called: in the release."""
+    honest = signature(out)["public_key"]
+    (out / SIGNATURE).unlink()
+    theirs = sign(out, key=tmp_path / "mallory", new_key=True)
+    assert theirs != honest
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / honest).write_bytes((tmp_path / "mallory.pub").read_bytes())
+    assert any("by another key" in problem for problem in verify(out, key=honest).problems)
+    assert not verify(out, key=f"./{honest}").problems
+
+
 def test_keys_that_are_none_are_refused_in_words(out: Path, tmp_path: Path) -> None:
     (out / SIGNATURE).unlink()
     own = ed25519.Ed25519PrivateKey.generate()

@@ -6,7 +6,8 @@ once. From there on these are what public records would be: whatever is done wit
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -99,7 +100,7 @@ class Startable(Method[C, S], Generic[C, S]):
         if first is None:
             return own
         return [
-            *(_before(phase, first) for phase in first.stages),
+            *(_before(phase, first, [*first.stages[at:], *own]) for at, phase in enumerate(first.stages, start=1)),
             OnReleased(
                 name="drawing",
                 steps=-(-config.start_records // _AT_ONCE),
@@ -192,21 +193,34 @@ def _value(name: str, text: str, kind: Any) -> Any:
     return number
 
 
-def _before(phase: AnyPhase[Any, Any], first: Job[BaseConfig, State]) -> AnyPhase[Any, Any]:
+def _before(
+    phase: AnyPhase[Any, Any], first: Job[BaseConfig, State], later: Sequence[AnyPhase[Any, Any]]
+) -> AnyPhase[Any, Any]:
     """A phase of the start as one of the whole run.
 
-    Its loop ends where the ledger holds no more of its event, and the method's own training may release the same one: so it is
-    stopped after its steps.
+    Its loop ends where the ledger holds no more of its event, and a later phase may release the same one: so it is stopped
+    after its steps, also where a run is resumed behind the last of them, and where only what the later ones reserve is left.
     """
+    kept = Counter[Any]()
+    for event, count in (entry for each in later for entry in each.plan):
+        kept[event] += count
+
+    def over(state: State, seen: Sequence[Any]) -> bool:
+        if not phase.releases:
+            return False
+        (private,) = seen
+        return state.step >= phase.steps or any(private.remaining(event) <= kept[event] for event, _ in phase.plan)
 
     def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Shown]:
         assert state.begun is not None
         inner = state.begun.state
         inner.phase, inner.step = phase.name, state.step
+        if over(state, seen):
+            return
         for shown in phase.body(dataclasses.replace(run, config=first.config), inner, *seen):
             yield shown
             inner.step = state.step
-            if phase.releases and state.step >= phase.steps:
+            if over(state, seen):
                 return
 
     anew: Any = body

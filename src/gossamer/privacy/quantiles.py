@@ -16,13 +16,16 @@ from torch import Tensor
 from gossamer.privacy.engine.answers import AnyBatch, Gradients, norms
 from gossamer.privacy.mechanisms import Bounds
 
+RAMP = 1e-3
+"""Of the bound: within so much of it a vote is between below and above, so that the last bits of a norm move it by little."""
+
 
 @dataclass(frozen=True)
 class SharesBelow(Generic[AnyBatch]):
     """The query: for each of k groups, the number of drawn units with a norm at or below its bound, minus half of them.
 
-    A unit adds +1/2 or -1/2 to each of the k numbers, so `sqrt(k) / 2` in L2; a tighter bound of the mechanism scales it.
-    A norm that is not a number counts as above.
+    A unit adds +1/2 or -1/2 to each of the k numbers, or less where its norm is within `RAMP` of the bound, so at most
+    `sqrt(k) / 2` in L2; a tighter bound of the mechanism scales it. A norm that is not a number counts as above.
 
     Args:
         gradients: whose norms.
@@ -46,7 +49,9 @@ class SharesBelow(Generic[AnyBatch]):
 
     def clipped_sum(self, records: AnyBatch, bounds: Bounds, /) -> Tensor:
         """[k]"""
-        votes = (norms(self.gradients, records, self.groups) <= torch.tensor(self.thresholds)).float() - 0.5
+        thresholds = torch.tensor(self.thresholds)
+        beyond = (norms(self.gradients, records, self.groups) - thresholds) / (RAMP * thresholds).clamp_min(1e-30)
+        votes = (-beyond).nan_to_num(-0.5).clamp(-0.5, 0.5)
         return votes.sum(0) * min(1.0, bounds.norms[0] / self.sensitivity)
 
 

@@ -63,7 +63,10 @@ class ClassMoments(Method[Config, "loop.State"]):
     makes_starts = True
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse a threshold above the brightest pixel, and more cells than there are codes to cut them by."""
+        """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel."""
+        for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
+            if radius == 0:
+                raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
             raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
         if config.threshold > 1:

@@ -141,7 +141,9 @@ def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Seque
     """[n, k] for one physical batch, each record its own unit."""
     calls = _fast(query, batch)
     if calls is not None:
-        return call_norms(calls, query.module, groups, len(batch), multiplicity=query.multiplicity)
+        return call_norms(
+            calls, query.module, groups, len(batch), at_once=query.physical_batch_size, multiplicity=query.multiplicity
+        )
     return torch.cat([row_norms(rows, query.module, groups) for rows in query.rows(batch)])
 
 
@@ -157,7 +159,10 @@ def _add_records_(
         # A record is not finite: the clipped form leaves it out, and a bound of infinity leaves the others whole.
     calls = _fast(query, batch)
     if calls is not None:
-        add_clipped_(out, calls, query.module, bounds, multiplicity=query.multiplicity, fresh=fresh)
+        add_clipped_(
+            out, calls, query.module, bounds,
+            at_once=query.physical_batch_size, multiplicity=query.multiplicity, fresh=fresh,
+        )  # fmt: skip
         return
     if fresh:
         out.zero_()

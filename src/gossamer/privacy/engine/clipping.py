@@ -32,21 +32,28 @@ def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
 
 
 def add_clipped_(
-    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, multiplicity: int = 1, fresh: bool = False
+    out: Tensor,
+    calls: list[Call],
+    module: nn.Module,
+    bounds: Bounds,
+    *,
+    at_once: int,
+    multiplicity: int = 1,
+    fresh: bool = False,
 ) -> None:
-    """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero.
+    """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero. at_once: see `pieces`.
 
     Where `out` is fresh, it is written and nothing that stands in it is read: a large matrix product is then its own zero.
     """
     with full_precision():
-        _add_clipped_(out, calls, module, bounds, multiplicity, fresh)
+        _add_clipped_(out, calls, module, bounds, at_once, multiplicity, fresh)
 
 
 def _add_clipped_(
-    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, multiplicity: int, fresh: bool
+    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, at_once: int, multiplicity: int, fresh: bool
 ) -> None:
     parameters = list(module.parameters())
-    if not (parts := pieces(calls, parameters, multiplicity=multiplicity)):
+    if not (parts := pieces(calls, parameters, at_once=at_once, multiplicity=multiplicity)):
         if fresh:
             out.zero_()
         return
@@ -78,13 +85,13 @@ def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Te
 
 
 def call_norms(
-    calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, multiplicity: int = 1
+    calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, at_once: int, multiplicity: int = 1
 ) -> Tensor:
-    """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]."""
+    """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]. at_once: see `pieces`."""
     parameters = list(module.parameters())
     k = max(groups) + 1
     with full_precision():
-        parts = pieces(calls, parameters, multiplicity=multiplicity)
+        parts = pieces(calls, parameters, at_once=at_once, multiplicity=multiplicity)
         if not parts:
             return torch.zeros(count, k, dtype=sum_dtype(module))
         return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))

@@ -9,7 +9,8 @@ needs the least work for the weight at hand. Two serve every layer that has patc
   and Tramel 2019; Li, Tramer, Liang and Hashimoto 2021).
 
 A layer may have others of its own (`layers.phase`, `layers.embedding`). The choice follows counted work, not a clock, so that
-the same seed gives the same bits.
+the same seed gives the same bits. Nor does it follow how many records were drawn: the ways differ in how far a norm is raised,
+so that one record more would change the norms of all others at once, and with them what they add.
 
 Every squared norm is an upper bound: it is raised by what rounding may have taken from it, and by what the weight-gradient
 call may add (`rounding`).
@@ -26,7 +27,7 @@ from gossamer.privacy.engine.rounding import gram, instantiated, paired, roundin
 from gossamer.privacy.engine.uses import Call, Method, Uses, Work, folded
 
 BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
-KEEP = 1 << 24  # numbers of instantiated gradients that may be kept per layer
+KEEP = 1 << 25  # numbers of instantiated gradients that may be kept per layer
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,13 @@ class Ghost:
             call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))
 
 
-def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, multiplicity: int = 1) -> list[Piece]:
+def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int = 1) -> list[Piece]:
     """Sort taped calls into pieces, one per parameter that was used.
 
     Args:
         calls: what the tape holds after the backward pass. The first dimension of each a and b is multiplicity x n.
         parameters: the tensors that the calls name by position.
+        at_once: how many records a batch may have at most: a public number, by which the form of each piece is chosen.
         multiplicity: rows r, r + n, r + 2n ... of a batch belong to record r; its gradient is the sum over them.
     """
     by_weight: dict[int, Uses] = {}
@@ -113,7 +115,7 @@ def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, multiplicity:
         if call.bias is not None:
             rows = folded(call.bias_gradients, multiplicity)
             by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
-    found = [_piece(uses, by_bias.pop(weight, None)) for weight, uses in by_weight.items()]
+    found = [_piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()]
     return found + [Instantiated(bias, rows) for bias, rows in by_bias.items()]
 
 
@@ -127,13 +129,13 @@ def add_gradient_(call: Call, views: Sequence[Tensor]) -> None:
         views[call.bias].add_(call.bias_gradients.sum(0).view(views[call.bias].shape))
 
 
-def _piece(uses: Uses, shared: Tensor | None) -> Piece:
-    """Choose the form of one weight's piece. shared: gradients of the same parameter used as a bias, [n, size]."""
+def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
+    """Choose the form of one weight's piece, by public numbers. shared: its gradients where it is a bias too, [n, size]."""
     if shared is not None or not (methods := _methods(uses)):
         return _instantiated(uses, shared)
     if uses.alone and (product := uses.calls[0].layer.product(uses)) is not None:
         return product
-    keep = uses.records * uses.shape.numel() <= KEEP
+    keep = at_once * uses.shape.numel() <= KEEP
     work = {name: method.work(uses) for name, method in methods.items()}
     if keep:
         # A kept gradient spares the weight-gradient call, which costs as much as forming the gradients does.
