@@ -386,7 +386,7 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
 def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
     """The units of pictures in class folders, none of them opened. Raises DataError."""
     if matched(spec) == "folder":
-        if not any(listing.units):
+        if missing == "refuse" and not any(listing.units):
             raise DataError(
                 f"{listing.folder}: --units folder reads whose a picture is from a folder between class and picture, "
                 "DATA/CLASS/UNIT/picture, and there is none: arrange them so, or give a list, --units FILE.csv (name,unit)"
