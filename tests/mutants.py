@@ -466,7 +466,7 @@ MISTAKES = (
     Mistake("names of the other split do not count", "data/labels.py", "    classes = tuple(sorted({*names, *others} - {\"\"}))\n", "    classes = tuple(sorted({*names} - {\"\"}))\n", FORMATS),
     Mistake("a list may lead out of its folder", "data/listed.py", "\"..\" in Path(name).parts", "False", FORMATS),
     Mistake("grey is the first colour", "data/images.py", "    return np.asarray(Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).convert(\"L\"))[None]\n", "    return image[:1]\n", FORMATS),
-    Mistake("data without labels need nobody's word", "data/readers.py", "    if asked.labels_key == NONE:\n        listing", "    if not any(each.is_dir() for each in path.iterdir()) or asked.labels_key == NONE:\n        listing", FORMATS),
+    Mistake("data without labels need nobody's word", "data/readers.py", "    if labels_key == NONE:\n        return listed", "    if not any(each.is_dir() for each in folder.iterdir()) or labels_key == NONE:\n        return listed", FORMATS),
     Mistake("a picture that is listed twice takes the last unit", "data/units.py", "        if whole in ids:", "        if False:", UNITS),
     Mistake("rows are not clipped in the secret draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"secret\" else self.max_norm)", ROWS),
     Mistake("rows are not clipped in the round_robin draw alone", "privacy/rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"round_robin\" else self.max_norm)", ROWS),

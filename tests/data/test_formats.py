@@ -14,7 +14,8 @@ from PIL import Image
 
 from gossamer.data import dicom, mapped, pictures
 from gossamer.data.card import DataCard
-from gossamer.data.readers import class_folders, read
+from gossamer.data.glance import class_folders
+from gossamer.data.readers import read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import CardError, DataError, RequestError

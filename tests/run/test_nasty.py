@@ -299,6 +299,13 @@ def test_split_says_that_a_test_split_is_left_out(gossamer: Run, nasty: Path, tm
         assert "has a split test already, which is left out" in said.err
         spoken = gossamer("split", f"{data}:train", "-o", tmp_path / f"spoken_{out}", "--share", 0.5, "--seed", 1)
         assert (spoken.status, "left out" in spoken.err) == (0, False)
+    for side in ("train", "test"):
+        listed = tmp_path / "listed" / side
+        shutil.copytree(nasty / "two" / "pictures" / "benign", listed)
+        rows = [f"{path.name},{number % 2}" for number, path in enumerate(sorted(listed.glob("*.png")))]
+        (listed / "metadata.csv").write_text("\n".join(["file_name,label", *rows]))
+    said = gossamer("split", tmp_path / "listed", "-o", tmp_path / "listed.npz", "--share", 0.5)
+    assert "has a split test already, which is left out" in said.err
     flat = gossamer("split", nasty / "two" / "pictures", "--units", "folder", "-o", tmp_path / "flat")
     refused(flat, "DATA/CLASS/UNIT/picture, and there is none")
     spaced = gossamer("split", nasty / "two" / "plain.npz", "-o", tmp_path / "two words.npz")

@@ -34,7 +34,7 @@ _FORMS = (
     "an .npz file, a folder of .npy files, a folder with MNIST's idx files, a folder of class folders of pictures, "
     "pictures in .parquet, .arrow or .tar files, samples of Gossamer's as .csv, `digits` or `glyphs`"
 )
-_IN_PIECES = (".parquet", ".arrow", ".tar")
+IN_PIECES = (".parquet", ".arrow", ".tar")
 _FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
@@ -182,7 +182,7 @@ def sizes(
     name, chosen = split_of(source)
     path, sizer = Path(name), Sizer(pixel_range=pixel_range)
     try:
-        if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in _IN_PIECES and path.exists()):
+        if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
             asked = _Asked(
                 split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
                 unit_folders=True, decoder=sizer,
@@ -191,61 +191,6 @@ def sizes(
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
     return sizer
-
-
-def class_folders(
-    source: str, *, split: Split, labels_key: str | None = None, unit_folders: bool = True
-) -> folders.Listing | None:
-    """The pictures of class folders, none of them opened; None where `read` would take the source for something else.
-
-    Raises:
-        DataError: as `read`.
-    """
-    name, chosen = split_of(source)
-    path = Path(name)
-    try:
-        if name in EMBEDDED or not path.is_dir() or not _has_classes(path, labels_key):
-            return None
-        return folders.list_folder(path, chosen or split, must_split=chosen is not None, unit_folders=unit_folders)
-    except OSError as error:
-        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
-
-
-def leaves_out(
-    source: str,
-    *,
-    split: Split,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    unit_folders: bool = False,
-) -> bool:
-    """Whether a source has records of the other split too, of which nobody spoke: it names no split, and `read` takes one.
-
-    Raises:
-        DataError: as `read`.
-    """
-    name, chosen = split_of(source)
-    path, other = Path(name), "test" if split == "train" else "train"
-    if chosen is not None:
-        return False
-    if name in EMBEDDED:
-        return True
-    if idx.is_idx_folder(path):
-        return idx.has_split(path, other)
-    if npz.is_arrays(path):
-        both = {f"{each}_{images_key or 'images'}" for each in (split, other)}
-        return path.exists() and both <= {*npz.keys(path)}
-    if pieces := shards.endings(path, _IN_PIECES) if path.is_dir() else []:
-        return bool(shards.of_split(path, pieces[0], split, must_split=False).others)
-    listing = class_folders(source, split=split, labels_key=labels_key, unit_folders=unit_folders)
-    return listing is not None and bool(listing.others)
-
-
-def _has_classes(folder: Path, labels_key: str | None) -> bool:
-    """Whether a folder has none of the other forms, so that its subfolders are its classes."""
-    in_pieces = bool(shards.endings(folder, _IN_PIECES))
-    arrays = idx.is_idx_folder(folder) or npz.is_folder(folder)
-    return not (arrays or in_pieces or labels_key == NONE or listed.has_list(folder))
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -274,7 +219,7 @@ def _stored(name: str, asked: _Asked) -> _Stored:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _npz_arrays(path, asked)
-    if suffix in _IN_PIECES:
+    if suffix in IN_PIECES:
         return _of_shards(suffix, shards.Shards([path], []), asked)
     if suffix == ".csv":
         if key != NONE:
@@ -300,7 +245,7 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
         return _Stored(*idx.read_folder(path, split))
     if npz.is_folder(path):
         return _npz_arrays(path, asked)
-    pieces = shards.endings(path, _IN_PIECES)
+    pieces = shards.endings(path, IN_PIECES)
     if len(pieces) > 1:
         raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
     if pieces and (beside := shards.other_folders(path)):
@@ -309,15 +254,22 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
         )
     if pieces:
         return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), asked)
-    if asked.labels_key == NONE:
-        listing = listed.unlabelled(path, split, must_split=must_split)
-    elif listed.has_list(path):
-        listing = listed.read_list(path, split, must_split=must_split, labels_key=asked.labels_key)
-    else:
+    if asked.labels_key != NONE and not listed.has_list(path):
         _refuse_keys(str(path), asked)
-        listing = folders.list_folder(path, split, must_split=must_split, unit_folders=asked.unit_folders)
+    listing = pictures_of(path, split, must_split, labels_key=asked.labels_key, unit_folders=asked.unit_folders)
     images = read_files(listing.paths, asked.decoder)
     return _Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
+
+
+def pictures_of(
+    folder: Path, split: Split, must_split: bool, *, labels_key: str | None, unit_folders: bool
+) -> folders.Listing:
+    """The pictures in a folder, none of them opened: without labels, by a list, or in class folders. Raises DataError."""
+    if labels_key == NONE:
+        return listed.unlabelled(folder, split, must_split=must_split)
+    if listed.has_list(folder):
+        return listed.read_list(folder, split, must_split=must_split, labels_key=labels_key)
+    return folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
 def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:

@@ -8,7 +8,7 @@ The figures read real records. They are internal, and no guarantee covers them.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ from gossamer.estimate import Estimate
 from gossamer.metrics import intervals
 from gossamer.metrics.features import Features
 from gossamer.metrics.pictures import Images, check_images, size_of
-
-Vectors: TypeAlias = NDArray[np.floating[Any]]
+from gossamer.metrics.vectors import Vectors, check_finite, check_vectors
 
 CAUCHY_SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
 """Takahashi et al. 2020, section 5.1."""
@@ -65,7 +64,7 @@ class Moments:
             raise DataError(f"vectors: an array with {vectors.ndim} axes; it must be [n, d].")
         if not len(vectors):
             return cls(0, np.zeros(vectors.shape[1]), np.zeros((vectors.shape[1],) * 2))
-        _check_finite("vectors", vectors)
+        check_finite("vectors", vectors)
         numbers = vectors.astype(np.float64)
         mean = numbers.mean(axis=0)
         centred = numbers - mean
@@ -178,7 +177,7 @@ def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 1
     """
     if probabilities.ndim != 2:
         raise DataError(f"probabilities: an array with {probabilities.ndim} axes; it must be [n, classes].")
-    _check_finite("probabilities", probabilities)
+    check_finite("probabilities", probabilities)
     numbers = probabilities.astype(np.float64)
     wrong = np.flatnonzero((numbers < 0).any(axis=1) | (np.abs(numbers.sum(axis=1) - 1) > _ROUNDING))
     if len(wrong):
@@ -381,11 +380,7 @@ def _row_sums(
 
 def _check_pair(a: Vectors, b: Vectors) -> None:
     for name, vectors in (("a", a), ("b", b)):
-        if vectors.ndim != 2:
-            raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d].")
-        if len(vectors) < 3:
-            raise DataError(f"{name}: {len(vectors)} are too few; give at least 3.")
-        _check_finite(name, vectors)
+        check_vectors(name, vectors, fewest=3)
     if a.shape[1] != b.shape[1]:
         raise DataError(f"b: vectors of length {b.shape[1]}, but a holds vectors of length {a.shape[1]}.")
 
@@ -393,9 +388,3 @@ def _check_pair(a: Vectors, b: Vectors) -> None:
 def _check_widths(a: Moments, b: Moments) -> None:
     if len(a.mean) != len(b.mean):
         raise DataError(f"moments of vectors of length {len(a.mean)} and {len(b.mean)}: the lengths must agree.")
-
-
-def _check_finite(name: str, vectors: Vectors) -> None:
-    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(wrong):
-        raise DataError(f"{name}: row {wrong[0]} holds a number that is not finite ({len(wrong)} such rows).")

@@ -16,8 +16,8 @@ from sklearn.metrics import adjusted_rand_score, silhouette_samples
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
 from gossamer.metrics import fidelity, intervals
+from gossamer.metrics.vectors import Vectors, check_vectors
 
-Vectors: TypeAlias = NDArray[np.floating[Any]]
 Labels: TypeAlias = NDArray[np.integer[Any]]
 
 _GROUPS = 10
@@ -35,7 +35,7 @@ def hoyer_sparsity(codes: Vectors) -> Estimate:
     Raises:
         DataError: if a dimension is constant or a code is 0 throughout: the measure is not defined; names the index.
     """
-    _check_codes(codes, fewest=2)
+    check_vectors("codes", codes, fewest=2)
     if codes.shape[1] < 2:
         raise DataError("codes: one dimension has no sparsity; give at least two.")
     numbers = codes.astype(np.float64)
@@ -105,7 +105,7 @@ def cluster_agreement(codes: Vectors, labels: Labels, centres: Vectors) -> Estim
     Raises:
         DataError: if the arrays do not fit together; names the argument.
     """
-    _check_codes(codes, fewest=2 * _GROUPS)
+    check_vectors("codes", codes, fewest=2 * _GROUPS)
     _check_labels(labels, len(codes))
     if centres.ndim != 2 or centres.shape[1:] != codes.shape[1:] or len(centres) < 2:
         raise DataError(
@@ -131,20 +131,12 @@ def cluster_separation(codes: Vectors, labels: Labels) -> Estimate:
     Raises:
         DataError: if the arrays do not fit together; names the argument.
     """
-    _check_codes(codes, fewest=3)
+    check_vectors("codes", codes, fewest=3)
     _check_labels(labels, len(codes))
     if len(np.unique(labels)) == len(codes):
         raise DataError("labels: every record has a class of its own; give classes of several records.")
     silhouettes = silhouette_samples(codes.astype(np.float64), labels)
     return intervals.mean(list(silhouettes), f"silhouette of {len(codes):,} records", lowest=-1.0, highest=1.0)
-
-
-def _check_codes(codes: Vectors, *, fewest: int) -> None:
-    if codes.ndim != 2 or len(codes) < fewest:
-        raise DataError(f"codes: an array of shape {codes.shape}; it must be [n, d] with n at least {fewest}.")
-    wrong = np.flatnonzero(~np.isfinite(codes).all(axis=1))
-    if len(wrong):
-        raise DataError(f"codes: row {wrong[0]} holds a number that is not finite ({len(wrong)} such rows).")
 
 
 def _check_labels(labels: Labels, count: int) -> None:

@@ -12,7 +12,6 @@ The figures read real records. They are internal, and no guarantee covers them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,7 @@ from numpy.typing import NDArray
 from gossamer.errors import DataError, RequestError
 from gossamer.estimate import Estimate
 from gossamer.metrics import intervals
-
-Vectors: TypeAlias = NDArray[np.floating[Any]]
+from gossamer.metrics.vectors import Vectors, check_vectors
 
 _CELLS = 8_000_000
 """Distances in memory at once: 64 MB."""
@@ -81,8 +79,8 @@ def neighbourhood(samples: Vectors, records: Vectors, *, k: int = 5) -> Neighbou
     """
     if k < 1:
         raise RequestError(f"k must be at least 1, not {k}.")
-    _check("samples", samples, k + 1)
-    _check("records", records, k + 1)
+    check_vectors("samples", samples, fewest=k + 1)
+    check_vectors("records", records, fewest=k + 1)
     S, R = _centred(samples, records)
     of_samples, of_records = _radii(S, k), _radii(R, k)
     inside = np.zeros(len(S), dtype=np.int64)
@@ -110,8 +108,8 @@ def nearest(samples: Vectors, records: Vectors) -> Nearest:
     Raises:
         DataError: if the vectors do not fit together; names the argument.
     """
-    _check("samples", samples, 1)
-    _check("records", records, 1)
+    check_vectors("samples", samples, fewest=1)
+    check_vectors("records", records, fewest=1)
     S, R = _centred(samples, records)
     index = np.empty(len(S), dtype=np.int64)
     for rows, squared in _blocks(S, R):
@@ -154,13 +152,3 @@ def _centred(samples: Vectors, records: Vectors) -> tuple[NDArray[np.float64], N
         )
     middle = records.mean(axis=0, dtype=np.float64)
     return samples - middle, records - middle
-
-
-def _check(name: str, vectors: Vectors, fewest: int) -> None:
-    if vectors.ndim != 2:
-        raise DataError(f"{name}: an array of shape {vectors.shape}; it must be [n, d].")
-    if len(vectors) < fewest:
-        raise DataError(f"{name}: {len(vectors)} are too few; give at least {fewest}.")
-    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(wrong):
-        raise DataError(f"{name}: row {wrong[0]} holds a number that is not finite ({len(wrong)} such rows).")

@@ -15,9 +15,10 @@ import numpy as np
 
 from gossamer.data import folders
 from gossamer.data.card import STORED, check_range
+from gossamer.data.glance import class_folders, leaves_out
 from gossamer.data.identity import given_up
 from gossamer.data.pictures import Decoder
-from gossamer.data.readers import CLASS_NAMES, class_folders, leaves_out, read, split_of, units_of
+from gossamer.data.readers import CLASS_NAMES, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import RequestError, RunFolderError
