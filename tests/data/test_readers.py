@@ -226,6 +226,21 @@ def test_numbered_class_folders_are_sorted_as_numbers(tmp_path):
     np.testing.assert_array_equal(records.images[2], IMAGES[2])
 
 
+def test_the_place_of_a_class_does_not_depend_on_other_classes(tmp_path):
+    """One picture in a folder `other` must not put all the others in another order: public ones among them are trained on."""
+    labels = np.array([2, 10, 9, 10, 2, 9])
+    before = read(str(pictures(tmp_path, labels=labels)), split="train")
+    after = read(str(write_class_folders(tmp_path, "other")), split="train")
+    assert before.class_names == ("2", "9", "10")
+    assert after.class_names == ("2", "9", "10", "other")
+    np.testing.assert_array_equal(after.images[:-1], before.images)
+    assert read(str(write_class_folders(tmp_path / "twice", "1", "01", "a")), split="train").class_names == (
+        "01",
+        "1",
+        "a",
+    )
+
+
 def test_resize(tmp_path):
     half = np.zeros((1, 1, 56, 56), np.uint8)
     half[:, :, :, 28:] = 200

@@ -112,8 +112,10 @@ def test_a_far_record_moves_the_answer_by_one(value: int) -> None:
     assert 1 - 1e-4 < moved <= 1
 
 
-def test_a_unit_moves_it_by_one_whatever_it_holds() -> None:
-    """Thirty records of one unit over all classes."""
+@pytest.mark.parametrize("at_once", [4_096, 7])
+def test_a_unit_moves_it_by_one_whatever_it_holds(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty records of one unit over all classes, at once or in five blocks."""
+    monkeypatch.setattr("gossamer.methods.moments.class_moments._BLOCK", at_once)
     asked = query()
     others, own = records(40), records(30, seed=5)
     joined = Records(
@@ -121,8 +123,11 @@ def test_a_unit_moves_it_by_one_whatever_it_holds() -> None:
         np.concatenate([own.labels, others.labels]),
         np.concatenate([np.zeros(30, np.int64), np.arange(1, 41)]),
     )
-    moved = float((asked.clipped_sum(joined, ONE) - asked.clipped_sum(others, ONE)).norm())
-    assert 0.99 < moved <= 1
+    moved = asked.clipped_sum(joined, ONE) - asked.clipped_sum(others, ONE)
+    assert 0.99 < float(moved.norm()) <= 1
+    z, cells = asked._codes(joined[:30])
+    whole = asked._sums(z, cells, torch.ones(30, dtype=z.dtype)).flatten()
+    torch.testing.assert_close(moved, whole / whole.norm(), rtol=1e-5, atol=1e-9)
 
 
 def test_non_finite_codes_add_a_count_and_no_more() -> None:

@@ -6,6 +6,7 @@ Statistical bounds hold with probability 1 - 1e-6 each (normal quantile 4.892, t
 import dataclasses
 import hashlib
 import math
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
@@ -125,7 +127,7 @@ def test_mmd_in_pieces_is_the_same_and_is_the_one_of_the_evaluation(monkeypatch:
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, 5, generator=draw), 0.5 + torch.randn(40, 5, generator=draw)
     whole = mmd(x, y)
-    monkeypatch.setattr("gossamer.methods.privae.divergences._AT_ONCE", 40 * 40 * 2)
+    monkeypatch.setattr("gossamer.methods.privae.divergences._AT_ONCE", 40 * 5 * 7)
     torch.testing.assert_close(mmd(x, y), whole)
     other = fidelity.mmd(x.numpy(), y.numpy(), kernel=fidelity.CauchySum())
     assert float(whole) == pytest.approx(other.value, rel=1e-4)
@@ -147,6 +149,28 @@ def test_kl_from_the_prior_against_its_value() -> None:
     assert float(kl_from_prior(mean, scale, z, log_p)) == pytest.approx(float(expected), abs=1e-2)
     twice = kl_from_prior(mean.expand(7, 2), scale.expand(7, 2), z, log_p)
     assert float(twice) == pytest.approx(float(expected), abs=1e-2)
+
+
+def _noted(kept: list[Tensor], tensor: Tensor) -> Tensor:
+    kept.append(tensor)
+    return tensor
+
+
+def test_kl_from_the_prior_in_pieces_is_the_same_with_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit of many records must not need the square of its size: what it takes would say that it is there."""
+    draw = torch.Generator().manual_seed(0)
+    codes = [torch.randn(9, 3, generator=draw), 0.5 + torch.rand(9, 3, generator=draw)]
+    z, log_p, found = torch.randn(20, 3, generator=draw), torch.randn(20, generator=draw), []
+    for at_once in (1 << 21, 9 * 3 * 6):
+        monkeypatch.setattr("gossamer.methods.privae.divergences._AT_ONCE", at_once)
+        leaves = [each.clone().requires_grad_() for each in codes]
+        held: list[Tensor] = []
+        with saved_tensors_hooks(partial(_noted, held), lambda kept: kept):
+            value = kl_from_prior(leaves[0], leaves[1], z, log_p)
+        found.append((value, *torch.autograd.grad(value, leaves)))
+        largest = max(each.numel() for each in held)
+    torch.testing.assert_close(found[1], found[0])
+    assert largest < 9 * 3 * 20
 
 
 @pytest.mark.parametrize("divergence", ["mmd", "kl"])

@@ -373,6 +373,18 @@ def test_squares_are_summed_in_pieces() -> None:
     assert not square_norms(torch.tensor([[torch.nan], [torch.inf]])).isfinite().any()
 
 
+@pytest.mark.parametrize("scale", [0.8, 1.0, 1.05])
+def test_products_that_overflow_below_zero(scale: float) -> None:
+    """Fifty terms against one, of 2.5e19 together: a column of products of -1e40 is -inf, which is no norm of zero."""
+    against = 1.7e19
+    pulls = torch.zeros(51, 512)
+    pulls[:, 0] = (against + 2.5e19) / 50 * scale
+    pulls[50, 0] = -against * scale
+    inputs = torch.zeros(51, 512)
+    inputs[:, 0] = 1.0
+    assert added(nn.Linear(512, 512, bias=False), inputs, pulls) <= 1.0
+
+
 @pytest.mark.parametrize("form", ["product", "planes", "kept"])
 def test_squares_that_vanish(form: str) -> None:
     """Numbers of 1e-23 have no square in single precision: a gradient of rank one has a length that its factors hide."""

@@ -434,5 +434,8 @@ def test_settings_that_ranks_cannot_share_are_refused() -> None:
         begin("privae", 2, aggregation="batch", divergence="mmd")
     with pytest.raises(RequestError, match="--critics 2 cannot be shared out among 3"):
         begin("gs-wgan", 3, critics=2)
+    with pytest.raises(RequestError, match=r"gs-wgan takes no start on several ranks: .* count 2 times"):
+        begin("gs-wgan", 2, critics=2, draw="round_robin", start="moments")
+    begin("gs-wgan", 1, critics=2, draw="round_robin", start="moments")
     with pytest.raises(RequestError, match="privgan trains in one process"):
         METHODS["privgan"].job({}, CARD).begin(Rng(), ranks=Ranks(0, 2))

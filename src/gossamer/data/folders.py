@@ -48,7 +48,7 @@ class Listing:
 def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: bool = False) -> Listing:
     """The pictures of one split, none of them opened.
 
-    The names of the class folders, sorted, give the labels from 0 (names that are numbers are sorted as numbers; an
+    The names of the class folders, sorted, give the labels from 0 (numbers first and as numbers, then the others; an
     empty class folder still counts). Where the folder holds nothing but `train` and `test`, the classes are those of
     both, and one split is read.
 
@@ -65,7 +65,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if must_split and split not in splits:
         raise DataError(f"{folder}: there is no subfolder {split}: leave the split out, or make the subfolder")
     roots = list(splits.values()) or [folder]
-    names = sorted({path.name for root in roots for path in _subfolders(root)}, key=_by_number(roots))
+    names = sorted({path.name for root in roots for path in _subfolders(root)}, key=_place)
     chosen = splits.get(split) if splits else folder
     if chosen is None or not names:
         single = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
@@ -118,10 +118,14 @@ def _subfolders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
 
 
-def _by_number(roots: Sequence[Path]) -> type[int] | None:
-    """The sort key of the class names: int where all are decimal numbers, so that 10 comes after 9."""
-    names = [path.name for root in roots for path in _subfolders(root)]
-    return int if all(name.isascii() and name.isdigit() for name in names) else None
+def _place(name: str) -> tuple[bool, int, str]:
+    """The sort key of a class name: decimal numbers first, so that 10 comes after 9. No other name matters to it.
+
+    Were it the other names' business, the folder of one picture could put all others in another order, and what is trained on
+    public ones among them would show it.
+    """
+    number = name.isascii() and name.isdigit()
+    return not number, int(name) if number else 0, name
 
 
 def _pictures(folder: Path, unit_folders: bool) -> list[Path]:

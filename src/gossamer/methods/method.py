@@ -510,6 +510,11 @@ class Job(Generic[C_co, S_co]):
         """
         if ranks.count > 1:
             self._method.check_ranks(self._config, ranks.count)
+            if self._method.deals_records and self._method.first(self._config, self.card) is not None:
+                raise RequestError(
+                    f"{self._method.name} takes no start on several ranks: each has all records, which a start would count "
+                    f"{ranks.count} times. Train it in one process, or give it public records in place of the start."
+                )
         return Training(self, Run(self._config, self.card, rng, device, ranks=ranks))
 
 

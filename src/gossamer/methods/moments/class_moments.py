@@ -70,8 +70,10 @@ class Moments:
             z, cells = self._codes(single[lo : lo + _BLOCK])
             total += self._sums(z, cells, (bound / _lengths(z)).clamp(max=1))
         for unit in several:
-            z, cells = self._codes(unit)
-            own = self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))
+            own = torch.zeros_like(total)
+            for lo in range(0, len(unit), _BLOCK):
+                z, cells = self._codes(unit[lo : lo + _BLOCK])
+                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))
             total += own * min(1.0, bound / float(own.norm()))
         return total.flatten()
 

@@ -125,13 +125,15 @@ def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int
     """[m] float64: squares, raised to bound what a weight-gradient call adds.
 
     Args:
-        squares: computed squared norms, [m].
+        squares: computed squared norms, [m]; one that is not finite, of either sign, stays so.
         u: |u_t| of the T positions that they come from, [m, T].
         b: |b_t|, likewise.
         dtype: of the inputs and output gradients, in which the call will add them up.
         steps: roundings on the longest way to `squares`.
     """
     kind = torch.finfo(dtype)
+    # Products that overflow below zero are no norm of zero.
+    squares = torch.where(squares.isfinite(), squares, torch.nan)
     terms = (u * b).sum(1).double()
     lost = UNDERFLOW * kind.tiny * sum(torch.linalg.vector_norm(t, dim=1).double().square() for t in (u, b))
     norm: Tensor = (squares.double().clamp(min=0) + (steps / 2 + FLOOR) * kind.eps * terms.square() + lost).sqrt()
