@@ -1,0 +1,59 @@
+"""docs/open-questions.md: each of its tables shows what the cells of `gossamer reproduce` say, and nothing else.
+
+A comment before a table names it: `<!-- TABLE: row, row; figure; figure -->`. `python tests/run/test_open_questions.py`
+writes the tables anew; the sentences between them are for a reader of the new figures to mend.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gossamer.run.reproduce.page import lines_of
+from gossamer.run.reproduce.tables import tables
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "open-questions.md"
+CELLS = ROOT / "docs" / "results"
+SHOWN = re.compile(
+    r"^<!-- (?P<table>[\w-]+): (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<lines>(?:\|.*\n)+)", re.MULTILINE
+)
+
+
+def lines(found: re.Match[str]) -> str:
+    """A table of the page as the cells have it."""
+    rows, figures = found["rows"].split(", "), found["figures"].split("; ")
+    known = {line.row.name: line for line in lines_of(tables()[found["table"]], "laptop", CELLS)}
+    assert set(rows) <= known.keys(), set(rows) - known.keys()
+    grid = [["", *figures, "what holds", "seeds"], ["---"] * (len(figures) + 3)]
+    grid += [
+        [known[row].row.label, *map(known[row].value, figures), known[row].guarantee, known[row].seeds] for row in rows
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in grid)
+
+
+def test_every_table_of_the_page_is_what_the_cells_say() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shown = list(SHOWN.finditer(text))
+    assert len(shown) == text.count("<!--") == text.count("| --- |\n") >= 5
+    for found in shown:
+        assert found["lines"] == lines(found), found["table"]
+
+
+@pytest.mark.parametrize("line", ["| x | 1 |\n", "| | 1 |\n| --- | --- |\n"])
+def test_a_table_is_found_by_its_comment(line: str) -> None:
+    found = SHOWN.search(f"Words.\n\n<!-- curves: a, b; accuracy; classifier-FID -->\n\n{line}\nMore words.\n")
+    assert found is not None
+    assert (found["table"], found["rows"], found["figures"], found["lines"]) == (
+        "curves",
+        "a, b",
+        "accuracy; classifier-FID",
+        line,
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(
+        SHOWN.sub(lambda found: found[0].removesuffix(found["lines"]) + lines(found), PAGE.read_text(encoding="utf-8")),
+        encoding="utf-8",
+    )
