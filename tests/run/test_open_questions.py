@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.run.reproduce.page import lines_of
+from gossamer.run.reproduce.page import NOT_RUN, lines_of
 from gossamer.run.reproduce.tables import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,13 @@ def lines(found: re.Match[str]) -> str:
     assert set(rows) <= known.keys(), set(rows) - known.keys()
     grid = [["", *figures, "what holds", "seeds"], ["---"] * (len(figures) + 3)]
     grid += [
-        [known[row].row.label, *map(known[row].value, figures), known[row].guarantee, known[row].seeds] for row in rows
+        [
+            known[row].row.label,
+            *(known[row].value(each) or NOT_RUN for each in figures),
+            known[row].guarantee,
+            known[row].seeds,
+        ]
+        for row in rows
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in grid)
 
