@@ -26,6 +26,7 @@ from gossamer.privacy import promise
 from gossamer.privacy.certificate import Certificate, sha256
 from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS
 from gossamer.run import plots
+from gossamer.run.folder import RunFolder
 from gossamer.run.loader import Unloadable, _Collected, loader
 from gossamer.run.readme import class_names, readme
 from gossamer.run.release import ATTACKED, MEASURED, release
@@ -233,6 +234,16 @@ def test_the_way_through_the_command_line(gossamer: Run, run: Path, tmp_path: Pa
     assert "is copied as it is" in again.err
     assert gossamer("release", tmp_path / "out", "-o", tmp_path / "second").status == 0
     assert (tmp_path / "second" / "samples.npz").read_bytes() == (tmp_path / "out" / "samples.npz").read_bytes()
+
+
+def test_that_a_run_was_attacked_is_told_wherever_the_figures_went(run: Path, tmp_path: Path) -> None:
+    """`attack -o` writes them elsewhere; the private folder knows."""
+    noted = run / "checkpoint" / "internal.jsonl"
+    noted.write_text('{"date": "2026-11-24", "evaluate": ["train", "test"]}\n')
+    assert not RunFolder(run).attacked
+    noted.write_text(noted.read_text() + '{"date": "2026-11-24", "attack": ["members", "others"]}\n')
+    out = release(run, tmp_path / "out")
+    assert Certificate.load(out).declared["attacked"]["membership_inference"] == ATTACKED
 
 
 def test_that_a_run_was_attacked_is_told_and_what_came_of_it_is_not(run: Path, tmp_path: Path) -> None:

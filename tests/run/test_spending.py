@@ -1,5 +1,8 @@
 """Runs and the account book: what is charged and when, who may go on, who may delete, and what is said of it."""
 
+import contextlib
+import dataclasses
+import errno
 import io
 import json
 import math
@@ -11,17 +14,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
 
-from gossamer.errors import AccountsError, BudgetError, Interrupted, RequestError, RunFolderError
+from gossamer.errors import (
+    AccountsError,
+    BudgetError,
+    GossamerError,
+    Interrupted,
+    LedgerDamaged,
+    RequestError,
+    RunFolderError,
+)
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting
-from gossamer.privacy.accounts import FILE, Account, AccountBook, Pages
+from gossamer.privacy.accounts import FILE, Account, AccountBook, Charge, Pages
 from gossamer.privacy.composition import smallest
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, plots
-from gossamer.run.accounts import book_at
+from gossamer.run.accounts import book_at, place_of
 from gossamer.run.fit import fit, resume
 from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
 from gossamer.run.sinks import Terminal, to_all
@@ -190,6 +203,36 @@ def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_somethin
     with pytest.raises(BudgetError, match="the 1 before it"):
         place.fit(place.folder / "another")
     assert "too. A certificate counts" not in place.said.getvalue()
+
+
+@pytest.mark.parametrize("elsewhere", ["copy", "train"])
+def test_a_limit_of_a_place_binds_the_same_records_elsewhere(place: Place, tmp_path: Path, elsewhere: str) -> None:
+    """A copy that the book has met under a name; or the limit is of a folder, and the run reads its subfolder train."""
+    place.card.write_text(place.card.read_text() + 'data_set = "clinic-2026"\n')
+    other = tmp_path / "other.npz"
+    shutil.copy(place.data, other)
+    if elsewhere == "copy":
+        place.fit(noise_multiplier=1.0)
+        limited = str(place.data)
+    else:
+        (tmp_path / "D").mkdir()
+        other = shutil.move(other, tmp_path / "D" / "train")
+        limited = str(tmp_path / "D")
+    budget(limited, epsilon=0.5, delta=DELTA)
+    charge = dataclasses.replace(entered(place, other), plan=((GaussianDpEvent(1.0), 1),))
+    with pytest.raises(BudgetError, match=r"may spend epsilon 0\.5"):
+        book_at(None).read().account_of(charge).refuse_beyond_limit(charge)
+
+
+def entered(place: Place, data: Path) -> Charge:
+    """What a run on these records would be entered as."""
+    sources = Sources.of(str(data), public=None, labels_key=None, units=None)
+    known = book_at(None).read().entries
+    return Charge(
+        run="r", name="clinic-2026" if known else "another", mark=known[0].charge.mark if known else "m", date="2026-11-24",
+        method="moments", folder=str(place.folder), plan=(), relation=ADD_OR_REMOVE_ONE, unit="record", delta=DELTA,
+        infinite=False, given_up=0.0, place=place_of(sources),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -399,6 +442,35 @@ def test_a_run_killed_before_its_certificate_is_certified_for_free(
     assert verify(place.run).ok
 
 
+def test_an_ended_run_survives_a_crash_between_ledger_and_book(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full at the certificate, then at the book's line, after the ledger's."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    for where in ((Synthesizer, "save"), (Pages, "go_on"), (Synthesizer, "save"), (Pages, "go_on")):
+        with monkeypatch.context() as patch, contextlib.suppress(OSError, GossamerError):
+            patch.setattr(*where, full)
+            place.fit() if not place.run.exists() else place.resume()
+    place.resume()
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+    assert verify(place.run).ok
+
+
+def test_a_run_does_not_go_on_with_other_settings(place: Place, checkpoints: None) -> None:
+    place.crash(20)
+    config, before = place.run / "config.json", held_bytes(place.run)
+    text = config.read_text()
+    config.write_text(text.replace('"max_norm": 1.0', '"max_norm": 2.0'))
+    assert config.read_text() != text
+    with pytest.raises(LedgerDamaged, match=r"config\.json is not the one .* Nothing has been charged"):
+        place.resume()
+    config.write_text(text)
+    assert held_bytes(place.run) == before
+    place.resume()
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+
+
 def test_a_run_that_the_book_does_not_know_is_entered_and_said(
     place: Place, state_home: Path, checkpoints: None
 ) -> None:
@@ -514,6 +586,22 @@ def test_a_copy_that_is_given_up_costs_nothing(place: Place, tmp_path: Path, che
     place.resume()
     discard(tmp_path / "copy")
     assert [entry.status for entry in place.account.entries] == ["finished"]
+
+
+def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    """Also where the copy could still go on, as the folder that the book knows could."""
+    place.crash(20)
+    shutil.copytree(place.run, tmp_path / "copy")
+    told = discard(tmp_path / "copy")
+    assert f"a copy of the run in {place.run}" in told[0]
+    assert not (tmp_path / "copy").exists()
+    place.resume()
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+    moved = tmp_path / "second"
+    place.crash(20, tmp_path / "first")
+    (tmp_path / "first").rename(moved)
+    discard(moved)
+    assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
 
 
 def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:

@@ -18,6 +18,7 @@ from gossamer.estimate import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import sealed, sha256
+from gossamer.run.audited import audited
 from gossamer.run.folder import SUMS
 from gossamer.run.release import release
 from gossamer.run.report import write_report
@@ -140,6 +141,33 @@ def test_what_does_not_belong_to_a_release_is_shown(gossamer: Run, out: Path) ->
         (out / name).write_text("[]")
         refused(gossamer("verify", out), 1, f"{name} is internal")
         (out / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["torch.py", "load.pyc", "numpy.so", "__pycache__/load.cpython-311.pyc"])
+def test_what_python_would_run_beside_the_loader_must_not_lie_there(out: Path, name: str) -> None:
+    """A file that SHA256SUMS does not name, and that `import load` takes in place of load.py or of what load.py imports."""
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).write_bytes(b"")
+    (problem,) = verify(out).problems
+    assert repr(name.split("/", maxsplit=1)[0]) in problem
+    assert "Delete it before you import load" in problem
+
+
+def test_a_foreign_audit_beside_a_release_is_not_quoted(out: Path) -> None:
+    verdict = "consistent, and by the office for data protection"
+    said = {
+        "date": "2026-01-01",
+        "method": "dpgan",
+        "claim": 1.0,
+        "lower_bound": 0.5,
+        "confidence": 0.95,
+        "verdict": verdict,
+    }
+    (out / "audit.json").write_text(json.dumps({**said, "trials": 9, "without": 9}))
+    assert verdict in audited(out)
+    notes = verify(out).notes
+    assert not any("Audited on" in note for note in notes)
+    assert any("'audit.json' is not part of the release" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,11 @@ class Account:
                 )
 
 
+def _whole(place: str) -> str:
+    """The place of which this one is all that a run trains on: a folder, of its subfolder train."""
+    return place.removesuffix("/train") or place
+
+
 @dataclass
 class Pages:
     """The book as it was read, and the pen. Made by `AccountBook.opened` and `AccountBook.read`."""
@@ -209,40 +214,45 @@ class Pages:
 
     def account(self, *names: str, mark: str = "") -> Account:
         """Everything that belongs to the data set of these names or places, and of this mark."""
-        known, marks, places = dict.fromkeys(names), {mark} - {""}, {*names} - {""}
+        known, marks, places = dict.fromkeys(names), {mark} - {""}, {_whole(each) for each in names if each}
         entries: list[Entry] = []
         while True:
             found = [
                 entry
                 for entry in self.entries
-                if entry.charge.name in known or entry.charge.mark in marks or entry.charge.place in places
+                if entry.charge.name in known or entry.charge.mark in marks or _whole(entry.charge.place) in places
             ]
             if len(found) == len(entries):
-                limits = tuple(limit for name, limit in self.limits.items() if name in known)
+                bound = {*known, *(_whole(entry.charge.place) for entry in entries)}
+                limits = tuple(limit for name, limit in self.limits.items() if name in known or _whole(name) in bound)
                 return Account(tuple(entries), tuple(known), limits)
             entries = found
             known |= dict.fromkeys(entry.charge.name for entry in entries)
             marks |= {entry.charge.mark for entry in entries} - {""}
 
     def account_of(self, charge: Charge) -> Account:
-        """Everything that a charge adds up with. A limit of its place binds it, whatever its card calls the data set."""
-        place = [charge.place] if charge.place in self.limits else []
-        return self.account(charge.name, *place, mark=charge.mark)
+        """Everything that a charge adds up with. A limit of its place binds it, whatever its card calls the data set.
+
+        So does a limit of any place from which the same records were read before.
+        """
+        places = [name for name in self.limits if charge.place and _whole(name) == _whole(charge.place)]
+        return self.account(charge.name, *places, mark=charge.mark)
 
     def under(self, name: str) -> Account:
         """What was entered under this very name. No record decides what is found, so that a certificate may state it."""
         return Account(tuple(entry for entry in self.entries if entry.charge.name == name), (name,), ())
 
-    def holder(self, sessions: Sequence[str], last_hash: str) -> Entry | None:
+    def holder(self, sessions: Sequence[str], *hashes: str) -> Entry | None:
         """The entry that the folder of this ledger may go on with; None: the run went on, or ended, elsewhere, or is unknown.
 
         Args:
             sessions: all words of the run's ledger.
-            last_hash: of the run's ledger: an ended run may be certified again, as it ended.
+            hashes: of the run's ledger, with the sessions at its end and without: an ended run may be certified again, as it
+                ended, also where a crash came between the ledger's new word and the book's.
         """
         for session in reversed(sessions):
             for entry in self.entries:
-                if entry.session == session and not entry.discarded and entry.finished in ("", last_hash):
+                if entry.session == session and not entry.discarded and entry.finished in ("", *hashes):
                     return entry
         return None
 

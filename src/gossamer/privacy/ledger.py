@@ -75,6 +75,7 @@ class PrivacyLedger:
     sessions: list[str] = field(default_factory=list, init=False)
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
+    settled: str = field(default=START, init=False)
     _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
     _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
     _reserved: list[int] = field(default_factory=list, init=False, repr=False)
@@ -206,7 +207,7 @@ class PrivacyLedger:
             raise ValueError("a ledger goes to disk before its first charge")
         self._file = locked(path, "xb")
         path.chmod(0o644)
-        self.lines, self.last_hash, self.settings = 0, START, settings
+        self.lines, self.last_hash, self.settled, self.settings = 0, START, START, settings
         head = {
             "format": _FORMAT,
             "budget": "inf" if math.isinf(self.budget) else self.budget,
@@ -235,16 +236,26 @@ class PrivacyLedger:
         return ledger
 
     @classmethod
-    def resume(cls, path: Path) -> "PrivacyLedger":
+    def resume(cls, path: Path, *, settings: Path | None = None) -> "PrivacyLedger":
         """Read a ledger from disk and go on writing it. A torn last line counts as a full block of each event.
 
+        Args:
+            path: of the ledger.
+            settings: the config.json by which the run goes on; None: it does not go on.
+
         Raises:
-            LedgerDamaged: if a line was changed or cut.
+            LedgerDamaged: if a line was changed or cut, or it pins other settings: nothing has been charged then.
             RunFolderError: if another process is writing it.
         """
         file = locked(path, "r+b")
         try:
             ledger, torn = cls._replay(path)
+            if settings is not None and hashlib.sha256(settings.read_bytes()).hexdigest() != ledger.settings:
+                raise LedgerDamaged(
+                    f"{settings.name} is not the one that line 1 of {path.name} pins (its SHA-256 differs): somebody has "
+                    "changed it since the run began, and what trains on other settings cannot be certified. Put it back as it "
+                    "was, or give the run up with `gossamer discard`. Nothing has been charged."
+                )
         except BaseException:
             file.close()
             raise
@@ -286,9 +297,10 @@ class PrivacyLedger:
         Raises:
             OSError: if it cannot be written. Nothing has been charged then.
         """
-        text, last_hash, lines = b"", self.last_hash, self.lines
+        text, last_hash, settled, lines = b"", self.last_hash, self.settled, self.lines
         for body in bodies:
             last_hash, lines = chain(last_hash, body), lines + 1
+            settled = settled if "session" in body else last_hash
             text += json.dumps({**body, "hash": last_hash}).encode() + b"\n"
         if self._file is not None:
             end = self._file.tell()
@@ -300,7 +312,7 @@ class PrivacyLedger:
                 self._file.seek(end)
                 self._file.truncate()
                 raise
-        self.last_hash, self.lines = last_hash, lines
+        self.last_hash, self.settled, self.lines = last_hash, settled, lines
 
     def _note_reserve(self, plan: Plan) -> None:
         for event, count in plan:
@@ -330,6 +342,7 @@ class PrivacyLedger:
                 except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
                     raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
                 ledger.lines, ledger.last_hash = index, last_hash
+                ledger.settled = ledger.settled if "session" in body else last_hash
         if ledger is None or not ledger._events:
             raise LedgerDamaged(
                 f"{path.name}, line {index + 1}: the ledger ends before its plan: either the run never began, spent "

@@ -118,12 +118,12 @@ class Booked:
             BudgetError: if it would have to be charged anew, and a limit forbids it. The run is not certified then.
         """
         with self.book.opened() as pages:
-            entry = pages.holder([self.session], ledger.last_hash)
+            entry = pages.holder([self.session], ledger.last_hash, ledger.settled)
             if entry is None:
                 pages.account_of(self.charge).refuse_beyond_limit(self.charge)
                 entry = pages.enter(self.charge, self.session)
                 self.say("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
-            pages.finish(entry, ledger.last_hash, infinite=bool(ledger.reasons))
+            pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
 
 
 def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], str], None], *, say: Say) -> Booked:
@@ -163,7 +163,7 @@ def go_on(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, say: Say)
     """
     session = new_word()
     with book.opened() as pages:
-        entry = pages.holder(ledger.sessions, ledger.last_hash)
+        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
         if entry is None:
             account = pages.account_of(charge)
             account.refuse_beyond_limit(charge)

@@ -35,7 +35,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, words
 from gossamer.run.arguments import check_own_place, check_place, checked_arguments
-from gossamer.run.folder import ATTACKS, RunFolder
+from gossamer.run.folder import ATTACKS, READINGS, RunFolder
 from gossamer.run.named import PERCENT
 from gossamer.run.report import write_report
 
@@ -158,7 +158,7 @@ def attack(
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "attack": [str(members), str(nonmembers)],
         }
-        with (folder.private / "internal.jsonl").open("a") as file:
+        with (folder.private / READINGS).open("a") as file:
             file.write(json.dumps(line) + "\n")
         write_report(folder.path, internal=True)
     return found

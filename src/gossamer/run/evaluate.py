@@ -27,7 +27,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run import measures, named
 from gossamer.run.arguments import check_own_place, check_place, checked_arguments
 from gossamer.run.baselines import Baselines
-from gossamer.run.folder import METRICS, WARM, RunFolder
+from gossamer.run.folder import METRICS, READINGS, WARM, RunFolder
 from gossamer.run.metrics import chosen_metrics, measured
 from gossamer.run.report import write_report
 from gossamer.run.sources import Sources
@@ -230,5 +230,5 @@ def _note(folder: RunFolder, what: dict[str, Any]) -> None:
     """Write down, in the private folder, that real records were read outside the guarantee."""
     if folder.private.is_dir():
         line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **what}
-        with (folder.private / "internal.jsonl").open("a") as file:
+        with (folder.private / READINGS).open("a") as file:
             file.write(json.dumps(line) + "\n")

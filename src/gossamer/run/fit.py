@@ -255,7 +255,7 @@ def resume(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
         )
     room.check(folder.path, room.of(folder.private), then="then resume again")
-    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         if folder.finished:  # by whoever held it a moment ago
             return Synthesizer.load(folder.path)
         source_json = folder.source()

@@ -23,6 +23,8 @@ SAMPLES = "samples.png"
 REPORT = "report.html"
 PRIVATE = "checkpoint"
 SOURCE = "source.json"
+READINGS = "internal.jsonl"
+"""In the private folder: when real records were read outside the guarantee, and what for."""
 LOCK = "lock"
 """In the private folder: held by the one process that fits, resumes or discards the run, before its ledger exists too."""
 ACCOUNTS = "accounts"
@@ -174,6 +176,13 @@ class RunFolder:
     def source(self) -> dict[str, Any]:
         """Where the records came from: private, never released."""
         return self._json(self.private / SOURCE)
+
+    @property
+    def attacked(self) -> bool:
+        """Whether an attack on the run was measured, wherever its figures were written."""
+        noted = self.private / READINGS
+        lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
+        return self.file(ATTACKS).is_file() or any('"attack": ' in line for line in lines)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The figures of its evaluations, empty before the first; names of earlier versions become today's.

@@ -19,7 +19,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import audited
-from gossamer.run.folder import ATTACKS, EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
+from gossamer.run.folder import EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
 from gossamer.run.loader import Unloadable, classifies, loader
 from gossamer.run.readme import readme
 from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
@@ -143,7 +143,7 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
             raise RequestError(f"{declared} is not TOML ({error}).") from None
     elif declared is not None:
         answers = dict(declared)
-    if (folder / ATTACKS).is_file() and isinstance(answers.get("attacked", {}), dict):
+    if RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if said := audited(folder):
         answers = {"audited": said, **answers}

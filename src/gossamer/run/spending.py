@@ -9,7 +9,7 @@ from typing import Any
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers import EMBEDDED
-from gossamer.errors import LedgerDamaged, RequestError, RunFolderError, did_you_mean
+from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.accounts import Account, Charge, Limit, Pages
@@ -173,12 +173,29 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
         ]
     with closing(ledger):
         charge = _charge(folder, config_json, source_json, ledger)
-        entry = pages.holder(ledger.sessions, ledger.last_hash)
+        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
+        if (
+            entry is not None
+            and (original := Path(entry.charge.folder)) != folder.path.absolute()
+            and _goes_on(original, run)
+        ):
+            return [
+                f"{folder.path}: a copy of the run in {original}, deleted. That one stays as it is, and so does its charge."
+            ]
         if entry is None and not (run and any(run == each.charge.run for each in pages.entries)):
             entry = pages.enter(charge, session="")  # another machine's run: what it has spent is known here alone
         if entry is not None:  # else: a copy of a run that the book holds
             pages.discard(entry, today())
         return _lost(folder, ledger, charge)
+
+
+def _goes_on(path: Path, run: str) -> bool:
+    """Whether a folder holds this run, unfinished."""
+    folder = RunFolder(path)
+    try:
+        return folder.begun and not folder.finished and bool(run) and folder.config().get("run") == run
+    except (GossamerError, OSError):
+        return False
 
 
 def _check_unfinished(folder: RunFolder) -> None:

@@ -28,6 +28,9 @@ MAY_HAVE = (README, LOADER, SAMPLE_SET)
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, "tensorboard")
 """What must not lie in a release: computed on real records, or not covered by the guarantee."""
 
+RUNS = frozenset({".py", ".pyc", ".pyd", ".so", ".pth"})
+"""Endings of what Python runs when something beside it is imported."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
@@ -80,7 +83,9 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         problems, notes = problems + named + wrong, notes + said
         if refuted(folder.path):
             problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
-        notes += filter(None, [audited(folder.path) or said_by(found.stated)])
+        # Whoever has a release in hand could put a file there: of an audit, its certificate alone speaks.
+        known = "" if is_release(folder.path) else audited(folder.path)
+        notes += filter(None, [known or said_by(found.stated)])
     except RunFolderError as error:
         problems.append(str(error))
     except OSError as error:
@@ -168,7 +173,14 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
     for path in sorted(folder.iterdir()):
         if path.name in INTERNAL:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
-        elif path.name not in (*named, SUMS, signing.SIGNATURE):
+        elif path.name in (*named, SUMS, signing.SIGNATURE):
+            continue
+        elif path.is_dir() or path.suffix in RUNS:
+            problems.append(
+                f"{path.name!r} is not part of the release, and Python may run what is in it in place of {LOADER} or of what "
+                f"that imports. Delete it before you import {LOADER.removesuffix('.py')}, then verify again."
+            )
+        else:
             notes.append(f"{path.name!r} is not part of the release: nothing here speaks for it.")
     return problems, notes
 

@@ -22,7 +22,7 @@ from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.method import BaseConfig, Job, OnReleased, Phases, Run
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import federation
-from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_UNITS
@@ -189,7 +189,7 @@ def go_on_serving(
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
     config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
-    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         serving = Serving(grid, patience, wait, sink)
         if folder.finished:
             return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
