@@ -597,11 +597,20 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     assert not (tmp_path / "copy").exists()
     place.resume()
     assert [entry.status for entry in place.account.entries] == ["finished"]
+    shutil.copytree(place.run, tmp_path / "of the end")  # the original is finished, and holds the run all the same
+    (tmp_path / "of the end" / "certificate.json").unlink()
+    discard(tmp_path / "of the end")
+    assert [entry.status for entry in place.account.entries] == ["finished"]
     moved = tmp_path / "second"
     place.crash(20, tmp_path / "first")
     (tmp_path / "first").rename(moved)
     discard(moved)
     assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
+    place.crash(20, tmp_path / "third")
+    (tmp_path / "other name").symlink_to(tmp_path, target_is_directory=True)
+    told = discard(tmp_path / "other name" / "third")
+    assert "given up and deleted" in told[0]
+    assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
 
 
 def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:

@@ -153,6 +153,15 @@ def test_what_python_would_run_beside_the_loader_must_not_lie_there(out: Path, n
     assert "Delete it before you import load" in problem
 
 
+def test_pictures_in_a_folder_beside_a_release_are_no_problem(out: Path, tmp_path: Path) -> None:
+    (out / "synth").mkdir()
+    (out / "synth" / "0.png").write_bytes(b"")
+    assert verify(out).problems == []
+    (out / "synth" / "link").symlink_to(tmp_path)
+    (problem,) = verify(out).problems
+    assert problem.startswith("'synth' is not part of the release, and Python may run")
+
+
 def test_a_foreign_audit_beside_a_release_is_not_quoted(out: Path) -> None:
     verdict = "consistent, and by the office for data protection"
     said = {

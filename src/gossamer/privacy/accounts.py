@@ -6,7 +6,7 @@ One private file (mode 0600, in a folder of mode 0700). JSON lines, chained by h
     {"limit": {"name": "clinic-2026", "epsilon": 10.0, "delta": 1e-05, "allow_infinite": false, "date": "..."}, "hash": "..."}
     {"charge": {"run": "6b...", "name": "clinic-2026", "mark": "9a...", "plan": [...], ...}, "session": "c1...", "hash": "..."}
     {"session": "77...", "entry": 0, "hash": "..."}
-    {"finished": "<last hash of the run's ledger>", "entry": 0, "infinite": false, "hash": "..."}
+    {"finished": "<last hash of the run's ledger, sessions at its end aside>", "entry": 0, "infinite": false, "hash": "..."}
     {"discarded": "2026-11-23", "entry": 0, "hash": "..."}
 
 **What is charged.** The whole reserved plan, before the run begins. No line takes a charge back.
@@ -19,6 +19,8 @@ and trains only after that. An entry can be continued by the folder whose ledger
 other: the first of two copies that goes on takes the word with it, the other is a run of its own and charged as one. The end of
 a run takes its word too, so that a copy made while it trained cannot go on for free. After a crash between the two writes the
 ledger holds a word too many, which nobody knows, and the one before it still counts.
+
+It is over 400 lines because who writes a line, who reads it back and who adds lines up must agree on what each means.
 
 Processes wait for one another. A line that was torn by a crash was never answered for: what it was to charge had not begun.
 """

@@ -76,6 +76,7 @@ class PrivacyLedger:
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
+    """The hash before the sessions at the end. A crash before the account book has the last session does not change it."""
     _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
     _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
     _reserved: list[int] = field(default_factory=list, init=False, repr=False)

@@ -174,13 +174,10 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
     with closing(ledger):
         charge = _charge(folder, config_json, source_json, ledger)
         entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
-        if (
-            entry is not None
-            and (original := Path(entry.charge.folder)) != folder.path.absolute()
-            and _goes_on(original, run)
-        ):
+        if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
             return [
-                f"{folder.path}: a copy of the run in {original}, deleted. That one stays as it is, and so does its charge."
+                f"{folder.path}: a copy of the run in {entry.charge.folder}, deleted. That one stays as it is, and so does its "
+                "charge."
             ]
         if entry is None and not (run and any(run == each.charge.run for each in pages.entries)):
             entry = pages.enter(charge, session="")  # another machine's run: what it has spent is known here alone
@@ -189,11 +186,11 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
         return _lost(folder, ledger, charge)
 
 
-def _goes_on(path: Path, run: str) -> bool:
-    """Whether a folder holds this run, unfinished."""
-    folder = RunFolder(path)
+def _is_elsewhere(run: str, place: str, folder: RunFolder) -> bool:
+    """Whether the folder in which a run was entered still holds it, and is not this one under another name."""
+    original = RunFolder(Path(place))
     try:
-        return folder.begun and not folder.finished and bool(run) and folder.config().get("run") == run
+        return original.begun and original.config().get("run") == run and not original.path.samefile(folder.path)
     except (GossamerError, OSError):
         return False
 

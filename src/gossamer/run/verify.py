@@ -28,7 +28,7 @@ MAY_HAVE = (README, LOADER, SAMPLE_SET)
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, "tensorboard")
 """What must not lie in a release: computed on real records, or not covered by the guarantee."""
 
-RUNS = frozenset({".py", ".pyc", ".pyd", ".so", ".pth"})
+RUNS = frozenset({".py", ".pyc", ".pyd", ".pyw", ".so"})
 """Endings of what Python runs when something beside it is imported."""
 
 
@@ -175,7 +175,7 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
         elif path.name in (*named, SUMS, signing.SIGNATURE):
             continue
-        elif path.is_dir() or path.suffix in RUNS:
+        elif _runs(path):
             problems.append(
                 f"{path.name!r} is not part of the release, and Python may run what is in it in place of {LOADER} or of what "
                 f"that imports. Delete it before you import {LOADER.removesuffix('.py')}, then verify again."
@@ -183,6 +183,13 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
         else:
             notes.append(f"{path.name!r} is not part of the release: nothing here speaks for it.")
     return problems, notes
+
+
+def _runs(path: Path) -> bool:
+    """Whether this is what Python may run, or a folder with such a file, or with a link, in it."""
+    if not path.is_dir():
+        return path.suffix.lower() in RUNS
+    return path.is_symlink() or any(each.suffix.lower() in RUNS or each.is_symlink() for each in path.rglob("*"))
 
 
 def read_sums(folder: Path) -> dict[str, str]:

@@ -24,7 +24,7 @@ from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.gs_wgan.panel import Panel
 from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy import federation
-from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -203,7 +203,9 @@ class Client:
         config_json, source_json = self.folder.config(), self.folder.source()
         if self.folder.finished or source_json.get("terms") != terms:
             raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
-        ledger = stack.enter_context(closing(PrivacyLedger.resume(self.folder.file(LEDGER))))
+        ledger = stack.enter_context(
+            closing(PrivacyLedger.resume(self.folder.file(LEDGER), settings=self.folder.file(CONFIG)))
+        )
         found = self.records(self._as_one_unit())
         found.refuse_others(source_json, self.sources)
         rng = self.rng(seed)
