@@ -747,6 +747,7 @@ Mistake("ranks: every rank adds noise", "privacy/ranks.py", "        total = par
     Mistake("a limit of a place binds no copy that the book has met", "privacy/accounts.py", " or _whole(name) in bound)", ")", "tests/run/test_spending.py -k elsewhere"),
     Mistake("a limit of a folder does not bind its subfolder train", "privacy/accounts.py", "    return place.removesuffix(\"/train\") or place\n", "    return place\n", "tests/run/test_spending.py -k elsewhere"),
     Mistake("a run goes on with settings that its ledger does not pin", "privacy/ledger.py", "if settings is not None and hashlib", "if False and hashlib", "tests/run/test_spending.py -k other_settings"),
+    Mistake("a federated client goes on with settings that its ledger does not pin", "run/federated/client.py", ", settings=self.folder.file(CONFIG)", "", "tests/run/test_federated.py -k other_settings"),
     Mistake("whoever gives a copy up gives the run up", "run/spending.py", "if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):", "if False:", "tests/run/test_spending.py -k leaves_the_run"),
     Mistake("a crash between ledger and book charges an ended run again", "run/accounts.py", "pages.finish(entry, ledger.settled,", "pages.finish(entry, ledger.last_hash,", "tests/run/test_spending.py -k ended_run"),
     Mistake("a folder beside the loader of a release is not looked into", "run/verify.py", "    return path.is_symlink() or any(", "    return path.is_symlink() and any(", "tests/run/test_verify.py -k beside_the_loader"),

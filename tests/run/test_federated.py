@@ -582,6 +582,19 @@ def test_a_killed_client_does_not_go_on_with_other_records(tmp_path: Path) -> No
     again.close()
 
 
+def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    config = one.folder.file("config.json")
+    one._open.close()
+    text = config.read_text()
+    config.write_text(text.replace('"max_norm": 1.0', '"max_norm": 2.0'))
+    assert config.read_text() != text
+    again = client(tmp_path, 0)
+    assert "LedgerDamaged" in messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms())))
+    again.close()
+
+
 # ---------------------------------------------------------------------- what the server refuses
 
 
