@@ -36,7 +36,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, plots
 from gossamer.run.accounts import book_at, place_of
 from gossamer.run.fit import fit, resume
-from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
+from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, REPLACED, RunFolder
 from gossamer.run.sinks import Terminal, to_all
 from gossamer.run.sources import Sources
 from gossamer.run.spending import budget, discard
@@ -102,6 +102,24 @@ def crash_at(step: int) -> Sink:
             raise Stopped
 
     return sink
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fails(*_given: Any, **_named: Any) -> None:
+        raise error
+
+    return fails
+
+
+def failing_once(after: int, does: Callable[..., Any], error: Exception) -> Callable[..., Any]:
+    calls = iter(range(after + 1))
+
+    def done(*given: Any) -> Any:
+        if next(calls, None) == after:
+            raise error
+        return does(*given)
+
+    return done
 
 
 def held_bytes(folder: Path) -> dict[str, bytes]:
@@ -523,6 +541,70 @@ def test_force_replaces_a_finished_run_and_its_charge_stays(place: Place) -> Non
     assert len(place.account.entries) == 2
 
 
+@pytest.mark.parametrize("fails", ["set aside", "settings", "ledger", "book"])
+def test_force_gives_the_old_run_back_where_the_new_one_cannot_begin(
+    place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    place.fit()
+    before, full = held_bytes(place.run), OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        if fails == "set aside":
+            patch.setattr(Path, "rename", failing_once(3, Path.rename, full))
+        elif fails == "settings":
+            patch.setattr("gossamer.run.folder.write_atomically", raising(full))
+        elif fails == "ledger":
+            patch.setattr(PrivacyLedger, "create", raising(full))
+        else:
+            patch.setattr(Pages, "enter", raising(AccountsError("the account book cannot be written")))
+        with pytest.raises(RunFolderError if fails != "book" else AccountsError, match="cannot be written"):
+            place.fit(force=True)
+    assert held_bytes(place.run) == before
+    assert verify(place.run).ok
+    assert len(place.account.entries) == 1
+
+
+@pytest.mark.parametrize("moved", [1, 2, 5, 8])
+def test_a_kill_while_a_run_is_replaced_loses_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """Once when it is set aside, and once more when it is put back."""
+    place.fit()
+    before = held_bytes(place.run)
+    assert len(before) > 8
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", failing_once(moved, Path.rename, Stopped()))
+        patch.setattr(RunFolder, "settle", lambda _folder: None)
+        with pytest.raises(Stopped):
+            place.fit(force=True)
+    with pytest.raises(RunFolderError, match=r"cut off before it had begun\. --force begins it anew"):
+        place.fit()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", failing_once(moved - 1, Path.rename, Stopped()))
+        with pytest.raises(Stopped), RunFolder(place.run).held():
+            pass
+    with RunFolder(place.run).held():
+        assert held_bytes(place.run) == before
+    place.fit(force=True)
+    assert verify(place.run).ok
+    assert len(place.account.entries) == 2
+
+
+def test_a_kill_before_the_replaced_run_is_deleted_leaves_the_new_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fit()
+    old = place.run / "certificate.json"
+    before = old.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "settle", lambda _folder: None)
+        place.crash(5, force=True, steps=3 * BLOCK)
+    assert (place.run / PRIVATE / REPLACED / "certificate.json").read_bytes() == before
+    place.resume()
+    assert not (place.run / PRIVATE / REPLACED).exists()
+    assert old.read_bytes() != before
+    assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
+
+
 def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second asks for the folder while the first reads its records, before there is a ledger."""
     refused: list[str] = []
@@ -745,10 +827,22 @@ def test_budget_refuses_what_it_cannot_mean(gossamer: Run, data: Path, card: Pat
         assert answer.status == 2
         assert says in answer.err
     assert list(state_home.iterdir()) == []
-    assert gossamer("budget", "clinic", "--epsilon", 1, "--delta", 1e-5).out.splitlines()[:2] == [
-        "clinic", "no run has been entered",
-    ]  # fmt: skip
+    begun = f"A new account book begins in {state_home}/gossamer/accounts.jsonl: it knows of no earlier run and of no limit."
+    for first in ([begun], []):
+        told = gossamer("budget", "clinic", "--epsilon", 1, "--delta", 1e-5).out.splitlines()
+        assert told[:-2] == [*first, "clinic", "no run has been entered"]
     assert "Did you mean 'clinic'" in gossamer("budget", "clinc").err
+
+
+def test_a_book_that_begins_is_said_and_where(place: Place, tmp_path: Path) -> None:
+    """A mistyped --accounts would forget every limit."""
+    for number, folder in enumerate(["book", "book", "bok"]):
+        place.said.truncate(0)
+        place.fit(tmp_path / f"run{number}", accounts=tmp_path / folder)
+        begins = f"A new account book begins in {tmp_path}/{folder}/accounts.jsonl: it knows of no earlier run"
+        assert (begins in place.words) == (number != 1)
+    place.crash(20, tmp_path / "its own", accounts=tmp_path / "its own" / PRIVATE / ACCOUNTS)
+    assert str(tmp_path / "its own" / PRIVATE) not in place.words
 
 
 def test_an_embedded_name_and_its_split_are_one_data_set(gossamer: Run) -> None:

@@ -81,6 +81,7 @@ def walk() -> Iterator[tuple[str, list[str], list[str]]]:
 def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw(tmp_path / "scans")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local" / "state"))
     commands = []
     for command, quoted, real in walk():
         commands.append(command.split()[1])
@@ -126,7 +127,7 @@ def test_how_it_compares(quoted: list[str], real: list[str], found: str) -> None
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
-        os.environ["XDG_STATE_HOME"] = f"{where}/state"
+        os.environ["XDG_STATE_HOME"] = f"{where}/.local/state"
         os.chdir(where)
         draw(Path("scans"))
         for command, _, lines in walk():

@@ -7,7 +7,7 @@ import numpy as np
 
 from gossamer.data.labels import first
 from gossamer.data.records import Labelled
-from gossamer.errors import DataError, did_you_mean
+from gossamer.errors import DataError
 
 LONGEST = 100
 """Letters of a name: it becomes the name of a folder, and a word on the grid of samples."""
@@ -54,11 +54,10 @@ def matched(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *
     number = np.array([position.get(_same(name), -1) for name in found], np.int64)
     unknown = first(labels, lambda some: number[some] < 0)
     if unknown is not None:
-        name = found[labels[unknown]]
         raise DataError(
-            f"{where}: there are records of a class {name!r}, and the declared classes are {listed(declared)}."
-            f"{did_you_mean(name, declared)} Classes are matched by name: rename it, take its records out, or name it on the "
-            "card, in class_names, where it is public. (Classes of a card without class_names are called by their numbers.)"
+            f"{where}: the class of record {unknown} (counted from 0) is not among the declared ones: {listed(declared)}. "
+            "Classes are matched by name, to the letter: rename that class, take its records out, or name it on the card, in "
+            "class_names, where it is public. (Classes of a card without class_names are called by their numbers.)"
         )
     if np.array_equal(number, np.arange(len(number))):
         return labels

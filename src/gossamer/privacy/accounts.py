@@ -208,6 +208,8 @@ class Pages:
     where: Path
     entries: list[Entry] = field(default_factory=list)
     limits: dict[str, Limit] = field(default_factory=dict)
+    new: bool = False
+    """There was no book: this one has just been begun."""
     _file: IO[bytes] | None = None
     _end: int = 0
     _last_hash: str = START
@@ -384,6 +386,7 @@ class AccountBook:
             pages._replay(file.read())
             if pages._end == 0:
                 pages._append({"open": {"format": 1}})
+                pages.new = True
                 sync_folder(self._folder)
             yield pages
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from gossamer.data.card import DataCard
 from gossamer.errors import AccountsError
-from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry
+from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry, Pages
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
@@ -148,7 +148,7 @@ def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], st
             "earlier_runs": len(named.entries),
             "together": smallest(named.spent(charge.delta, charge)).to_json(),
         }
-        _tell(account, charge, say)
+        _tell(pages, account, charge, say)
         write(known, session)
         pages.enter(charge, session)
     return Booked(book, charge, session, say)
@@ -168,7 +168,7 @@ def go_on(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, say: Say)
             account = pages.account_of(charge)
             account.refuse_beyond_limit(charge)
             say(_why_charged(charge, pages.entries))
-            _tell(account, charge, say)
+            _tell(pages, account, charge, say)
         ledger.begin_session(session)
         if entry is None:
             pages.enter(charge, session)
@@ -197,8 +197,13 @@ def _why_charged(charge: Charge, entries: list[Entry]) -> str:
     return "The account book does not know this run (another machine, or another book): its whole plan is entered now."
 
 
-def _tell(account: Account, charge: Charge, say: Say) -> None:
-    """What is charged, and what it comes to with the earlier runs."""
+def _tell(pages: Pages, account: Account, charge: Charge, say: Say) -> None:
+    """What is charged, and what it comes to with the earlier runs; and that there are none, because the book is new."""
+    if pages.new and Path(charge.folder) not in pages.where.parents:  # there it is the run's own, as the demo's is
+        say(
+            f"{new_book(pages)} If yours is elsewhere, stop this run and go on with `gossamer resume RUN --accounts FOLDER`, "
+            "which enters it there."
+        )
     told = (
         f"account book: {charge.name} is charged with the whole plan, {worth(charge)}; it stays charged whatever comes."
     )
@@ -212,6 +217,11 @@ def _tell(account: Account, charge: Charge, say: Say) -> None:
             "give the records one with data_set on their cards."
         )
     say(told)
+
+
+def new_book(pages: Pages) -> str:
+    """What to say where a book has just been made: its folder may be mistyped, or a disk not there."""
+    return f"A new account book begins in {pages.where}: it knows of no earlier run and of no limit."
 
 
 def worth(charge: Charge) -> Guarantee:

@@ -195,7 +195,7 @@ def enter(
 
     def write(known: dict[str, Any] | None, session: str) -> None:
         if not folder.blank:
-            folder.clear()
+            folder.set_aside()
         config_json = _config_json(request, seed, device, found, with_tensorboard=with_tensorboard)
         kept = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
         private = {"sources": dataclasses.asdict(sources), "records": found.identity.fingerprint, "accounts": kept}
@@ -221,6 +221,8 @@ def enter(
                 "begun."
             ) from None
         raise
+    finally:
+        folder.settle()
 
 
 @checked_arguments

@@ -31,6 +31,8 @@ ACCOUNTS = "accounts"
 """In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
 WARM = "warm.safetensors"
 """In the private folder: the generator after the public warm start, before any record was read."""
+REPLACED = "replaced"
+"""In the private folder: a finished run that another replaces, until that one is entered in the account book."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
@@ -90,6 +92,13 @@ class RunFolder:
         if self.blank:
             return
         runs_only = "" if force is None else "; --force replaces runs only"
+        if not self.begun and (self.private / REPLACED).is_dir():
+            if not force:
+                raise RunFolderError(
+                    f"{self.path}: a fit that was to replace the run here was cut off before it had begun. --force begins it "
+                    f"anew. Or put the run back: move what lies in {self.private / REPLACED} to where it was."
+                )
+            return
         if not self.begun:
             raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out{runs_only}.")
         if self.file(SUMS).exists():
@@ -126,6 +135,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path} cannot be locked or written ({error.strerror}).") from None
         with file:
             self.private.chmod(0o700)
+            self.settle()
             try:
                 yield
             finally:
@@ -145,20 +155,47 @@ class RunFolder:
         with locked(self.file(LEDGER), "r+b"):
             self._delete()
 
+    def set_aside(self) -> None:
+        """Move a finished run into the private folder, its ledger first. Whoever calls this holds the folder.
+
+        Raises:
+            RunFolderError: if another process writes the ledger.
+        """
+        aside = self.private / REPLACED
+        with locked(self.file(LEDGER), "r+b"):
+            (aside / PRIVATE).mkdir(parents=True)
+            for path in (self.file(LEDGER), *self._others()):
+                path.rename(aside / path.relative_to(self.path))
+
+    def settle(self) -> None:
+        """Delete a run that was set aside, where the one in its place has begun; else put it back, its ledger last.
+
+        Whoever calls this holds the folder. Right wherever a crash has come: without a ledger nothing has begun.
+        """
+        aside = RunFolder(self.private / REPLACED)
+        if not aside.path.is_dir():
+            return
+        if not self.begun:
+            for path in (*aside._others(), aside.file(LEDGER)):
+                path.rename(self.path / path.relative_to(aside.path))
+        shutil.rmtree(aside.path)
+
     def remove(self) -> None:
         """Delete the run and its folder. Whoever calls this holds the folder."""
         self.clear()
         (self.private / LOCK).unlink()
         _remove_empty([self.private, self.path])
 
+    def _others(self) -> list[Path]:
+        """What lies there, the ledger aside, without what belongs to no run: the lock, an account book, a run set aside."""
+        inside = self.private.iterdir() if self.private.is_dir() else ()
+        return [
+            *(path for path in inside if path.name not in (LOCK, ACCOUNTS, REPLACED)),
+            *(path for path in self.path.iterdir() if path.name not in (PRIVATE, LEDGER)),
+        ]
+
     def _delete(self) -> None:
-        inside = (
-            [path for path in self.private.iterdir() if path.name not in (LOCK, ACCOUNTS)]
-            if self.private.is_dir()
-            else []
-        )
-        outside = [path for path in self.path.iterdir() if path.name not in (PRIVATE, LEDGER)]
-        for path in (*inside, *outside, self.file(LEDGER)):
+        for path in (*self._others(), self.file(LEDGER)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:

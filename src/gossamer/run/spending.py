@@ -16,7 +16,7 @@ from gossamer.privacy.accounts import Account, Charge, Limit, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.accounts import book_at, data_set, place_of, today, worth
+from gossamer.run.accounts import book_at, data_set, new_book, place_of, today, worth
 from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Sources
 
@@ -29,11 +29,13 @@ class Spent:
         account: its runs, names and limits.
         bounds: what the runs have spent together; empty if there are none.
         is_place: whether there is something at the place that its name may be.
+        new: what to say of a book that has just been made; empty otherwise.
     """
 
     account: Account
     bounds: tuple[Bound, ...]
     is_place: bool = True
+    new: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -57,7 +59,8 @@ class Spent:
     def lines(self) -> list[str]:
         """In words, one line for each run, then the sum and the limits."""
         name, *others = self.account.names
-        told = [f"{name}, the same records as {', '.join(others)}" if others else name]
+        told = [self.new] if self.new else []
+        told.append(f"{name}, the same records as {', '.join(others)}" if others else name)
         for entry in self.account.entries:
             charge = entry.charge
             share = f", {charge.given_up:.3g} given up as public" if charge.given_up else ""
@@ -126,12 +129,12 @@ def budget(
             pages.set_limit(limit, force=force)
     elif name not in known:
         raise RequestError(
-            f"the account book knows no data set {name!r}.{did_you_mean(name, known)} Known: "
+            f"the account book {pages.where} knows no data set {name!r}.{did_you_mean(name, known)} Known: "
             f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
         )
     account, found = pages.account(name), bool(named) or base in EMBEDDED or Path(base).exists()
     deltas = [limit.delta for limit in account.limits] or [entry.charge.delta for entry in account.entries]
-    return Spent(account, account.spent(max(deltas)) if deltas else (), found)
+    return Spent(account, account.spent(max(deltas)) if deltas else (), found, new_book(pages) if pages.new else "")
 
 
 def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
