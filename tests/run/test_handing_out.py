@@ -17,7 +17,7 @@ import torch
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers import read
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
@@ -25,7 +25,6 @@ from gossamer.methods.teacher.nets import Classifier
 from gossamer.privacy import promise
 from gossamer.privacy.certificate import Certificate, sha256
 from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS
-from gossamer.run import plots
 from gossamer.run.folder import RunFolder
 from gossamer.run.loader import Unloadable, _Collected, loader
 from gossamer.run.readme import class_names, readme
@@ -355,10 +354,21 @@ def test_what_others_wrote_is_text_in_the_readme(run: Path) -> None:
     assert "| made by | &lt;script&gt;alert(1)&lt;/script&gt;\\|x |" in page
 
 
+def weights_of_today(folder: Path) -> None:
+    """Put a generator there that this version builds from the settings: `moments` has had another net since."""
+    old, model = Certificate.load(folder), folder / "model.safetensors"
+    job = METHODS[old.method].job(old.config, DataCard.from_dict(old.card))
+    model.write_bytes(model_bytes(job.generator()))
+    dataclasses.replace(old, model={**old.model, "sha256": sha256(model)}).save(folder)
+
+
 def test_a_run_of_an_earlier_version_is_released_with_todays_certificate(tmp_path: Path) -> None:
     shutil.copytree(FORMAT_2, tmp_path / "run")
-    images = np.zeros((10, 1, 28, 28), dtype=np.uint8)
-    (tmp_path / "run" / "samples.png").write_bytes(plots.sample_grid(images, np.zeros(10, dtype=np.int64), columns=10))
+    with pytest.raises(RunFolderError, match="'versions' there name the one that wrote it") as caught:
+        release(tmp_path / "run", tmp_path / "out")
+    assert str(tmp_path / "run" / "model.safetensors") in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    weights_of_today(tmp_path / "run")
     before = Certificate.load(tmp_path / "run")
     assert verify(tmp_path / "run").ok
     after = Certificate.load(release(tmp_path / "run", tmp_path / "out", declared={"contact": "office"}))

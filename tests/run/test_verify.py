@@ -1,5 +1,6 @@
 """What `verify`, `sample`, `report` and `release` take from a folder: nothing that was changed, nothing that is internal."""
 
+import base64
 import contextlib
 import copy
 import json
@@ -380,13 +381,17 @@ def test_what_is_handed_out_was_verified_as_it_lies_there(
     assert names(tmp_path) == ["run"]
 
 
-def test_links_in_a_run_are_not_followed(run: Path, tmp_path: Path) -> None:
+def test_samples_are_drawn_anew_whatever_lies_under_their_name(run: Path, tmp_path: Path) -> None:
+    before, report = (run / "samples.png").read_bytes(), "report.html"
     (tmp_path / "secret.png").write_bytes(b"a record")
     (run / "samples.png").unlink()
     (run / "samples.png").symlink_to(tmp_path / "secret.png")
-    with pytest.raises(RunFolderError, match="of its own"):
-        release(run, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    out = release(run, tmp_path / "out")
+    assert (out / "samples.png").read_bytes() == before
+    assert not (out / "samples.png").is_symlink()
+    assert base64.b64encode(before).decode() in (out / report).read_text(encoding="utf-8")
+    (run / "samples.png").unlink()
+    assert (release(run, tmp_path / "again") / "samples.png").read_bytes() == before
 
 
 def mode(path: Path) -> int:

@@ -158,7 +158,10 @@ class Synthesizer:
         try:
             self.net.load_state_dict(load_file(path))
         except (SafetensorError, RuntimeError) as error:
-            raise RunFolderError(f"{path} does not hold the generator that {CERTIFICATE} describes.") from error
+            raise RunFolderError(
+                f"{path} does not hold the generator that {CERTIFICATE} describes, as this version builds it; 'versions' there "
+                "name the one that wrote it."
+            ) from error
         self.net.eval()
         return self
 

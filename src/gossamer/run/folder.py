@@ -36,7 +36,7 @@ REPLACED = "replaced"
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
-"""What `gossamer release` copies as it is; the report is written anew, without internal figures."""
+"""What `gossamer release` copies; samples are drawn anew, and the report is written anew, without internal figures."""
 _ANEW = "write it again with `gossamer evaluate`, or remove it."
 
 

@@ -27,10 +27,10 @@ from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release,
 if TYPE_CHECKING:
     from gossamer.data import writers
     from gossamer.methods import synthesizer
-    from gossamer.run import report
+    from gossamer.run import plots, report
 else:
-    report, synthesizer = Lazy("gossamer.run.report"), Lazy("gossamer.methods.synthesizer")
-    writers = Lazy("gossamer.data.writers")
+    plots, report = Lazy("gossamer.run.plots"), Lazy("gossamer.run.report")
+    synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.writers")
 
 MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
 ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"
@@ -60,7 +60,8 @@ def release(
 
     Raises:
         RequestError: if the run does not verify (it must not be handed out then), or what is declared has another form.
-        RunFolderError: if the run is unfinished or lacks its samples, or `out` is taken, in the run, or cannot be written.
+        RunFolderError: if the run is unfinished, or its generator another version's; or `out` is taken, in the run, or cannot be
+            written.
     """
     folder, target = Path(run), Path(out).absolute()
     _check_target(folder, target, force=force)
@@ -70,8 +71,6 @@ def release(
         raise RequestError(
             f"{folder} is a release and is copied as it is: declare and draw samples when you release its RUN."
         )
-    if not (folder / SAMPLES).is_file() or (folder / SAMPLES).is_symlink():
-        raise RunFolderError(f"{folder} has no {SAMPLES} of its own; restore it from a copy of the run.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
@@ -162,19 +161,21 @@ def _copy(folder: Path, partial: Path) -> None:
 def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) -> None:
     """Make the files of a release from those of a RUN."""
     for name in RELEASED:
-        write_atomically(partial / name, (folder / name).read_bytes())
+        if name != SAMPLES:
+            write_atomically(partial / name, (folder / name).read_bytes())
     certificate = _certified(partial, answers)
     if (folder / EVENTS).is_file():
         shutil.copyfile(folder / EVENTS, partial / EVENTS)
     try:
+        generator = synthesizer.Synthesizer.load(partial)
+        write_atomically(partial / SAMPLES, plots.drawn_by(generator))  # whatever lies under that name in the RUN
         report.write_report(partial, internal=False)
     except RunFolderError as error:
         raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
     (partial / EVENTS).unlink(missing_ok=True)
     more = [README]
     if samples:
-        drawn = synthesizer.Synthesizer.load(partial).stream(samples)
-        writers.write_samples(partial / SAMPLE_SET, drawn, count=samples)
+        writers.write_samples(partial / SAMPLE_SET, generator.stream(samples), count=samples)
         (partial / SAMPLE_SET).chmod(0o644)
         more.append(SAMPLE_SET)
     text = cannot = ""

@@ -8,8 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
@@ -28,16 +26,12 @@ from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
 from gossamer.run.memory import fitted, keep_pages
-from gossamer.run.plots import sample_grid
+from gossamer.run.plots import drawn_by
 from gossamer.run.report import write_report
 from gossamer.run.sinks import JsonLines, tensorboard, to_all
 from gossamer.run.sources import Found, Sources
 from gossamer.run.torchrun import local
 from gossamer.run.versions import versions
-
-GRID_PER_CLASS = 10
-GRID_ALONE = 100
-"""Samples on the grid of a generator without labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +223,7 @@ def finish(run: Underway, state: State) -> Synthesizer:
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
     synthesizer = Synthesizer(net, run.job, certificate)
-    per_class = np.repeat(np.arange(synthesizer.classes), GRID_PER_CLASS if synthesizer.classes > 1 else GRID_ALONE)
-    grid = synthesizer.sample(len(per_class), labels=per_class, seed=0)
-    run.folder.file(SAMPLES).write_bytes(
-        sample_grid(grid.images, grid.labels, columns=GRID_PER_CLASS, names=grid.class_names)
-    )
+    run.folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))
     if run.booked is not None:
         run.booked.finish(run.ledger)
     synthesizer.save(run.folder.path)
