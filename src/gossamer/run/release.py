@@ -60,8 +60,8 @@ def release(
 
     Raises:
         RequestError: if the run does not verify (it must not be handed out then), or what is declared has another form.
-        RunFolderError: if the run is unfinished, or its generator another version's; or `out` is taken, in the run, or cannot be
-            written.
+        RunFolderError: if the run is unfinished, or its generator another version's; or `out` is taken, in the run, or not to
+            be written.
     """
     folder, target = Path(run), Path(out).absolute()
     _check_target(folder, target, force=force)

@@ -16,6 +16,8 @@ from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 from gossamer.run.words import aligned
 
 NOT_RUN = "not run yet"
+LARGE = 1_000_000
+"""Beyond this the digits of an epsilon say nothing."""
 SPREAD = "Ours: the mean over seeds, in brackets the lowest and the highest; of one seed, the figure alone."
 
 
@@ -66,7 +68,10 @@ class Line:
         if NONE in found:
             return "none"
         worst = max(found, key=lambda each: float(each["epsilon"]))
-        return f"({rounded_up(float(worst['epsilon']))}, {in_full(float(worst['delta']))}), {worst['relation']} {worst['unit']}"
+        epsilon = float(worst["epsilon"])
+        if epsilon > LARGE:
+            return f"next to nothing (epsilon over {LARGE:,})"
+        return f"({rounded_up(epsilon)}, {in_full(float(worst['delta']))}), {worst['relation']} {worst['unit']}"
 
     @property
     def minutes(self) -> str:

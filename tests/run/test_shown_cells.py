@@ -1,7 +1,7 @@
-"""docs/open-questions.md: each of its tables shows what the cells of `gossamer reproduce` say, and nothing else.
+"""Pages that show cells of `gossamer reproduce`: each such table is what the JSON files say, and nothing else.
 
-A comment before a table names it: `<!-- TABLE: row, row; figure; figure -->`. `python tests/run/test_open_questions.py`
-writes the tables anew; the sentences between them are for a reader of the new figures to mend.
+A comment before a table names it: `<!-- TABLE: row, row; figure; figure -->`. `python tests/run/test_shown_cells.py` writes
+all of them anew; the sentences between them are for a reader of the new figures to mend.
 """
 
 import re
@@ -13,11 +13,15 @@ from gossamer.run.reproduce.page import NOT_RUN, lines_of
 from gossamer.run.reproduce.tables import tables
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "open-questions.md"
 CELLS = ROOT / "docs" / "results"
 SHOWN = re.compile(
     r"^<!-- (?P<table>[\w-]+): (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<lines>(?:\|.*\n)+)", re.MULTILINE
 )
+
+
+def pages() -> list[Path]:
+    """All pages with such a table."""
+    return [path for path in sorted((ROOT / "docs").rglob("*.md")) if SHOWN.search(path.read_text(encoding="utf-8"))]
 
 
 def lines(found: re.Match[str]) -> str:
@@ -38,12 +42,17 @@ def lines(found: re.Match[str]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in grid)
 
 
-def test_every_table_of_the_page_is_what_the_cells_say() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.stem)
+def test_every_table_of_a_page_is_what_the_cells_say(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     shown = list(SHOWN.finditer(text))
-    assert len(shown) == text.count("<!--") == text.count("| --- |\n") >= 5
+    assert len(shown) == text.count("<!-- ") - text.count("<!-- expectations")
     for found in shown:
         assert found["lines"] == lines(found), found["table"]
+
+
+def test_some_pages_show_cells() -> None:
+    assert {"open-questions", "moments", "dpgan"} <= {path.stem for path in pages()}
 
 
 @pytest.mark.parametrize("line", ["| x | 1 |\n", "| | 1 |\n| --- | --- |\n"])
@@ -59,7 +68,8 @@ def test_a_table_is_found_by_its_comment(line: str) -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(
-        SHOWN.sub(lambda found: found[0].removesuffix(found["lines"]) + lines(found), PAGE.read_text(encoding="utf-8")),
-        encoding="utf-8",
-    )
+    for page in pages():
+        before = page.read_text(encoding="utf-8")
+        page.write_text(
+            SHOWN.sub(lambda found: found[0].removesuffix(found["lines"]) + lines(found), before), encoding="utf-8"
+        )
