@@ -1,6 +1,7 @@
 """Golden numbers of the accountants with their sources, relations between them, the search, and the JSON of events."""
 
 import math
+from typing import Any
 
 import dp_accounting
 import pytest
@@ -17,7 +18,7 @@ from dp_accounting import (
 
 from gossamer.errors import BudgetError, LedgerDamaged
 from gossamer.privacy import accountants
-from gossamer.privacy.accountants import Pld, flatten
+from gossamer.privacy.accountants import Pld, Rdp, flatten
 from gossamer.privacy.accounting import (
     Odometer,
     bounds,
@@ -142,7 +143,7 @@ def test_grid_rule() -> None:
 
 def test_grid_is_the_rule_or_what_memory_allows() -> None:
     def grid(rate: float, noise: float, steps: int, cells: int = 10**6) -> float:
-        return accountants._grid(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), steps, cells)
+        return accountants._grid(((poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), steps),), cells)
 
     assert grid(1e-3, 50.0, 10**6) == pytest.approx(5e-6)
     assert grid(MNIST_128, 1.0, 450_000) == 1e-4
@@ -441,3 +442,24 @@ def test_damaged_events_are_refused(data: object, word: str) -> None:
 def test_events_outside_the_vocabulary_cannot_be_written() -> None:
     with pytest.raises(TypeError, match="LaplaceDpEvent"):
         event_to_json(LaplaceDpEvent(1.0))
+
+
+@pytest.mark.parametrize("little", [0.003, 0.01, 0.03, 0.1])
+def test_a_release_with_hardly_any_noise_shares_its_grid_with_a_fine_one(
+    monkeypatch: pytest.MonkeyPatch, little: float
+) -> None:
+    """Losses a million wide on cells of a ten-thousandth take more memory than there is: two runs in one account book."""
+    plan = tuple((PoissonSampledDpEvent(0.05, GaussianDpEvent(noise)), 192) for noise in (4.0, little))
+    alone = Rdp().epsilon(plan[1:], delta=1e-3, relation=ADD_OR_REMOVE_ONE)
+    seen: list[float] = []
+    whole = accountants._whole
+
+    def gridded(plan: accountants.FlatPlan, grid: float) -> Any:
+        seen.append(grid)
+        assert alone / grid < 500_000
+        return whole(plan, grid)
+
+    monkeypatch.setattr(accountants, "_whole", gridded)
+    accountants._pld_epsilon.cache_clear()
+    both = Pld(most_cells=100_000).epsilon(plan, delta=1e-3, relation=ADD_OR_REMOVE_ONE)
+    assert both == math.inf if not seen else 0.1 * alone < both < 1.1 * alone

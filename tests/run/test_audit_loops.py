@@ -19,8 +19,9 @@ from gossamer.methods import METHODS
 from gossamer.privacy.certificate import Certificate
 from gossamer.run import audit as auditing
 from gossamer.run.audit import Audited, audit, audit_run, lines
-from gossamer.run.audited import AUDIT, CONSISTENT, LOW_VALUE, REFUTED
+from gossamer.run.audited import CONSISTENT, LOW_VALUE, REFUTED
 from gossamer.run.cli import cli
+from gossamer.run.folder import AUDIT
 from gossamer.run.release import release
 from gossamer.run.trials import SMALL, Runs
 from gossamer.run.verify import verify

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.privacy.certificate import sealed, sha256
-from gossamer.run.folder import SUMS
+from gossamer.run.folder import SIGNATURE, SUMS
 from gossamer.run.release import release, sign
-from gossamer.run.signing import SIGNATURE, check, new_key
+from gossamer.run.signing import check, new_key
 from gossamer.run.verify import to_sign, verify
 
 Run = Callable[..., Any]

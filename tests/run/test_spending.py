@@ -36,7 +36,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, plots
 from gossamer.run.accounts import book_at, place_of
 from gossamer.run.fit import fit, resume
-from gossamer.run.folder import ACCOUNTS, LOCK, PRIVATE, REPLACED, RunFolder
+from gossamer.run.folder import ACCOUNTS, GONE, LOCK, PRIVATE, RunFolder
 from gossamer.run.sinks import Terminal, to_all
 from gossamer.run.sources import Sources
 from gossamer.run.spending import budget, discard
@@ -327,7 +327,7 @@ def test_a_book_of_its_own(place: Place, tmp_path: Path, state_home: Path) -> No
     place.resume()
     assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
     assert list(state_home.iterdir()) == []
-    with pytest.raises(AccountsError, match="lies in the run itself"):
+    with pytest.raises(AccountsError, match="lies in a run itself"):
         place.fit(accounts=place.run / "book", force=True)
 
 
@@ -503,6 +503,57 @@ def test_a_run_that_the_book_does_not_know_is_entered_and_said(
     assert "does not know this run" in place.words
 
 
+# ------------------------------------------------------------------ whose folder it is
+
+
+def test_a_checkpoint_of_another_run_is_refused(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    """Its networks were paid for by another ledger, or by none."""
+    place.crash(BLOCK + 5, steps=3 * BLOCK)
+    place.crash(BLOCK + 5, tmp_path / "other", steps=3 * BLOCK)
+    mine = place.run / PRIVATE / checkpoint.FILE
+    kept = mine.read_bytes()
+    mine.write_bytes((tmp_path / "other" / PRIVATE / checkpoint.FILE).read_bytes())
+    with pytest.raises(LedgerDamaged, match="the checkpoint of another run"):
+        place.resume()
+    mine.write_bytes(kept)
+    place.resume()
+    assert verify(place.run).ok
+
+
+def test_a_checkpoint_of_a_copy_that_went_on_is_refused(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    place.crash(5, steps=3 * BLOCK)
+    shutil.copytree(place.run, tmp_path / "copy")
+    for run in (place.run, tmp_path / "copy"):
+        with pytest.raises(Stopped):
+            resume(run, sink=crash_at(2 * BLOCK))
+    state = Path(PRIVATE) / checkpoint.FILE
+    shutil.copy(tmp_path / "copy" / state, place.run / state)
+    with pytest.raises(LedgerDamaged, match="or of a copy of this one"):
+        place.resume()
+
+
+@pytest.mark.parametrize("then", ["another run", "nothing"])
+def test_a_process_whose_folder_was_moved_away_writes_nothing_more(
+    place: Place, tmp_path: Path, checkpoints: None, then: str
+) -> None:
+    place.fit(tmp_path / "other")
+
+    def moved(event: Event, /) -> None:
+        if event.kind == "step" and event.step == BLOCK:
+            place.run.rename(tmp_path / "moved")
+            if then == "another run":
+                shutil.copytree(tmp_path / "other", place.run)
+
+    with pytest.raises(RunFolderError, match="was moved, deleted or replaced"):
+        place.fit(steps=3 * BLOCK, sink=moved)
+    if then == "another run":
+        assert held_bytes(place.run) == held_bytes(tmp_path / "other")
+    else:
+        assert not place.run.exists()
+    place.resume(tmp_path / "moved")
+    assert verify(tmp_path / "moved").ok
+
+
 # ------------------------------------------------------------------ who may delete
 
 
@@ -541,12 +592,13 @@ def test_force_replaces_a_finished_run_and_its_charge_stays(place: Place) -> Non
     assert len(place.account.entries) == 2
 
 
-@pytest.mark.parametrize("fails", ["set aside", "settings", "ledger", "book"])
+@pytest.mark.parametrize("fails", ["set aside", "settings", "ledger", "book", "Ctrl-C"])
 def test_force_gives_the_old_run_back_where_the_new_one_cannot_begin(
     place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     place.fit()
     before, full = held_bytes(place.run), OSError(errno.ENOSPC, "No space left on device")
+    expected = {"book": AccountsError, "Ctrl-C": KeyboardInterrupt}.get(fails, RunFolderError)
     with monkeypatch.context() as patch:
         if fails == "set aside":
             patch.setattr(Path, "rename", failing_once(3, Path.rename, full))
@@ -554,16 +606,28 @@ def test_force_gives_the_old_run_back_where_the_new_one_cannot_begin(
             patch.setattr("gossamer.run.folder.write_atomically", raising(full))
         elif fails == "ledger":
             patch.setattr(PrivacyLedger, "create", raising(full))
-        else:
+        elif fails == "book":
             patch.setattr(Pages, "enter", raising(AccountsError("the account book cannot be written")))
-        with pytest.raises(RunFolderError if fails != "book" else AccountsError, match="cannot be written"):
+        else:
+            patch.setattr(Pages, "enter", raising(KeyboardInterrupt()))
+        with pytest.raises(expected, match=None if fails == "Ctrl-C" else "cannot be written"):
             place.fit(force=True)
     assert held_bytes(place.run) == before
     assert verify(place.run).ok
     assert len(place.account.entries) == 1
 
 
-@pytest.mark.parametrize("moved", [1, 2, 5, 8])
+def killed(place: Place, patch: pytest.MonkeyPatch, name: str, does: Callable[..., Any]) -> None:
+    """A `fit --force` that a kill stops: nothing is put right on the way out."""
+    patch.setattr(RunFolder, "settle", lambda _folder: None)
+    owner, attribute = {"rename": (Path, "rename"), "create": (PrivacyLedger, "create"), "enter": (Pages, "enter"),
+                        "let_go": (RunFolder, "let_go")}[name]  # fmt: skip
+    patch.setattr(owner, attribute, does)
+    with pytest.raises(Stopped):
+        place.fit(force=True)
+
+
+@pytest.mark.parametrize("moved", [1, 2, 5, 8, 9])
 def test_a_kill_while_a_run_is_replaced_loses_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
@@ -572,37 +636,76 @@ def test_a_kill_while_a_run_is_replaced_loses_nothing(
     before = held_bytes(place.run)
     assert len(before) > 8
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", failing_once(moved, Path.rename, Stopped()))
-        patch.setattr(RunFolder, "settle", lambda _folder: None)
-        with pytest.raises(Stopped):
-            place.fit(force=True)
-    with pytest.raises(RunFolderError, match=r"cut off before it had begun\. --force begins it anew"):
+        killed(place, patch, "rename", failing_once(moved, Path.rename, Stopped()))
+    with pytest.raises(RunFolderError, match="a fit that was cut off was about to replace"):
         place.fit()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", failing_once(moved - 1, Path.rename, Stopped()))
         with pytest.raises(Stopped), RunFolder(place.run).held():
             pass
-    with RunFolder(place.run).held():
-        assert held_bytes(place.run) == before
+    place.resume()
+    assert held_bytes(place.run) == before
     place.fit(force=True)
     assert verify(place.run).ok
     assert len(place.account.entries) == 2
 
 
-def test_a_kill_before_the_replaced_run_is_deleted_leaves_the_new_one(
+@pytest.mark.parametrize("at", ["an empty ledger", "before the book", "after the book"])
+def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    place.fit()
+    before = held_bytes(place.run)
+
+    def empty(_ledger: PrivacyLedger, path: Path, **_named: Any) -> None:
+        path.touch()
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        if at == "an empty ledger":
+            killed(place, patch, "create", empty)
+        else:
+            killed(place, patch, "enter" if at == "before the book" else "let_go", raising(Stopped()))
+    with pytest.raises(RunFolderError, match="holds a finished run"):
+        discard(place.run)
+    place.resume()
+    assert held_bytes(place.run) == before
+    assert len(place.account.entries) == (2 if at == "after the book" else 1), "a charge never goes"
+
+
+def test_a_kill_while_the_replaced_run_is_deleted_leaves_the_new_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.fit()
-    old = place.run / "certificate.json"
-    before = old.read_bytes()
+    old = (place.run / "certificate.json").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "settle", lambda _folder: None)
-        place.crash(5, force=True, steps=3 * BLOCK)
-    assert (place.run / PRIVATE / REPLACED / "certificate.json").read_bytes() == before
+        patch.setattr("gossamer.run.folder.shutil.rmtree", raising(Stopped()))
+        with pytest.raises(Stopped):
+            place.fit(force=True, steps=3 * BLOCK)
     place.resume()
-    assert not (place.run / PRIVATE / REPLACED).exists()
-    assert old.read_bytes() != before
-    assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
+    assert not (place.run / PRIVATE / GONE).exists()
+    assert (place.run / "certificate.json").read_bytes() != old
+    assert verify(place.run).ok
+
+
+def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path) -> None:
+    """Another run below it, live or not, an account book, the records themselves."""
+    place.fit(tmp_path / "runs")
+    place.crash(20, tmp_path / "runs" / "second")
+    place.fit(tmp_path / "third", accounts=tmp_path / "runs" / "book")
+    (tmp_path / "runs" / "mine.npz").write_bytes(place.data.read_bytes())
+    mine = ("second", "book", "mine.npz")
+    before = {name: value for name, value in held_bytes(tmp_path / "runs").items() if name.startswith(mine)}
+    assert len(before) >= 8
+    place.fit(tmp_path / "runs", force=True, data=tmp_path / "runs" / "mine.npz")
+    place.crash(20, tmp_path / "given up")
+    (tmp_path / "given up" / "notes.txt").write_text("mine")
+    discard(tmp_path / "given up")
+    assert [path.name for path in (tmp_path / "given up").iterdir()] == ["notes.txt"]
+    after = {name: value for name, value in held_bytes(tmp_path / "runs").items() if name.startswith(mine)}
+    assert after == before
+    with pytest.raises(AccountsError, match="lies in a run"):
+        place.fit(tmp_path / "fourth", accounts=tmp_path / "runs" / PRIVATE / "book")
 
 
 def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

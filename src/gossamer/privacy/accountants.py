@@ -126,8 +126,7 @@ class Pld:
 
     def epsilon(self, plan: FlatPlan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (one relation)
         """See `Accountant`."""
-        grid = min((_grid(event, count, self.most_cells) for event, count in plan), default=_COARSEST_GRID)
-        return _pld_epsilon(plan, delta, grid)
+        return _pld_epsilon(plan, delta, _grid(plan, self.most_cells))
 
 
 ACCOUNTANTS: tuple[Accountant, ...] = (Rdp(), Pld(), RevealedMixture(), RevealedRdp())
@@ -285,15 +284,25 @@ def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
             return 1.0, 0.0
 
 
-def _grid(event: DpEvent, count: int, most_cells: int) -> float:
-    """Width of a cell of privacy loss: the rule, or what `most_cells` allows.
+def _grid(plan: FlatPlan, most_cells: int) -> float:
+    """Width of a cell of privacy loss: the finest rule of all events, or what `most_cells` allow for all of them together.
+
+    An event with hardly any noise has losses a million wide, and shares its grid with one that asks for a fine one.
+    """
+    parts = [_rule_and_width(event, count) for event, count in plan]
+    finest = min((rule for rule, _ in parts), default=_COARSEST_GRID)
+    return max(finest, math.fsum(width for _, width in parts) / most_cells)
+
+
+def _rule_and_width(event: DpEvent, count: int) -> tuple[float, float]:
+    """Width of a cell as the rule has it, and of all losses of an event.
 
     The cells cover the losses of one step between -10 and 10 standard deviations of noise, and those of the composition
     as far as the accountant's Chernoff bounds (orders k / range for k up to 20, tail 1e-15) cannot exclude them.
     """
     rate, sigma = _rate_and_noise(event)
     if sigma == 0 or rate == 0:
-        return _COARSEST_GRID
+        return _COARSEST_GRID, 0.0
     if isinstance(event, GaussianDpEvent):  # a composition of plain Gaussians is one Gaussian
         sigma, count = sigma / math.sqrt(count), 1
     rule = min(_COARSEST_GRID, rate / (4 * sigma))
@@ -306,4 +315,4 @@ def _grid(event: DpEvent, count: int, most_cells: int) -> float:
         width = float(np.ptp(np.logaddexp(not_drawn, math.log(rate) + ratios)))
     variance = min(rate**2 * math.expm1(min(1 / sigma**2, 700)), width**2)
     composed = min(count * variance * k / width + 70 * width / k for k in range(1, 21))
-    return float(max(rule, (width + min(composed, count * width)) / most_cells))
+    return rule, float(width + min(composed, count * width))

@@ -21,6 +21,7 @@ import bisect
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -84,6 +85,7 @@ class PrivacyLedger:
     _prepaid: list[int] = field(default_factory=list, init=False, repr=False)
     _charge_lines: list[int] = field(default_factory=list, init=False, repr=False)
     _file: IO[bytes] | None = field(default=None, init=False, repr=False)
+    _path: Path | None = field(default=None, init=False, repr=False)
 
     # ------------------------------------------------------------------ reserve, charge, spent
 
@@ -206,7 +208,7 @@ class PrivacyLedger:
         """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
-        self._file = locked(path, "xb")
+        self._file, self._path = locked(path, "xb"), path.absolute()
         path.chmod(0o644)
         self.lines, self.last_hash, self.settled, self.settings = 0, START, START, settings
         head = {
@@ -280,6 +282,37 @@ class PrivacyLedger:
         """How many charges the file held beyond a line when it was read: paid for, and lost to a crash."""
         return len(self._charge_lines) - bisect.bisect_right(self._charge_lines, line)
 
+    def hash_at(self, line: int) -> str:
+        """The hash of a line, which was held against it when the file was read."""
+        if line == self.lines:
+            return self.last_hash
+        if self._path is None:
+            raise ValueError("this ledger is on no disk")
+        with self._path.open("rb") as file:
+            found = next(itertools.islice(file, line - 1, line), b"{}")
+        return str(json.loads(found).get("hash"))
+
+    def check_place(self) -> None:
+        """Refuse to go on where the folder was moved, deleted or replaced after the file was opened in it.
+
+        Its locks went with it, so that another run may be in its place by now.
+
+        Raises:
+            RunFolderError: nothing is to be written there then.
+        """
+        if self._file is None or self._path is None:
+            return
+        try:
+            same = os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except OSError:
+            same = False
+        if not same:
+            raise RunFolderError(
+                f"{self._path.parent} was moved, deleted or replaced while a run was under way in it. That run stops here and "
+                "writes nothing more: what it has charged stands in its ledger, wherever that is now, and in the account book. "
+                "Where the folder was moved, `gossamer resume` goes on from its last checkpoint."
+            )
+
     def close(self) -> None:
         """Release the file and its lock."""
         if self._file is not None:
@@ -349,6 +382,7 @@ class PrivacyLedger:
                 f"{path.name}, line {index + 1}: the ledger ends before its plan: either the run never began, spent "
                 "nothing and can be started anew, or somebody has cut the file, and only a copy can tell what was released."
             )
+        ledger._path = path.absolute()
         return ledger, len(tail)
 
     @classmethod

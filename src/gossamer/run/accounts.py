@@ -17,10 +17,11 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.errors import AccountsError
 from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry, Pages
+from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.folder import ACCOUNTS, RunFolder
+from gossamer.run.folder import ACCOUNTS, PRIVATE, RunFolder
 from gossamer.run.sources import Found, Sources
 
 Say = Callable[[str], None]
@@ -39,11 +40,11 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
     if accounts is not None:
         folder = Path(accounts).absolute()
         if beside is not None and folder.resolve() != (beside.private / ACCOUNTS).resolve():
-            run = beside.path.resolve()
-            if run in (folder.resolve(), *folder.resolve().parents):
-                raise AccountsError(
-                    f"{folder} lies in the run itself, and the account book has to outlive it. Name another."
-                )
+            for each in (folder.resolve(), *folder.resolve().parents):
+                if each == beside.path.resolve() or (each.name == PRIVATE and (each.parent / LEDGER).is_file()):
+                    raise AccountsError(
+                        f"{folder} lies in a run itself, and the account book has to outlive it. Name another."
+                    )
         return AccountBook(folder)
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():

@@ -24,8 +24,8 @@ from gossamer.files import write_atomically
 from gossamer.privacy.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.arguments import checked_arguments
-from gossamer.run.audited import AUDIT, CONSISTENT, LOW_VALUE, REFUTED
-from gossamer.run.folder import RunFolder
+from gossamer.run.audited import CONSISTENT, LOW_VALUE, REFUTED
+from gossamer.run.folder import AUDIT, RunFolder
 from gossamer.run.plan import method_named, plan
 from gossamer.run.report import write_report
 from gossamer.run.trials import IN_A_RUN, ORDINARY, SMALL, Releases, Runs, Seen

@@ -10,8 +10,8 @@ from typing import Any
 
 from gossamer.errors import RunFolderError
 from gossamer.privacy.declared import NOT_DECLARED
+from gossamer.run.folder import AUDIT
 
-AUDIT = "audit.json"
 CONSISTENT, REFUTED = "consistent", "REFUTED"
 LOW_VALUE = (
     "A lower bound above the claim would refute it. One below proves nothing: it says how much this attacker sees, "

@@ -2,7 +2,8 @@
 
 Room for one more is kept on the disk. Where the disk fills up, that room takes the last state, and nothing trained is lost.
 
-A checkpoint stores the length of the ledger and no more of it: the ledger on disk is the truth. It holds no state of the
+A checkpoint stores the length of the ledger and the hash of its last line, and no more of it: the ledger on disk is the truth,
+and a state goes on with the ledger that paid for it alone. It holds no state of the
 noise and no secret coins' stream; a resumed run draws fresh entropy.
 
 A `Confined` value in a state is sealed into a file of its own, straight from memory (a thousand critics take gigabytes); the
@@ -27,8 +28,8 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.ranks import ALONE, Ranks
 
 FILE = "state.pt"
-FORMAT = 2
-"""Of a checkpoint. In 1 a method kept the names of its parts and its counters by itself."""
+FORMAT = 3
+"""Of a checkpoint. In 1 a method kept the names of its parts and its counters by itself; 2 had no hash of the ledger."""
 SEALED = ".sealed"
 RESERVE = "reserve"
 """Keeps the room of a checkpoint."""
@@ -59,13 +60,19 @@ class Clock:
 def save(
     folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: PrivacyLedger, ranks: Ranks = ALONE
 ) -> float:
-    """Write a checkpoint, mode 0600, with what is `Confined` on the other ranks. Returns the seconds it took."""
+    """Write a checkpoint, mode 0600, with what is `Confined` on the other ranks. Returns the seconds it took.
+
+    Raises:
+        RunFolderError: if the folder is no longer the one in which the run began.
+    """
     started = time.monotonic()
+    ledger.check_place()
     sealed = keep_confined(folder, state, ranks)
     files = sealed | {name: value.name for name, value in state.items() if isinstance(value, Path)}  # not opened yet
     plain = {name: value for name, value in state.items() if name not in files}
     buffer = io.BytesIO()
-    torch.save({"format": FORMAT, "state": plain, "sealed": files, "rng": rng, "ledger_lines": ledger.lines}, buffer)
+    paid = {"ledger_lines": ledger.lines, "ledger_hash": ledger.last_hash}
+    torch.save({"format": FORMAT, "state": plain, "sealed": files, "rng": rng, **paid}, buffer)
     try:
         write_atomically(folder / FILE, buffer.getvalue(), private=True)
     except BaseException:
@@ -156,7 +163,7 @@ def load(
         lost: told how many charges the ledger holds beyond the checkpoint, if any: paid for, and trained nothing that is left.
 
     Raises:
-        LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut.
+        LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut. Or if it is another ledger.
         RunFolderError: if the checkpoint cannot be read, or another version wrote it.
     """
     path = folder / FILE
@@ -180,6 +187,11 @@ def load(
         raise LedgerDamaged(
             f"the ledger has {ledger.lines:,} lines, the checkpoint was written at {saved['ledger_lines']:,}: lines were "
             f"cut after line {ledger.lines:,}. Restore the ledger; a run must not go on with a shorter one."
+        )
+    if ledger.hash_at(saved["ledger_lines"]) != saved["ledger_hash"]:
+        raise LedgerDamaged(
+            f"{path} is the checkpoint of another run, or of a copy of this one: what it has trained was not paid for by the "
+            f"ledger here. Restore the one that belongs to it, or give the run up with `gossamer discard {folder.parent}`."
         )
     sealed = {name: folder / file for name, file in saved.get("sealed", {}).items()}
     if count := ledger.charges_after(saved["ledger_lines"]):

@@ -210,10 +210,13 @@ def enter(
         infinite=rng.reproducible or bool(method.without_guarantee),
     )  # fmt: skip
     try:
-        return begin(book_at(accounts, beside=folder), charge, write, say=say)
-    except (AccountsError, OSError) as error:
-        if folder.begun and not folder.finished:  # the book failed between what it refuses and what it enters
+        booked = begin(book_at(accounts, beside=folder), charge, write, say=say)
+    except BaseException as error:
+        if folder.interrupted:  # nothing is in the book: the old run comes back
             ledger.close()
+            folder.settle()
+        elif isinstance(error, (AccountsError, OSError)) and folder.begun and not folder.finished:
+            ledger.close()  # the book failed between what it refuses and what it enters
             folder.clear()
         if isinstance(error, OSError):
             raise RunFolderError(
@@ -221,8 +224,8 @@ def enter(
                 "begun."
             ) from None
         raise
-    finally:
-        folder.settle()
+    folder.let_go()
+    return booked
 
 
 @checked_arguments
@@ -249,6 +252,9 @@ def resume(
         BudgetError: if the folder is a copy, so that its plan counts once more, and the data set's limit forbids that.
     """
     folder = RunFolder(Path(run))
+    if folder.interrupted:
+        with folder.held():  # which puts the finished run back
+            pass
     config_json = folder.config()
     if folder.finished:
         return Synthesizer.load(folder.path)

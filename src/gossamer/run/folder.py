@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
-from gossamer.files import hold, write_atomically
+from gossamer.files import hold, sync_folder, write_atomically
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.ledger import locked
 from gossamer.privacy.promise import MODEL
@@ -31,8 +31,16 @@ ACCOUNTS = "accounts"
 """In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
 WARM = "warm.safetensors"
 """In the private folder: the generator after the public warm start, before any record was read."""
-REPLACED = "replaced"
-"""In the private folder: a finished run that another replaces, until that one is entered in the account book."""
+AUDIT = "audit.json"
+SIGNATURE = "signature.json"
+TENSORBOARD = "tensorboard"
+OURS = frozenset({
+    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, TENSORBOARD,
+})  # fmt: skip
+"""What a run consists of beside its private folder. Whatever else lies in RUN is somebody's own, and no command deletes it."""
+REPLACED, PUT_BACK, GONE = "replaced", "put back", "gone"
+"""In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its way
+there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
@@ -92,11 +100,11 @@ class RunFolder:
         if self.blank:
             return
         runs_only = "" if force is None else "; --force replaces runs only"
-        if not self.begun and (self.private / REPLACED).is_dir():
+        if self.interrupted:
             if not force:
                 raise RunFolderError(
-                    f"{self.path}: a fit that was to replace the run here was cut off before it had begun. --force begins it "
-                    f"anew. Or put the run back: move what lies in {self.private / REPLACED} to where it was."
+                    f"{self.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
+                    f"{self.path}` puts it back, --force replaces it."
                 )
             return
         if not self.begun:
@@ -144,7 +152,7 @@ class RunFolder:
                     _remove_empty(made)
 
     def clear(self) -> None:
-        """Delete the run but for the lock and an account book, its ledger last. Whoever calls this holds the folder.
+        """Delete the run, its ledger last, and nothing else. Whoever calls this holds the folder.
 
         Raises:
             RunFolderError: if another process writes the ledger.
@@ -154,6 +162,11 @@ class RunFolder:
             return
         with locked(self.file(LEDGER), "r+b"):
             self._delete()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a finished run is set aside, or on its way: only while another replaces it, and after a kill."""
+        return any((self.private / name).is_dir() for name in (REPLACED, PUT_BACK))
 
     def set_aside(self) -> None:
         """Move a finished run into the private folder, its ledger first. Whoever calls this holds the folder.
@@ -161,24 +174,37 @@ class RunFolder:
         Raises:
             RunFolderError: if another process writes the ledger.
         """
-        aside = self.private / REPLACED
+        aside = self.private / PUT_BACK
         with locked(self.file(LEDGER), "r+b"):
             (aside / PRIVATE).mkdir(parents=True)
             for path in (self.file(LEDGER), *self._others()):
                 path.rename(aside / path.relative_to(self.path))
+        aside.rename(self.private / REPLACED)
 
     def settle(self) -> None:
-        """Delete a run that was set aside, where the one in its place has begun; else put it back, its ledger last.
+        """Put a run back that was set aside, its ledger last, and delete what was begun in its place.
 
-        Whoever calls this holds the folder. Right wherever a crash has come: without a ledger nothing has begun.
+        Whoever calls this holds the folder. Right wherever a crash has come: it can be called again.
         """
-        aside = RunFolder(self.private / REPLACED)
-        if not aside.path.is_dir():
-            return
-        if not self.begun:
-            for path in (*aside._others(), aside.file(LEDGER)):
-                path.rename(self.path / path.relative_to(aside.path))
-        shutil.rmtree(aside.path)
+        if (self.private / REPLACED).is_dir():
+            self._delete()
+            (self.private / REPLACED).rename(self.private / PUT_BACK)
+        back = RunFolder(self.private / PUT_BACK)
+        if back.path.is_dir():
+            for path in (*back._others(), *([back.file(LEDGER)] if back.begun else [])):
+                path.rename(self.path / path.relative_to(back.path))
+            for empty in (back.private, back.path):
+                if empty.is_dir():
+                    empty.rmdir()
+        if (self.private / GONE).is_dir():
+            shutil.rmtree(self.private / GONE)
+
+    def let_go(self) -> None:
+        """Delete a run that was set aside: the one in its place stands in the account book."""
+        if (self.private / REPLACED).is_dir():
+            (self.private / REPLACED).rename(self.private / GONE)
+            sync_folder(self.private)
+            self.settle()
 
     def remove(self) -> None:
         """Delete the run and its folder. Whoever calls this holds the folder."""
@@ -187,12 +213,13 @@ class RunFolder:
         _remove_empty([self.private, self.path])
 
     def _others(self) -> list[Path]:
-        """What lies there, the ledger aside, without what belongs to no run: the lock, an account book, a run set aside."""
+        """What the run consists of, its ledger aside; settings and sources last, by which it can be told what it is."""
         inside = self.private.iterdir() if self.private.is_dir() else ()
-        return [
-            *(path for path in inside if path.name not in (LOCK, ACCOUNTS, REPLACED)),
-            *(path for path in self.path.iterdir() if path.name not in (PRIVATE, LEDGER)),
+        found = [
+            *(path for path in inside if path.name not in (LOCK, ACCOUNTS, REPLACED, PUT_BACK, GONE)),
+            *(path for path in self.path.iterdir() if path.name != LEDGER and _is_ours(path.name)),
         ]
+        return sorted(found, key=lambda path: path.name in (SOURCE, CONFIG))
 
     def _delete(self) -> None:
         for path in (*self._others(), self.file(LEDGER)):
@@ -245,6 +272,11 @@ class RunFolder:
             return dict(json.loads(path.read_text()))
         except ValueError as error:
             raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy.") from error
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a run wrote a file of this name, or what a kill left of one that was being written."""
+    return name in OURS or any(name.startswith(f".{each}.") for each in OURS)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -19,7 +19,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import audited
-from gossamer.run.folder import EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
+from gossamer.run.folder import EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
 from gossamer.run.loader import Unloadable, classifies, loader
 from gossamer.run.readme import readme
 from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
@@ -113,12 +113,12 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
         RunFolderError: if it is signed already, the key exists already, or something cannot be written.
     """
     folder, path = Path(run), Path(key)
-    signature = folder / signing.SIGNATURE
+    signature = folder / SIGNATURE
     taken = signature.exists() or signature.is_symlink()
     if taken and not force:
         raise RunFolderError(f"{folder} is signed already. --force replaces the signature.")
     verdict = verify(folder)
-    problems = [each for each in verdict.problems if not (taken and each.startswith(signing.SIGNATURE))]
+    problems = [each for each in verdict.problems if not (taken and each.startswith(SIGNATURE))]
     if problems:
         raise RequestError(f"{folder} does not verify and is not signed: {' '.join(problems)}")
     if folder.resolve() in path.resolve().parents:
@@ -153,7 +153,7 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
 
 def _copy(folder: Path, partial: Path) -> None:
     """Copy a release as it is, with the signature that it may have."""
-    signed = [signing.SIGNATURE] if (folder / signing.SIGNATURE).is_file() else []
+    signed = [SIGNATURE] if (folder / SIGNATURE).is_file() else []
     for name in (*read_sums(folder), SUMS, *signed):
         write_atomically(partial / name, (folder / name).read_bytes())
 

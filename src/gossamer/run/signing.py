@@ -16,8 +16,8 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import sha256
 from gossamer.privacy.declared import is_date
+from gossamer.run.folder import SIGNATURE
 
-SIGNATURE = "signature.json"
 _CONTEXT = b"gossamer signature 1\n"
 """Before what is signed, so that the key's signatures on other things cannot pass for one of these."""
 _LARGEST = 2**16  # bytes of a signature or a key

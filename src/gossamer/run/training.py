@@ -23,7 +23,7 @@ from gossamer.privacy.noise import Rng
 from gossamer.privacy.ranks import ALONE, Next, Ranks
 from gossamer.run import checkpoint, distributed, room
 from gossamer.run.accounts import Booked
-from gossamer.run.folder import EVENTS, SAMPLES, WARM, RunFolder
+from gossamer.run.folder import EVENTS, SAMPLES, TENSORBOARD, WARM, RunFolder
 from gossamer.run.interrupt import stop_asked
 from gossamer.run.memory import fitted, keep_pages
 from gossamer.run.plots import drawn_by
@@ -96,7 +96,7 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         run.rng.restore(saved[1])
         up_to = training.state.phase, training.state.step
     with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
-        boards = [tensorboard(run.folder.path / "tensorboard")] if run.with_tensorboard else []
+        boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.with_tensorboard else []
         emit = to_all([lines, run.sink, *boards])
         with full_precision():  # of which a method may leave some in passes that bound nothing
             _drive(run, training, emit)
@@ -126,6 +126,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
             private = Confined(mine, run.ledger, run.ranks)
             for reached in training.drive(private, run.found.public):
                 if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
+                    run.ledger.check_place()
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
                 try:
                     _tell(reached, emit, spent)
@@ -213,7 +214,12 @@ def _spent_so_far(ledger: PrivacyLedger) -> Callable[[], float]:
 
 
 def finish(run: Underway, state: State) -> Synthesizer:
-    """Certify and save; the certificate is written last but for pictures, which can be drawn again."""
+    """Certify and save; the certificate is written last but for pictures, which can be drawn again.
+
+    Raises:
+        RunFolderError: if the folder is no longer the one in which the run began.
+    """
+    run.ledger.check_place()
     net = state.released.cpu().eval()
     certificate = Certificate.build(
         run.ledger,

@@ -19,13 +19,26 @@ from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.privacy.promise import MODEL
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
-from gossamer.run.audited import AUDIT, audited, refuted, said_by
-from gossamer.run.folder import ATTACKS, EVENTS, METRICS, PRIVATE, RELEASED, REPORT, SAMPLES, SUMS, RunFolder
+from gossamer.run.audited import audited, refuted, said_by
+from gossamer.run.folder import (
+    ATTACKS,
+    AUDIT,
+    EVENTS,
+    METRICS,
+    PRIVATE,
+    RELEASED,
+    REPORT,
+    SAMPLES,
+    SIGNATURE,
+    SUMS,
+    TENSORBOARD,
+    RunFolder,
+)
 
 README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
 MAY_HAVE = (README, LOADER, SAMPLE_SET)
 """What a release may hold besides; SHA256SUMS names those that it holds."""
-INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, "tensorboard")
+INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
 """What must not lie in a release: computed on real records, or not covered by the guarantee."""
 
 RUNS = frozenset({".py", ".pyc", ".pyd", ".pyw", ".so"})
@@ -173,7 +186,7 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
     for path in sorted(folder.iterdir()):
         if path.name in INTERNAL:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
-        elif path.name in (*named, SUMS, signing.SIGNATURE):
+        elif path.name in (*named, SUMS, SIGNATURE):
             continue
         elif _runs(path):
             problems.append(
