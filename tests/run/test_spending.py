@@ -666,7 +666,11 @@ def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
             killed(place, patch, "create", empty)
         else:
             killed(place, patch, "enter" if at == "before the book" else "let_go", raising(Stopped()))
-    with pytest.raises(RunFolderError, match="holds a finished run"):
+    with monkeypatch.context() as patch:  # and once more, while it is put back
+        patch.setattr(Path, "rename", failing_once(4, Path.rename, Stopped()))
+        with pytest.raises(Stopped), RunFolder(place.run).held():
+            pass
+    with pytest.raises(RunFolderError, match=r"`gossamer resume .*` puts it back"):
         discard(place.run)
     place.resume()
     assert held_bytes(place.run) == before
@@ -796,6 +800,62 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     told = discard(tmp_path / "other name" / "third")
     assert "given up and deleted" in told[0]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
+
+
+def test_a_run_that_went_on_after_it_was_copied_is_counted_when_it_is_given_up(
+    place: Place, tmp_path: Path, checkpoints: None
+) -> None:
+    """The copy took the entry with it, so that all that the run released since stands nowhere else."""
+    copy = tmp_path / "copy"
+
+    def copied(event: Event, /) -> None:
+        if event.kind == "step" and event.step == BLOCK + 2:
+            shutil.copytree(place.run, copy)
+            shutil.copytree(place.run, tmp_path / "beginning")
+        if event.kind == "step" and event.step == 2 * BLOCK + 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        place.fit(steps=3 * BLOCK, sink=copied)
+    place.resume(copy)
+    assert [entry.status for entry in place.account.entries] == ["finished"]
+    discard(tmp_path / "beginning")
+    assert [entry.status for entry in place.account.entries] == ["finished"], "all that it released, the run released"
+    discard(place.run)
+    assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
+
+
+def test_giving_up_goes_on_after_a_kill(place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
+    for left in (["ledger.jsonl"], ["ledger.jsonl", "config.json"], ["ledger.jsonl", "config.json", "source.json"]):
+        place.crash(20)
+        with monkeypatch.context() as patch:
+            patch.setattr(RunFolder, "remove", raising(Stopped()))
+            with pytest.raises(Stopped):
+                discard(place.run)
+        for path in place.run.rglob("*"):
+            if path.is_file() and path.name not in left:
+                path.unlink()
+        before = len(place.account.entries)
+        discard(place.run)
+        assert not place.run.exists()
+        assert {entry.status for entry in place.account.entries} == {"given up"}
+        assert len(place.account.entries) == before
+    place.crash(20)
+    (place.run / PRIVATE / "source.json").unlink()
+    shutil.rmtree(state_home / "gossamer")
+    with pytest.raises(RunFolderError, match="does not know the run"):
+        discard(place.run)
+    assert (place.run / "ledger.jsonl").is_file()
+
+
+def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Place, state_home: Path) -> None:
+    place.crash(20)
+    ledger = place.run / "ledger.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b'"charge": 0', b'"charge": 1', 1))
+    shutil.rmtree(state_home / "gossamer")
+    with pytest.raises(RunFolderError, match="Name its book with --accounts"):
+        discard(place.run)
+    assert ledger.is_file()
 
 
 def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:

@@ -13,11 +13,11 @@ from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolde
 from gossamer.methods import METHODS
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.accounts import Account, Charge, Limit, Pages
-from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.certificate import CONFIG, LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.accounts import book_at, data_set, new_book, place_of, today, worth
-from gossamer.run.folder import RunFolder
+from gossamer.run.folder import SOURCE, RunFolder
 from gossamer.run.sources import Sources
 
 
@@ -155,10 +155,10 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
     _check_unfinished(folder)
     with folder.held():
         _check_unfinished(folder)
-        config_json, source_json = folder.config(), folder.source()
-        book = book_at(accounts or source_json.get("accounts"), beside=folder)
-        with book.opened() as pages:
-            told = _give_up(folder, pages, config_json, source_json)
+        known = (folder.private / SOURCE).is_file() and folder.file(CONFIG).is_file()
+        source_json = folder.source() if known else {}
+        with book_at(accounts or source_json.get("accounts"), beside=folder).opened() as pages:
+            told = _give_up(folder, pages, folder.config(), source_json) if known else _give_up_rest(folder, pages)
         folder.remove()
     return told
 
@@ -169,8 +169,12 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
-        for each in [each for each in pages.entries if (each.charge.run, each.charge.folder) == (run, where)]:
-            pages.discard(each, today())
+        mine = [each for each in pages.entries if run and each.charge.run == run]
+        if not mine:
+            raise _unknown(folder, pages, "its ledger cannot be read") from None
+        for each in mine:
+            if each.charge.folder == where:
+                pages.discard(each, today())
         return [
             f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
         ]
@@ -182,11 +186,52 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
                 f"{folder.path}: a copy of the run in {entry.charge.folder}, deleted. That one stays as it is, and so does its "
                 "charge."
             ]
-        if entry is None and not (run and any(run == each.charge.run for each in pages.entries)):
-            entry = pages.enter(charge, session="")  # another machine's run: what it has spent is known here alone
-        if entry is not None:  # else: a copy of a run that the book holds
+        if entry is None and not _is_counted(run, ledger, folder, pages):
+            entry = pages.enter(charge, session="")  # what it has released is known here alone
+        if entry is not None:
             pages.discard(entry, today())
         return _lost(folder, ledger, charge)
+
+
+def _give_up_rest(folder: RunFolder, pages: Pages) -> list[str]:
+    """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone."""
+    with closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
+        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
+        if entry is None and not _is_given_up(ledger, pages):
+            raise _unknown(folder, pages, "its settings or its sources are gone")
+        if entry is not None:
+            pages.discard(entry, today())
+    return [f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."]
+
+
+def _unknown(folder: RunFolder, pages: Pages, why: str) -> RunFolderError:
+    return RunFolderError(
+        f"{folder.path}: {why}, and the account book {pages.where} does not know the run, so that nobody can enter what it has "
+        "spent. Name its book with --accounts. If there is none, restore the folder from a copy; or delete it yourself, and "
+        "count its whole plan as spent."
+    )
+
+
+def _is_given_up(ledger: PrivacyLedger, pages: Pages) -> bool:
+    """Whether the book says that the run of this very ledger was given up: a kill came before its folder was deleted."""
+    return any(each.discarded and [each.session] == ledger.sessions[-1:] for each in pages.entries)
+
+
+def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, pages: Pages) -> bool:
+    """Whether all that this ledger has paid for is in the book: the run was given up, or this is a copy of its beginning.
+
+    The last is so where the ledger in the run's own folder holds the last line of this one that is no session: hashes are
+    chained, so that it holds all lines before. A folder that went on by itself after it was copied has lines of its own.
+    """
+    if _is_given_up(ledger, pages):
+        return True
+    last = f'"hash": "{ledger.settled}"'.encode()
+    return any(
+        each.charge.run == run
+        and _is_elsewhere(run, each.charge.folder, folder)
+        and last in (Path(each.charge.folder) / LEDGER).read_bytes()
+        for each in pages.entries
+    )
 
 
 def _is_elsewhere(run: str, place: str, folder: RunFolder) -> bool:
@@ -201,6 +246,11 @@ def _is_elsewhere(run: str, place: str, folder: RunFolder) -> bool:
 def _check_unfinished(folder: RunFolder) -> None:
     if folder.path.is_symlink():
         raise RunFolderError(f"{folder.path} is a link. Name the run's folder itself.")
+    if folder.interrupted:
+        raise RunFolderError(
+            f"{folder.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
+            f"{folder.path}` puts it back."
+        )
     if not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to give up.")
     if folder.finished:
