@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, plots
 from gossamer.run.accounts import book_at, place_of
+from gossamer.run.attack import attack
+from gossamer.run.audit import audit_run
+from gossamer.run.evaluate import evaluate
 from gossamer.run.fit import fit, resume
 from gossamer.run.folder import ACCOUNTS, GONE, LOCK, PRIVATE, RunFolder
 from gossamer.run.sinks import Terminal, to_all
@@ -554,6 +558,82 @@ def test_a_process_whose_folder_was_moved_away_writes_nothing_more(
     assert verify(tmp_path / "moved").ok
 
 
+def test_a_ledger_with_a_second_name_is_not_gone_on_with(place: Place, tmp_path: Path) -> None:
+    """A snapshot of hard links: what one run writes would stand in the other's ledger too."""
+    place.crash(5, steps=3 * BLOCK)
+    (tmp_path / "snapshot").hardlink_to(place.run / "ledger.jsonl")
+    before = held_bytes(place.run)
+    with pytest.raises(RunFolderError, match="has a second name on this disk"):
+        place.resume()
+    assert held_bytes(place.run) == before
+    (tmp_path / "snapshot").unlink()
+    place.resume()
+    assert verify(place.run).ok
+
+
+def test_a_run_that_went_to_another_book_stays_there(place: Place, tmp_path: Path, checkpoints: None) -> None:
+    book = tmp_path / "book"
+    place.crash(5, steps=3 * BLOCK)
+    with pytest.raises(Stopped):
+        resume(place.run, accounts=book, sink=crash_at(2 * BLOCK))
+    shutil.copytree(place.run, tmp_path / "copy")
+    place.resume()
+
+    def statuses() -> list[str]:
+        return [entry.status for entry in book_at(book).read().account(str(place.data)).entries]
+
+    assert statuses() == ["finished"]
+    place.resume(tmp_path / "copy")
+    assert statuses() == ["finished", "finished"]
+
+
+@pytest.mark.parametrize("asked", ["evaluate", "attack", "audit"])
+def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
+    place: Place, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    place.fit(steps=8)
+    replaced: list[dict[str, bytes]] = []
+
+    def replace(*_given: Any, **_named: Any) -> Any:
+        place.fit(steps=8, force=True)
+        replaced.append(held_bytes(place.run))
+        return SimpleNamespace(to_json=dict)
+
+    data = str(place.data)
+    with pytest.raises(RunFolderError, match="holds another run than it did"):
+        if asked == "evaluate":
+            monkeypatch.setattr("gossamer.run.evaluate.measured", lambda *_given: iter([("x", {}, str(replace()))]))
+            evaluate(place.run, train=data, test=data, count=20)
+        elif asked == "attack":
+            monkeypatch.setattr("gossamer.run.attack.told_apart", replace)
+            monkeypatch.setattr("gossamer.run.attack.words.control", lambda *_given, **_named: [])
+            monkeypatch.setattr("gossamer.run.attack.words.verdict", lambda *_given: [])
+            monkeypatch.setattr("gossamer.run.attack.dataclasses.asdict", lambda _control: {})
+            monkeypatch.setattr("gossamer.run.attack._sets", lambda *_given: (Records(), Records(), ""))
+            monkeypatch.setattr("gossamer.run.attack._attacks", lambda _target: [])
+            monkeypatch.setattr("gossamer.run.attack._target", lambda *_given: Target())
+            attack(place.run, members=data, nonmembers=data)
+        else:
+            monkeypatch.setattr("gossamer.run.audit.audit", replace)
+            audit_run(place.run)
+    assert held_bytes(place.run) == replaced[0]
+
+
+class Records:
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Drawn(list[int]):
+    images: tuple[()] = ()
+
+
+class Target:
+    members = nonmembers = held_out = Drawn()
+
+
 # ------------------------------------------------------------------ who may delete
 
 
@@ -802,11 +882,12 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
 
 
+@pytest.mark.parametrize("swapped", [False, True])
 def test_a_run_that_went_on_after_it_was_copied_is_counted_when_it_is_given_up(
-    place: Place, tmp_path: Path, checkpoints: None
+    place: Place, tmp_path: Path, checkpoints: None, swapped: bool
 ) -> None:
     """The copy took the entry with it, so that all that the run released since stands nowhere else."""
-    copy = tmp_path / "copy"
+    run, copy = place.run, tmp_path / "copy"
 
     def copied(event: Event, /) -> None:
         if event.kind == "step" and event.step == BLOCK + 2:
@@ -817,11 +898,14 @@ def test_a_run_that_went_on_after_it_was_copied_is_counted_when_it_is_given_up(
 
     with pytest.raises(Stopped):
         place.fit(steps=3 * BLOCK, sink=copied)
+    if swapped:  # the copy is where the run was entered, and the run somewhere else
+        run = run.rename(tmp_path / "moved")
+        copy = copy.rename(place.run)
     place.resume(copy)
     assert [entry.status for entry in place.account.entries] == ["finished"]
     discard(tmp_path / "beginning")
     assert [entry.status for entry in place.account.entries] == ["finished"], "all that it released, the run released"
-    discard(place.run)
+    discard(run)
     assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
 
 

@@ -359,6 +359,24 @@ def test_where_a_release_may_not_go(gossamer: Run, run: Path, out: Path, tmp_pat
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_release_that_is_being_replaced_comes_back_after_ctrl_c(
+    run: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, replace = {path.name: path.read_bytes() for path in out.iterdir()}, Path.replace
+
+    def stopped(self: Path, target: Path) -> Path:
+        if self.is_dir() and Path(target) == out and not self.name.endswith(".old"):
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            release(run, out, force=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
+
+
 def test_force_replaces_a_release_and_leaves_nothing_beside_it(gossamer: Run, run: Path, out: Path) -> None:
     (out / "synth.npz").write_bytes(b"samples")
     assert gossamer("release", run, "-o", out, "--force").status == 0

@@ -248,10 +248,15 @@ class PrivacyLedger:
 
         Raises:
             LedgerDamaged: if a line was changed or cut, or it pins other settings: nothing has been charged then.
-            RunFolderError: if another process is writing it.
+            RunFolderError: if another process is writing it, or it is a hard link.
         """
         file = locked(path, "r+b")
         try:
+            if os.fstat(file.fileno()).st_nlink > 1:
+                raise RunFolderError(
+                    f"{path} has a second name on this disk (a snapshot of hard links, perhaps), and what is written here "
+                    "would be written there. Make it a file of its own (copy it, and move the copy to its name), then go on."
+                )
             ledger, torn = cls._replay(path)
             if settings is not None and hashlib.sha256(settings.read_bytes()).hexdigest() != ledger.settings:
                 raise LedgerDamaged(

@@ -120,13 +120,14 @@ def attack(
         sink: is told what is going on.
 
     Raises:
-        RunFolderError: if `run` is no finished run.
+        RunFolderError: if `run` is no finished run, or another took its place meanwhile.
         DataError: if the sets are too small, do not fit the run, or are not apart.
     """
     check_place(out)
     folder = RunFolder(Path(run))
     if folder.private.is_dir():
         check_own_place(folder.path)
+    unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
     for said in dict.fromkeys((*inside.notes, *outside.notes)):
@@ -150,6 +151,7 @@ def attack(
     verdict = words.control(control, units=units is not None, unit=synthesizer.card.unit)
     verdict += words.verdict(entries, synthesizer.certificate.guarantee)
     found = Attacked(entries, left_out, verdict, on, dataclasses.asdict(control))
+    unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
     if path is not None:
         write_atomically(path, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)

@@ -236,7 +236,7 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
         sink: is told how far it is.
 
     Raises:
-        RunFolderError: if it is no finished run.
+        RunFolderError: if it is no finished run, or another took its place meanwhile.
         RequestError: if it is a release, or its epsilon is infinity.
     """
     folder = RunFolder(Path(run))
@@ -246,6 +246,7 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
         raise RunFolderError(
             f"{folder.path} holds no finished run, and an audit is held against what a certificate claims."
         )
+    unchanged = folder.unchanged()
     certificate = Certificate.load(folder.path)
     if is_release(folder.path):
         raise RequestError(f"{folder.path} is a release, which holds what it was made with: audit its RUN.")
@@ -254,6 +255,7 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
         raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
     kept = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
     found = audit(certificate.method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
+    unchanged()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     write_atomically(folder.file(AUDIT), json.dumps({**found.to_json(), "date": today}, indent=2) + "\n")
     write_report(folder.path, internal=True)

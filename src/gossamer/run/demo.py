@@ -15,7 +15,7 @@ from gossamer.privacy.certificate import CONFIG
 from gossamer.run.attack import attack
 from gossamer.run.evaluate import evaluate, lines
 from gossamer.run.fit import fit
-from gossamer.run.folder import ACCOUNTS, REPORT, RunFolder
+from gossamer.run.folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.verify import verify
 
 SAMPLES = 6_000
@@ -58,7 +58,8 @@ def _clear(out: Path) -> None:
     folder = RunFolder(out)
     if not out.exists():
         return
-    if not folder.blank and not (folder.file(CONFIG).is_file() and _is_demo(folder.config().get("card"))):
+    own = folder.file(CONFIG).is_file() and _is_demo(folder.config().get("card")) and not folder.file(SUMS).exists()
+    if not folder.blank and not own:
         raise RequestError(
             f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
         )

@@ -95,6 +95,7 @@ def evaluate(
 
     Raises:
         RequestError: if there is no such metric, or the only one asked for does not apply; or a card is given for a RUN.
+        RunFolderError: if the run is not finished, or another took its place meanwhile.
         DataError: if the records do not fit together.
     """
     names = chosen_metrics(metrics)
@@ -106,6 +107,7 @@ def evaluate(
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
     if is_run and folder.private.is_dir():
         check_own_place(synth)
+    unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(synth) if is_run else None
     if synthesizer is not None and card is not None:
         raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
@@ -141,6 +143,7 @@ def evaluate(
         found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
         if reason:
             found.left_out[name] = reason
+    unchanged()
     return _written(
         found, folder, is_run, None if out is None else Path(out), {"evaluate": names, "train": train, "test": test}
     )

@@ -292,6 +292,8 @@ def resume(
         )  # fmt: skip
         book = book_at(accounts or source_json.get("accounts"), beside=folder)
         booked = go_on(book, charge, ledger, say=say)
+        if accounts is not None:
+            folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
         underway = Underway(
             folder=folder, job=job, ledger=ledger, found=found, booked=booked, rng=rng, device=config_json["device"],
             sink=sink, with_tensorboard=config_json["tensorboard"], ranks=present(), sources=sources,

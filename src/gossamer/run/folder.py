@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +123,29 @@ class RunFolder:
             instead = "" if force is None else ", or replace it with --force"
             raise RunFolderError(f"{self.path} holds a finished run. Choose another --out{instead}.")
 
+    def unchanged(self) -> Callable[[], None]:
+        """Remember which run is there; what is given refuses to go on when another has taken its place.
+
+        For whoever reads a finished run for minutes, and then writes beside it.
+
+        Raises:
+            RunFolderError: when it is called, if another run is there.
+        """
+
+        def certificate() -> bytes:
+            return self.file(CERTIFICATE).read_bytes() if self.file(CERTIFICATE).is_file() else b""
+
+        before = certificate()
+
+        def check() -> None:
+            if certificate() != before:
+                raise RunFolderError(
+                    f"{self.path} holds another run than it did when this began: it was replaced meanwhile. Nothing was "
+                    "written; ask again, of the run that is there now."
+                )
+
+        return check
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every other fit, resume and discard out. Makes the folder where it is missing, and unmakes it if it stays empty.
@@ -231,6 +254,10 @@ class RunFolder:
     def create(self, config: dict[str, Any], source: dict[str, Any]) -> None:
         """Write the public settings and the private sources of a new run. Whoever calls this holds the blank folder."""
         write_atomically(self.file(CONFIG), json.dumps(config, indent=2) + "\n")
+        self.note_source(source)
+
+    def note_source(self, source: dict[str, Any]) -> None:
+        """Write down where records and account book are: private, never released."""
         write_atomically(self.private / SOURCE, json.dumps(source, indent=2) + "\n", private=True)
 
     def config(self) -> dict[str, Any]:

@@ -92,6 +92,8 @@ def release(
             f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
         ) from None
     finally:
+        if old.is_dir() and not target.exists():  # stopped between the two
+            old.replace(target)
         for left in (partial, old):
             shutil.rmtree(left, ignore_errors=True)
     return Path(out)

@@ -218,6 +218,8 @@ class Client:
         if self.accounts is not False:
             book = book_at(self.accounts or source_json.get("accounts"), beside=self.folder)
             booked = go_on(book, charge, ledger, say=say)
+            if self.accounts is not None:
+                self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
         saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: say(
             f"{count:,} paid answers came after the last checkpoint; they stay paid."
         ))  # fmt: skip

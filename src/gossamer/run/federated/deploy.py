@@ -66,7 +66,7 @@ def server(
     with Link(address, Identity(ca, certificate, key), clients=card.declared_size, largest=largest) as link:
         sink(note(f"listening on port {link.port}"))
         if resume:
-            return go_on_serving(link, out, patience=patience, wait=wait, sink=sink)
+            return go_on_serving(link, out, accounts=accounts, patience=patience, wait=wait, sink=sink)
         return serve(
             link, card=card, out=out, epsilon=epsilon, delta=delta, public=public, preset=preset, seed=seed,
             accounts=accounts, patience=patience, wait=wait, sink=sink, **settings,

@@ -167,6 +167,7 @@ def go_on_serving(
     grid: NamedGrid,
     run: str | Path,
     *,
+    accounts: str | Path | None = None,
     patience: float = 60.0,
     wait: float = 600.0,
     sink: Sink = silent,
@@ -205,7 +206,9 @@ def go_on_serving(
                 ledger, run=config_json["run"], card=card, sources=sources, found=held, method=METHOD, folder=folder.path,
                 infinite=rng.reproducible,
             )  # fmt: skip
-            booked = go_on(book_at(source_json["accounts"], beside=folder), charge, ledger, say=_say(sink))
+            booked = go_on(book_at(accounts or source_json["accounts"], beside=folder), charge, ledger, say=_say(sink))
+            if accounts is not None:
+                folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _say(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip

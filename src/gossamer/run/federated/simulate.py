@@ -80,7 +80,7 @@ def simulate(
         found = dataclasses.replace(sources, public=began.public).read(card)
         answers_delta = float(folder.config()["delta"])
         with clients_of(folder, found, card, sources, answers_delta, _kept(folder, card)) as grid:
-            return go_on_serving(grid, out, sink=sink, held=found)
+            return go_on_serving(grid, out, accounts=accounts, sink=sink, held=found)
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
     found, places = sources.read(card), dealt(card.declared_size)
     with clients_of(folder, found, card, sources, request.delta, places) as grid:
