@@ -1115,6 +1115,9 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
             demo.demo(place.run, Terminal(place.said))
         assert len(AccountBook(place.run / PRIVATE / ACCOUNTS).read().entries) == 1
     assert list(state_home.iterdir()) == []
+    (place.run / "SHA256SUMS").touch()  # a release of the demo is nobody's to replace
+    with pytest.raises(RequestError, match="other than a run of the demo"):
+        demo.demo(place.run, Terminal(place.said))
     place.crash(1, place.folder / "mine")
     before = held_bytes(place.folder / "mine")
     with pytest.raises(Exception, match="other than a run of the demo"):
