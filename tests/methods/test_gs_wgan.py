@@ -440,6 +440,7 @@ def test_a_resumed_round_robin_begins_a_new_pass(monkeypatch: pytest.MonkeyPatch
     seen = Watched(monkeypatch)
     config = Config(**{**TINY, "steps": 15}, draw="round_robin")
     private, ledger = confined(config, records(40))
+    ledger.create(tmp_path / "ledger.jsonl")
     rng = Rng(0)
     for state in states(begin(config, rng), private):
         if state.step == 3:
@@ -457,6 +458,7 @@ def test_a_resumed_round_robin_begins_a_new_pass(monkeypatch: pytest.MonkeyPatch
     assert seen.answered == [0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4]
     assert lefts == [5, 4, 3, 2, 1, 0]
     assert ledger.used == [3]
+    ledger.close()
 
 
 @pytest.mark.parametrize("draw", ["secret", "round_robin", "paper"])

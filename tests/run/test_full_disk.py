@@ -114,7 +114,7 @@ def test_a_full_disk_at_the_very_end_is_finished_by_resume(data: Path, card: Pat
         raise full_error()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gossamer.run.training.sample_grid", fails)
+        patch.setattr("gossamer.run.training.drawn_by", fails)
         with pytest.raises(DiskFull, match="gossamer resume"):
             fit("dpgan", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, **SMALL)
     assert not (tmp_path / "run" / "checkpoint" / checkpoint.RESERVE).exists()
