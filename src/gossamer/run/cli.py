@@ -86,8 +86,8 @@ def cli(ctx: click.Context) -> None:
     \b
     gossamer demo                                     the whole way on small public data, in a few minutes
     gossamer card DATA -o card.toml                   draft the public facts
-    gossamer plan dpgan --card card.toml --epsilon 10 --delta 1e-5
-    gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --delta 1e-5 --out RUN
+    gossamer plan moments --card card.toml --epsilon 10 --delta 1e-5
+    gossamer fit moments --data DATA --card card.toml --epsilon 10 --delta 1e-5 --out RUN
     gossamer sample RUN -n 60000 -o synth.npz
     gossamer verify RUN; gossamer release RUN -o DIR
 

@@ -53,3 +53,8 @@ def split(data: str, out: Path, **named: Any) -> None:
     click.echo(
         f"`gossamer fit` takes --data {place}{whose}, and `gossamer attack` --members {place} --nonmembers {place}{whose}."
     )
+    click.echo(
+        f"Note: {place} is a new place to the account book, where runs and limits on {shlex.quote(data)} do not count. Write "
+        "one data_set on every card of these people before the first run: then they do.",
+        err=True,
+    )
