@@ -573,6 +573,28 @@ def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Pa
     again.close()
 
 
+def test_a_client_whose_folder_was_moved_answers_and_pays_no_more(tmp_path: Path) -> None:
+    """Another run may be in its place by now. Its locks went with it, and are let go of when it closes."""
+    one, moved = client(tmp_path, 0), tmp_path / "moved"
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one.folder.path.rename(moved)
+    paid = (moved / "ledger.jsonl").read_bytes()
+    for asked in (
+        question(),
+        round_record(Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])),
+    ):
+        assert "RunFolderError" in messages.reason_of(ask(one, messages.ROUND, asked))
+    assert (moved / "ledger.jsonl").read_bytes() == paid
+    with pytest.raises(RunFolderError, match="was moved, deleted or replaced"):
+        one.close()
+    assert not one.folder.path.exists()
+    moved.rename(one.folder.path)
+    again = client(tmp_path, 0)
+    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    assert again._panel.left == 3
+    again.close()
+
+
 def test_a_killed_client_does_not_go_on_with_other_records(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
     ask(one, messages.TERMS, messages.terms_record(terms()))

@@ -138,8 +138,8 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     card = tmp_path / "old.toml"
     card.write_text("shape = [1, 28, 28]\nclasses = 3\ndeclared_size = 120\n")
     words = ["fit", "dpgan", "--card", card, "--out", tmp_path / "run", *SMALL]
-    refused(gossamer(*words, "--data", nasty / "gap"), "a class '3'", "the declared classes are 0, 1, 2.")
-    refused(gossamer(*words, "--data", nasty / "two" / "pictures"), "a class 'benign'", "in class_names")
+    refused(gossamer(*words, "--data", nasty / "gap"), "the class of record", "the declared ones: 0, 1, 2.")
+    refused(gossamer(*words, "--data", nasty / "two" / "pictures"), "the class of record", "in class_names")
     assert not (tmp_path / "run").exists()
     card.write_text(card.read_text().replace("classes = 3", "classes = 4"))
     fitted(gossamer, nasty / "gap", card, tmp_path / "run")
@@ -169,21 +169,23 @@ def test_an_empty_folder_is_a_class_and_is_said(gossamer: Run, nasty: Path, tmp_
     assert len(list((tmp_path / "s").iterdir())) == 4
 
 
-def test_a_class_that_the_card_does_not_name_is_refused_by_name(
+def test_a_class_that_the_card_does_not_name_is_refused_and_not_quoted(
     gossamer: Run, nasty: Path, tmp_path: Path, drafted: Any
 ) -> None:
     card, _ = drafted(nasty / "two" / "pictures")
     words = ["fit", "dpgan", "--data", nasty / "stranger", "--card", card, "--out", tmp_path / "run", *SMALL]
-    refused(
-        gossamer(*words), "a class 'patient_17'", "the declared classes are benign, malignant", "take its records out"
-    )
+    answer = gossamer(*words)
+    refused(answer, "the class of record", "the declared ones: benign, malignant", "take its records out")
+    assert "patient_17" not in answer.err
     assert not (tmp_path / "run").exists()
     fitted(gossamer, nasty / "two" / "pictures", card, tmp_path / "run")
     for asked in (
         ["evaluate", tmp_path / "run", "--train", nasty / "two" / "pictures", "--test", nasty / "stranger"],
         ["attack", tmp_path / "run", "--members", nasty / "two" / "pictures", "--nonmembers", nasty / "stranger"],
     ):
-        refused(gossamer(*asked), "a class 'patient_17'")
+        answer = gossamer(*asked)
+        refused(answer, "the class of record")
+        assert "patient_17" not in answer.err
 
 
 def test_how_an_accent_is_composed_does_not_count(gossamer: Run, nasty: Path, tmp_path: Path, drafted: Any) -> None:

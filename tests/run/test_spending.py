@@ -35,12 +35,12 @@ from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, plots
-from gossamer.run.accounts import book_at, place_of
+from gossamer.run.accounts import book_at, in_hand, place_of
 from gossamer.run.attack import attack
 from gossamer.run.audit import audit_run
 from gossamer.run.evaluate import evaluate
 from gossamer.run.fit import fit, resume
-from gossamer.run.folder import ACCOUNTS, GONE, LOCK, PRIVATE, RunFolder
+from gossamer.run.folder import ACCOUNTS, GONE, LOCK, PRIVATE, PUT_BACK, REPLACED, RunFolder
 from gossamer.run.sinks import Terminal, to_all
 from gossamer.run.sources import Sources
 from gossamer.run.spending import budget, discard
@@ -699,10 +699,12 @@ def test_force_gives_the_old_run_back_where_the_new_one_cannot_begin(
 
 def killed(place: Place, patch: pytest.MonkeyPatch, name: str, does: Callable[..., Any]) -> None:
     """A `fit --force` that a kill stops: nothing is put right on the way out."""
-    patch.setattr(RunFolder, "settle", lambda _folder: None)
-    owner, attribute = {"rename": (Path, "rename"), "create": (PrivacyLedger, "create"), "enter": (Pages, "enter"),
-                        "let_go": (RunFolder, "let_go")}[name]  # fmt: skip
-    patch.setattr(owner, attribute, does)
+    patch.setattr(RunFolder, "settle", lambda _folder, *, new_stays: raising(Stopped())() if new_stays else None)
+    if name:
+        owner, attribute = {"rename": (Path, "rename"), "create": (PrivacyLedger, "create"), "enter": (Pages, "enter")}[
+            name
+        ]
+        patch.setattr(owner, attribute, does)
     with pytest.raises(Stopped):
         place.fit(force=True)
 
@@ -721,16 +723,18 @@ def test_a_kill_while_a_run_is_replaced_loses_nothing(
         place.fit()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", failing_once(moved - 1, Path.rename, Stopped()))
-        with pytest.raises(Stopped), RunFolder(place.run).held():
+        with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
             pass
+    (place.run / PRIVATE / PUT_BACK / ".DS_Store").write_bytes(b"left by somebody who looked")
     place.resume()
+    (place.run / ".DS_Store").unlink()
     assert held_bytes(place.run) == before
     place.fit(force=True)
     assert verify(place.run).ok
     assert len(place.account.entries) == 2
 
 
-@pytest.mark.parametrize("at", ["an empty ledger", "before the book", "after the book"])
+@pytest.mark.parametrize("at", ["an empty ledger", "before the book"])
 def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
     place: Place, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -745,16 +749,65 @@ def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
         if at == "an empty ledger":
             killed(place, patch, "create", empty)
         else:
-            killed(place, patch, "enter" if at == "before the book" else "let_go", raising(Stopped()))
+            killed(place, patch, "enter", raising(Stopped()))
     with monkeypatch.context() as patch:  # and once more, while it is put back
         patch.setattr(Path, "rename", failing_once(4, Path.rename, Stopped()))
-        with pytest.raises(Stopped), RunFolder(place.run).held():
+        with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
             pass
     with pytest.raises(RunFolderError, match=r"`gossamer resume .*` puts it back"):
         discard(place.run)
     place.resume()
     assert held_bytes(place.run) == before
-    assert len(place.account.entries) == (2 if at == "after the book" else 1), "a charge never goes"
+    assert len(place.account.entries) == 1
+
+
+@pytest.mark.parametrize("then", ["resume", "fit", "fit --force"])
+def test_a_kill_after_the_new_run_is_in_the_book_leaves_it_and_nothing_is_paid_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    place.fit()
+    old = (place.run / "certificate.json").read_bytes()
+    with monkeypatch.context() as patch:
+        killed(place, patch, "", raising(Stopped()))
+    assert [entry.status for entry in place.account.entries] == ["finished", "unfinished"]
+    book = book_at(None)._path
+    with monkeypatch.context() as patch:
+        book.rename(book.with_suffix(".aside"))
+        book.mkdir()
+        with pytest.raises(AccountsError, match="cannot be read"):
+            place.resume()
+        book.rmdir()
+        book.with_suffix(".aside").rename(book)
+    if then != "resume":
+        with pytest.raises(RunFolderError, match=r"gossamer resume"):
+            place.fit(force=then == "fit --force")
+    place.resume()
+    assert (place.run / "certificate.json").read_bytes() != old
+    assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
+    assert verify(place.run).ok
+    assert not (place.run / PRIVATE / REPLACED).exists()
+
+
+def test_a_replaced_run_that_cannot_be_deleted_is_in_nobodys_way(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = shutil.rmtree
+
+    def refusing(path: Path, *, ignore_errors: bool = False) -> None:
+        if path.name != GONE:
+            remove(path)
+        elif not ignore_errors:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    place.fit()
+    monkeypatch.setattr("gossamer.run.folder.shutil.rmtree", refusing)
+    with pytest.raises(Stopped):
+        place.fit(force=True, sink=crash_at(5))
+    assert (place.run / PRIVATE / GONE).exists()
+    discard(place.run)
+    place.fit()
+    assert verify(place.run).ok
+    monkeypatch.undo()
+    place.fit(force=True)
+    assert not (place.run / PRIVATE / GONE).exists()
 
 
 def test_a_kill_while_the_replaced_run_is_deleted_leaves_the_new_one(
@@ -784,8 +837,12 @@ def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path)
     place.fit(tmp_path / "runs", force=True, data=tmp_path / "runs" / "mine.npz")
     place.crash(20, tmp_path / "given up")
     (tmp_path / "given up" / "notes.txt").write_text("mine")
+    (tmp_path / "given up" / ".config.json.swp").write_text("mine, in an editor")
+    (tmp_path / "given up" / ".config.json.k3_9dw2x").write_text("what a kill left")
+    (tmp_path / "given up" / "tensorboard").mkdir()
     discard(tmp_path / "given up")
-    assert [path.name for path in (tmp_path / "given up").iterdir()] == ["notes.txt"]
+    left = sorted(path.name for path in (tmp_path / "given up").iterdir())
+    assert left == [".config.json.swp", "notes.txt", "tensorboard"]
     after = {name: value for name, value in held_bytes(tmp_path / "runs").items() if name.startswith(mine)}
     assert after == before
     with pytest.raises(AccountsError, match="lies in a run"):
@@ -880,6 +937,13 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     told = discard(tmp_path / "other name" / "third")
     assert "given up and deleted" in told[0]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
+    place.crash(20, tmp_path / "fourth")
+    shutil.copytree(tmp_path / "fourth", tmp_path / "without its sources")
+    (tmp_path / "without its sources" / PRIVATE / "source.json").unlink()
+    told = discard(tmp_path / "without its sources")
+    assert "That one stays as it is" in told[0]
+    place.resume(tmp_path / "fourth")
+    assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up", "finished"]
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -930,6 +994,55 @@ def test_giving_up_goes_on_after_a_kill(place: Place, monkeypatch: pytest.Monkey
     with pytest.raises(RunFolderError, match="does not know the run"):
         discard(place.run)
     assert (place.run / "ledger.jsonl").is_file()
+    (place.run / "ledger.jsonl").write_text("what is this\n")
+    with pytest.raises(RunFolderError, match="its ledger cannot be read, and its settings or its sources are gone"):
+        discard(place.run)
+
+
+@pytest.mark.parametrize("killed_at", ["discard", "remove"])
+@pytest.mark.parametrize("sources", [True, False])
+def test_giving_up_what_no_book_knew_goes_on_after_a_kill(
+    place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path, killed_at: str, sources: bool
+) -> None:
+    """It is entered and given up in two lines, and its folder goes after that."""
+    place.crash(20)
+    shutil.rmtree(state_home / "gossamer")
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Pages, "discard") if killed_at == "discard" else (RunFolder, "remove")), raising(Stopped()))
+        with pytest.raises(Stopped):
+            discard(place.run)
+    if not sources:
+        (place.run / PRIVATE / "source.json").unlink()
+    discard(place.run)
+    assert not place.run.exists()
+    assert [entry.status for entry in place.account.entries] == ["given up"]
+
+
+def test_giving_up_what_cannot_be_read_goes_on_after_a_kill(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.crash(20)
+    (place.run / "ledger.jsonl").write_text("what is this\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "remove", raising(Stopped()))
+        with pytest.raises(Stopped):
+            discard(place.run)
+    (place.run / PRIVATE / "source.json").unlink()
+    discard(place.run)
+    assert not place.run.exists()
+    assert [entry.status for entry in place.account.entries] == ["given up"]
+
+
+def test_a_backup_of_a_run_that_was_moved_is_charged_when_it_is_given_up_and_that_is_said(
+    place: Place, tmp_path: Path, checkpoints: None
+) -> None:
+    place.crash(20)
+    shutil.copytree(place.run, tmp_path / "backup")
+    place.run.rename(tmp_path / "moved")
+    place.resume(tmp_path / "moved")
+    told = discard(tmp_path / "backup")
+    assert "its plan was entered now" in told[-1]
+    assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
+    place.crash(20)
+    assert not any("entered now" in each for each in discard(place.run))
 
 
 def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Place, state_home: Path) -> None:
@@ -1115,6 +1228,12 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
             demo.demo(place.run, Terminal(place.said))
         assert len(AccountBook(place.run / PRIVATE / ACCOUNTS).read().entries) == 1
     assert list(state_home.iterdir()) == []
+    (place.run / "notes.txt").write_text("mine")  # what it could not put a new run beside
+    before = held_bytes(place.run)
+    with pytest.raises(RequestError, match="other than a run of the demo"):
+        demo.demo(place.run, Terminal(place.said))
+    assert held_bytes(place.run) == before
+    (place.run / "notes.txt").unlink()
     (place.run / "SHA256SUMS").touch()  # a release of the demo is nobody's to replace
     with pytest.raises(RequestError, match="other than a run of the demo"):
         demo.demo(place.run, Terminal(place.said))

@@ -9,13 +9,14 @@ import datetime
 import math
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import AccountsError
+from gossamer.errors import AccountsError, LedgerDamaged
 from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
@@ -55,6 +56,36 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
                 "there is no home folder to keep the account book in. Name a folder with --accounts, or set XDG_STATE_HOME."
             ) from None
     return AccountBook(state / "gossamer")
+
+
+@contextmanager
+def in_hand(folder: RunFolder) -> Iterator[None]:
+    """Hold a RUN folder, and end first what a kill has interrupted there.
+
+    Raises:
+        RunFolderError: if another process holds it.
+        AccountsError: if the book is needed and cannot be read; nothing has been changed then.
+    """
+    with folder.held():
+        settle(folder)
+        yield
+
+
+def settle(folder: RunFolder) -> None:
+    """Of a finished run that was set aside and the new one in its place, keep the new one if and only if the book has it."""
+    folder.settle(new_stays=folder.interrupted and _is_entered(folder))
+
+
+def _is_entered(folder: RunFolder) -> bool:
+    """Whether the run in a folder stands in the book that it was to be entered in."""
+    if not folder.begun:
+        return False
+    try:
+        ledger = PrivacyLedger.load(folder.file(LEDGER))
+    except LedgerDamaged:
+        return False  # cut off before it was whole, and so before the book was asked
+    pages = book_at(folder.source().get("accounts"), beside=folder).read()
+    return pages.holder(ledger.sessions, ledger.last_hash, ledger.settled) is not None
 
 
 def data_set(card: DataCard, sources: Sources) -> str:

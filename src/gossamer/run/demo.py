@@ -59,7 +59,7 @@ def _clear(out: Path) -> None:
     if not out.exists():
         return
     own = folder.file(CONFIG).is_file() and _is_demo(folder.config().get("card")) and not folder.file(SUMS).exists()
-    if not folder.blank and not own:
+    if not folder.blank and (not own or folder.shared):
         raise RequestError(
             f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
         )

@@ -19,7 +19,7 @@ from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, room
-from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, new_word
+from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, in_hand, new_word, settle
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.distributed import on_every_rank, present
 from gossamer.run.folder import RunFolder
@@ -129,7 +129,7 @@ def fit(
         public_images_key=public_images_key, public_labels_key=public_labels_key,
     )  # fmt: skip
     rng = rng or Rng(seed)
-    with folder.held(), closing(ledger):
+    with in_hand(folder), closing(ledger):
         folder.check_free(force=force)
         found = sources.read(card)
         say = _saying(asked, sink)
@@ -212,9 +212,9 @@ def enter(
     try:
         booked = begin(book_at(accounts, beside=folder), charge, write, say=say)
     except BaseException as error:
-        if folder.interrupted:  # nothing is in the book: the old run comes back
+        if folder.interrupted:  # where nothing is in the book, the old run comes back
             ledger.close()
-            folder.settle()
+            settle(folder)
         elif isinstance(error, (AccountsError, OSError)) and folder.begun and not folder.finished:
             ledger.close()  # the book failed between what it refuses and what it enters
             folder.clear()
@@ -224,7 +224,7 @@ def enter(
                 "begun."
             ) from None
         raise
-    folder.let_go()
+    folder.settle(new_stays=True)
     return booked
 
 
@@ -253,7 +253,7 @@ def resume(
     """
     folder = RunFolder(Path(run))
     if folder.interrupted:
-        with folder.held():  # which puts the finished run back
+        with in_hand(folder):  # the finished run comes back, or goes where the new one is in the book
             pass
     config_json = folder.config()
     if folder.finished:
@@ -263,7 +263,7 @@ def resume(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
         )
     room.check(folder.path, room.of(folder.private), then="then resume again")
-    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
+    with in_hand(folder), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         if folder.finished:  # by whoever held it a moment ago
             return Synthesizer.load(folder.path)
         source_json = folder.source()

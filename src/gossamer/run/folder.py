@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,9 +36,12 @@ AUDIT = "audit.json"
 SIGNATURE = "signature.json"
 TENSORBOARD = "tensorboard"
 OURS = frozenset({
-    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, TENSORBOARD,
+    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
 })  # fmt: skip
-"""What a run consists of beside its private folder. Whatever else lies in RUN is somebody's own, and no command deletes it."""
+"""What a run consists of beside its private folder, and the TensorBoard files that it was asked for. Whatever else lies in RUN
+is somebody's own, and no command deletes it."""
+_BEGUN = re.compile(rf"\.(?:{'|'.join(map(re.escape, sorted(OURS)))})\.[a-z0-9_]{{8}}")
+"""What a kill has left of a file that was being written: the names that `files.write_atomically` gives."""
 REPLACED, PUT_BACK, GONE = "replaced", "put back", "gone"
 """In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its way
 there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted."""
@@ -81,7 +85,12 @@ class RunFolder:
         names = {path.name for path in self.path.iterdir()}
         inside = {path.name for path in self.private.iterdir()} if self.private.is_dir() else set()
         ours = {PRIVATE, CONFIG} if LOCK in inside else {PRIVATE}
-        return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS}
+        return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS, GONE}
+
+    @property
+    def shared(self) -> bool:
+        """Whether something lies in it that its run did not write."""
+        return any(path.name not in (PRIVATE, LEDGER) and not self._is_ours(path.name) for path in self.path.iterdir())
 
     def check_free(self, *, force: bool | None) -> None:
         """Refuse a folder that is taken or cannot be written. Changes nothing.
@@ -104,7 +113,8 @@ class RunFolder:
             if not force:
                 raise RunFolderError(
                     f"{self.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
-                    f"{self.path}` puts it back, --force replaces it."
+                    f"{self.path}` puts it back, or goes on with the new one where the account book has it; --force replaces "
+                    "the finished one."
                 )
             return
         if not self.begun:
@@ -150,6 +160,8 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """Keep every other fit, resume and discard out. Makes the folder where it is missing, and unmakes it if it stays empty.
 
+        Commands take it by `run.accounts.in_hand`, which ends first what a kill has interrupted.
+
         Raises:
             RunFolderError: if another process holds it.
         """
@@ -166,7 +178,6 @@ class RunFolder:
             raise RunFolderError(f"{self.path} cannot be locked or written ({error.strerror}).") from None
         with file:
             self.private.chmod(0o700)
-            self.settle()
             try:
                 yield
             finally:
@@ -204,30 +215,28 @@ class RunFolder:
                 path.rename(aside / path.relative_to(self.path))
         aside.rename(self.private / REPLACED)
 
-    def settle(self) -> None:
-        """Put a run back that was set aside, its ledger last, and delete what was begun in its place.
+    def settle(self, *, new_stays: bool) -> None:
+        """Delete a run that was set aside; or put it back, its ledger last, and delete what was begun in its place.
 
         Whoever calls this holds the folder. Right wherever a crash has come: it can be called again.
+
+        Args:
+            new_stays: the run in its place stands in the account book.
         """
         if (self.private / REPLACED).is_dir():
-            self._delete()
-            (self.private / REPLACED).rename(self.private / PUT_BACK)
+            if not new_stays:
+                self._delete()
+            (self.private / REPLACED).rename(self.private / (GONE if new_stays else PUT_BACK))
+            sync_folder(self.private)
         back = RunFolder(self.private / PUT_BACK)
         if back.path.is_dir():
-            for path in (*back._others(), *([back.file(LEDGER)] if back.begun else [])):
+            inside = list(back.private.iterdir()) if back.private.is_dir() else []
+            outside = [path for path in back.path.iterdir() if path.name != PRIVATE]
+            for path in sorted([*inside, *outside], key=lambda path: path.name == LEDGER):
                 path.rename(self.path / path.relative_to(back.path))
-            for empty in (back.private, back.path):
-                if empty.is_dir():
-                    empty.rmdir()
+            shutil.rmtree(back.path)
         if (self.private / GONE).is_dir():
-            shutil.rmtree(self.private / GONE)
-
-    def let_go(self) -> None:
-        """Delete a run that was set aside: the one in its place stands in the account book."""
-        if (self.private / REPLACED).is_dir():
-            (self.private / REPLACED).rename(self.private / GONE)
-            sync_folder(self.private)
-            self.settle()
+            shutil.rmtree(self.private / GONE, ignore_errors=True)  # what cannot be deleted is in nobody's way
 
     def remove(self) -> None:
         """Delete the run and its folder. Whoever calls this holds the folder."""
@@ -240,9 +249,18 @@ class RunFolder:
         inside = self.private.iterdir() if self.private.is_dir() else ()
         found = [
             *(path for path in inside if path.name not in (LOCK, ACCOUNTS, REPLACED, PUT_BACK, GONE)),
-            *(path for path in self.path.iterdir() if path.name != LEDGER and _is_ours(path.name)),
+            *(path for path in self.path.iterdir() if path.name != LEDGER and self._is_ours(path.name)),
         ]
         return sorted(found, key=lambda path: path.name in (SOURCE, CONFIG))
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether the run wrote a file of this name."""
+        if name == TENSORBOARD:
+            try:
+                return bool(self.config().get("tensorboard"))
+            except RunFolderError:
+                return False
+        return name in OURS or _BEGUN.fullmatch(name) is not None
 
     def _delete(self) -> None:
         for path in (*self._others(), self.file(LEDGER)):
@@ -299,11 +317,6 @@ class RunFolder:
             return dict(json.loads(path.read_text()))
         except ValueError as error:
             raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy.") from error
-
-
-def _is_ours(name: str) -> bool:
-    """Whether a run wrote a file of this name, or what a kill left of one that was being written."""
-    return name in OURS or any(name.startswith(f".{each}.") for each in OURS)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -12,11 +12,11 @@ from gossamer.data.readers import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.privacy.accounting import Bound
-from gossamer.privacy.accounts import Account, Charge, Limit, Pages
+from gossamer.privacy.accounts import Account, Charge, Entry, Limit, Pages
 from gossamer.privacy.certificate import CONFIG, LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.accounts import book_at, data_set, new_book, place_of, today, worth
+from gossamer.run.accounts import book_at, data_set, in_hand, new_book, place_of, today, worth
 from gossamer.run.folder import SOURCE, RunFolder
 from gossamer.run.sources import Sources
 
@@ -153,7 +153,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
     """
     folder = RunFolder(Path(run))
     _check_unfinished(folder)
-    with folder.held():
+    with in_hand(folder):
         _check_unfinished(folder)
         known = (folder.private / SOURCE).is_file() and folder.file(CONFIG).is_file()
         source_json = folder.source() if known else {}
@@ -179,29 +179,54 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
             f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
         ]
     with closing(ledger):
-        charge = _charge(folder, config_json, source_json, ledger)
-        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
+        charge, new = _charge(folder, config_json, source_json, ledger), []
+        entry = _entry(ledger, pages)
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
-            return [
-                f"{folder.path}: a copy of the run in {entry.charge.folder}, deleted. That one stays as it is, and so does its "
-                "charge."
-            ]
+            return [_copy(folder, entry)]
         if entry is None and not _is_counted(run, ledger, folder, pages):
-            entry = pages.enter(charge, session="")  # what it has released is known here alone
+            entry = pages.enter(charge, _given_up(ledger))  # what it has released is known here alone
+            new = [
+                f"The account book {pages.where} did not have what this folder has released (a copy that went on by itself, a "
+                "run whose folder was moved, or another book's): its plan was entered now."
+            ]
         if entry is not None:
             pages.discard(entry, today())
-        return _lost(folder, ledger, charge)
+        return [*_lost(folder, ledger, charge), *new]
 
 
 def _give_up_rest(folder: RunFolder, pages: Pages) -> list[str]:
     """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone."""
-    with closing(PrivacyLedger.resume(folder.file(LEDGER))) as ledger:
-        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
+    told = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
+    try:
+        ledger = PrivacyLedger.resume(folder.file(LEDGER))
+    except LedgerDamaged:
+        if any(each.discarded and each.charge.folder == str(folder.path.absolute()) for each in pages.entries):
+            return [told]  # given up before, and a kill came while it was deleted
+        raise _unknown(folder, pages, "its ledger cannot be read, and its settings or its sources are gone") from None
+    with closing(ledger):
+        entry = _entry(ledger, pages)
         if entry is None and not _is_given_up(ledger, pages):
             raise _unknown(folder, pages, "its settings or its sources are gone")
+        if entry is not None and _is_elsewhere(entry.charge.run, entry.charge.folder, folder):
+            return [_copy(folder, entry)]
         if entry is not None:
             pages.discard(entry, today())
-    return [f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."]
+    return [told]
+
+
+def _entry(ledger: PrivacyLedger, pages: Pages) -> Entry | None:
+    """The entry that the folder of this ledger holds; also one that was made to give it up, where a kill came before that."""
+    return pages.holder([*ledger.sessions, _given_up(ledger)], ledger.last_hash, ledger.settled)
+
+
+def _given_up(ledger: PrivacyLedger) -> str:
+    """In place of a session, for what is entered and given up at once: no ledger has it, so that nobody goes on with it."""
+    return f"given up at {ledger.settled}"
+
+
+def _copy(folder: RunFolder, entry: Entry) -> str:
+    there = entry.charge.folder
+    return f"{folder.path}: a copy of the run in {there}, deleted. That one stays as it is, and so does its charge."
 
 
 def _unknown(folder: RunFolder, pages: Pages, why: str) -> RunFolderError:
@@ -214,7 +239,7 @@ def _unknown(folder: RunFolder, pages: Pages, why: str) -> RunFolderError:
 
 def _is_given_up(ledger: PrivacyLedger, pages: Pages) -> bool:
     """Whether the book says that the run of this very ledger was given up: a kill came before its folder was deleted."""
-    return any(each.discarded and [each.session] == ledger.sessions[-1:] for each in pages.entries)
+    return any(each.discarded and each.session in (*ledger.sessions[-1:], _given_up(ledger)) for each in pages.entries)
 
 
 def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, pages: Pages) -> bool:
@@ -249,7 +274,7 @@ def _check_unfinished(folder: RunFolder) -> None:
     if folder.interrupted:
         raise RunFolderError(
             f"{folder.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
-            f"{folder.path}` puts it back."
+            f"{folder.path}` puts it back, or goes on with the new one where the account book has it."
         )
     if not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to give up.")

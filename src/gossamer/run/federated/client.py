@@ -29,7 +29,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint
-from gossamer.run.accounts import book_at, charge_of, go_on
+from gossamer.run.accounts import book_at, charge_of, go_on, in_hand
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -99,9 +99,11 @@ class Client:
 
     def close(self) -> None:
         """Let go of the folder and the ledger; what is unfinished is kept."""
-        if self._terms is not None and not self.folder.finished:
-            self._save()
-        self._open.close()
+        try:
+            if self._terms is not None and not self.folder.finished:
+                self._save()
+        finally:
+            self._open.close()
 
     def _answering(self, act: Callable[[Message], RecordDict | None]) -> Callable[[Message, Context], Message]:
         """What it does about a message; where it will not, the reply says why, in words that no record has touched."""
@@ -137,7 +139,7 @@ class Client:
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         job, seed = self._own_job(terms)
         with ExitStack() as stack:
-            stack.enter_context(self.folder.held())
+            stack.enter_context(in_hand(self.folder))
             begin = self._go_on if self.folder.begun else self._start
             self._run, saved = begin(terms, job, seed, stack)
             run = Run(job.config, self.card, self._run.rng)
@@ -263,6 +265,7 @@ class Client:
         """Train where asked to, then answer where asked to. Every answer is paid for before the records are read."""
         if self._terms is None:
             raise Malformed("the run has not told its terms yet")
+        self._run.ledger.check_place()
         config = self._config
         asked = read_round(
             message.content, shape=self.card.shape, classes=self.card.classes, trains=max(

@@ -27,7 +27,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_UNITS
 from gossamer.run import checkpoint
-from gossamer.run.accounts import Booked, book_at, charge_of, go_on
+from gossamer.run.accounts import Booked, book_at, charge_of, go_on, in_hand
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -153,7 +153,7 @@ def serve(
     rng = rng or Rng(seed)
     sources = sources or Sources.elsewhere(card.data_set or card.title or "records of clients", public=public)
     held = held or _own(sources, card)
-    with folder.held(), closing(ledger):
+    with in_hand(folder), closing(ledger):
         folder.check_free(force=None)
         more = {"federated": {"role": federation.SERVER, "answers": _answers(config, card)}}
         booked = enter(
@@ -190,7 +190,7 @@ def go_on_serving(
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
     config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
-    with folder.held(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
+    with in_hand(folder), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         serving = Serving(grid, patience, wait, sink)
         if folder.finished:
             return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
