@@ -315,7 +315,7 @@ class PrivacyLedger:
             raise RunFolderError(
                 f"{self._path.parent} was moved, deleted or replaced while a run was under way in it. That run stops here and "
                 "writes nothing more: what it has charged stands in its ledger, wherever that is now, and in the account book. "
-                "Where the folder was moved, it goes on from its last checkpoint: with `gossamer resume`, or, if it is federated, "
+                "If it was moved, it goes on from its last checkpoint: with `gossamer resume`, or, if it is federated, "
                 "with the command that began it."
             )
 
