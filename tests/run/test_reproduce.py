@@ -639,6 +639,9 @@ def test_the_committed_page_is_what_the_json_says() -> None:
     """Where this fails: `gossamer reproduce --page docs/results.md`."""
     written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert written == page.markdown(tables.tables(), ROOT / "docs" / "results", ROOT / "docs" / "results.md")
+    real = [line for line in written.splitlines() if line.startswith("| ") and "real records |" in line]
+    assert len(real) >= 11
+    assert all("](results/cells/" in line and "0 of" not in line for line in real), "also what the real records read"
 
 
 def test_every_committed_json_belongs_to_a_row() -> None:

@@ -28,7 +28,7 @@ class Line:
     Args:
         row: the row.
         found: the JSON of its cells, by seed.
-        all: its cells.
+        all: its cells; those that a row of real records is read from.
     """
 
     row: Row
@@ -48,8 +48,8 @@ class Line:
 
     @property
     def first(self) -> Cell | None:
-        """The cell of the first seed, if it has been run."""
-        return next((cell for cell in self.all[:1] if cell.seed in self.found), None)
+        """The cell of the row's own first seed, if it has been run."""
+        return None if self.row.real_of else next((cell for cell in self.all[:1] if cell.seed in self.found), None)
 
     @property
     def claim(self) -> str:
@@ -82,7 +82,7 @@ class Line:
     @property
     def seeds(self) -> str:
         """How many of its cells are done."""
-        return f"{len(self.found)} of {len(self.all)}" if self.all else ""
+        return "" if self.row.real_of else f"{len(self.found)} of {len(self.all)}"
 
 
 def over_seeds(values: Sequence[float], *, share: bool) -> str:
@@ -106,7 +106,7 @@ def lines_of(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEED
     }
     of = {row.name: row.real_of or row.name for row in table.rows}
     return [
-        Line(row=row, found=found.get(of[row.name], {}), all=[] if row.real_of else cells[row.name])
+        Line(row=row, found=found.get(of[row.name], {}), all=cells[of[row.name]])
         for row in table.rows
         if of[row.name] in cells
     ]
