@@ -1205,6 +1205,45 @@ def test_a_book_that_begins_is_said_and_where(place: Place, tmp_path: Path) -> N
     assert str(tmp_path / "its own" / PRIVATE) not in place.words
 
 
+def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place, tmp_path: Path) -> None:
+    """A mistyped --accounts, another machine, a book that was lost: the release is out, and the right book has to know."""
+    budget(str(place.data), epsilon=0.01, delta=DELTA)
+    place.fit(accounts=tmp_path / "mistyped")
+    other = AccountBook(tmp_path / "mistyped")
+    before = held_bytes(tmp_path / "mistyped")
+    place.resume()
+    assert place.account.entries == (), "nobody asked"
+    for _ in range(2):
+        place.resume(accounts=book_at(None)._folder)
+    (entry,) = place.account.entries
+    assert entry.status == "finished"
+    assert entry.charge == other.read().entries[0].charge
+    assert entry.charge.mark
+    assert "more than a limit" in place.words
+    assert held_bytes(tmp_path / "mistyped") == before
+    assert verify(place.run).ok
+    with pytest.raises(BudgetError):
+        place.fit(tmp_path / "next")
+    shutil.copytree(place.run, tmp_path / "copy")
+    (tmp_path / "copy" / "certificate.json").unlink()
+    place.resume(tmp_path / "copy")  # certified again, as it ended, and free
+    assert len(place.account.entries) == 1
+
+
+def test_a_finished_run_whose_book_was_lost_is_entered_anew(place: Place, state_home: Path) -> None:
+    place.fit()
+    shutil.rmtree(state_home / "gossamer")
+    ledger = (place.run / "ledger.jsonl").read_bytes()
+    (place.run / "ledger.jsonl").write_bytes(ledger.replace(b'"charge": 0', b'"charge": 1', 1))
+    with pytest.raises(GossamerError):
+        place.resume(accounts=state_home / "gossamer")
+    assert place.account.entries == ()
+    (place.run / "ledger.jsonl").write_bytes(ledger)
+    place.resume(accounts=state_home / "gossamer")
+    (entry,) = place.account.entries
+    assert (entry.status, entry.charge.plan[0][1]) == ("finished", 2 * BLOCK)
+
+
 def test_an_embedded_name_and_its_split_are_one_data_set(gossamer: Run) -> None:
     gossamer("budget", "digits", "--epsilon", 1, "--delta", 1e-5)
     assert gossamer("budget", "digits:train").out.startswith("digits\n")

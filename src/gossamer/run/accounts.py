@@ -10,13 +10,14 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import AccountsError, LedgerDamaged
+from gossamer.errors import AccountsError, BudgetError, LedgerDamaged
+from gossamer.methods import METHODS
 from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
@@ -110,10 +111,27 @@ def charge_of(
     infinite: bool,
 ) -> Charge:
     """What a run costs, as the book enters it."""
+    known = {"mark": found.identity.mark, "given_up": found.public_facts.get("share", 0.0)}
+    return _charge(ledger, run, card, sources, method, folder, infinite=infinite, **known)
+
+
+def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
+    """The same from a RUN folder alone. Its records are not read, so their digest stays unknown."""
+    config_json = folder.config()
+    card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(folder.source()["sources"])
+    run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
+    infinite = bool(METHODS[method].without_guarantee)
+    return _charge(ledger, run, card, sources, method, folder.path, infinite=infinite, mark="", given_up=given_up)
+
+
+def _charge(
+    ledger: PrivacyLedger, run: str, card: DataCard, sources: Sources, method: str, folder: Path, *, infinite: bool, mark: str,
+    given_up: float,
+) -> Charge:  # fmt: skip
     return Charge(
         run=run,
         name=data_set(card, sources),
-        mark=found.identity.mark,
+        mark=mark,
         date=today(),
         method=method,
         folder=str(folder.absolute()),
@@ -122,7 +140,7 @@ def charge_of(
         unit=ledger.unit,
         delta=ledger.delta,
         infinite=infinite or math.isinf(ledger.promise().epsilon),
-        given_up=found.public_facts.get("share", 0.0),
+        given_up=given_up,
         place=place_of(sources),
     )
 
@@ -210,6 +228,41 @@ def go_on(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, say: Say)
     return Booked(book, charge, session, say)
 
 
+def enter_ended(folder: RunFolder, accounts: str | Path, *, say: Say) -> None:
+    """Enter a finished run in a book that does not know it: another machine's, or the right one in place of a mistyped one.
+
+    It has been released already, so that no limit keeps it out: the sum says what is spent. Its own book keeps its charge.
+
+    Args:
+        folder: held by this process.
+        accounts: folder of the book.
+        say: tells the person at the terminal.
+
+    Raises:
+        AccountsError: if the book cannot be used.
+        LedgerDamaged: if the ledger was changed; nothing has been entered then.
+    """
+    ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
+    charge = charge_from(folder, ledger)
+    with suppress(AccountsError):  # where its own book can still be read, that knows the records' digest
+        entries = book_at(source_json.get("accounts")).read().entries
+        charge = next((each.charge for each in entries if charge.run and each.charge.run == charge.run), charge)
+    with book_at(accounts, beside=folder).opened() as pages:
+        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
+        if entry is not None and entry.finished:
+            return
+        if entry is None:
+            account = pages.account_of(charge)
+            _tell(pages, account, charge, say)
+            try:
+                account.refuse_beyond_limit(charge)
+            except BudgetError:
+                say(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
+            entry = pages.enter(charge, ledger.sessions[-1] if ledger.sessions else new_word())
+        pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
+    folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
+
+
 def today() -> str:
     """The date, as the book writes it."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -233,8 +286,8 @@ def _tell(pages: Pages, account: Account, charge: Charge, say: Say) -> None:
     """What is charged, and what it comes to with the earlier runs; and that there are none, because the book is new."""
     if pages.new and Path(charge.folder) not in pages.where.parents:  # there it is the run's own, as the demo's is
         say(
-            f"{new_book(pages)} If yours is elsewhere, stop this run and go on with `gossamer resume RUN --accounts FOLDER`, "
-            "which enters it there."
+            f"{new_book(pages)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, when it "
+            "has ended or you have stopped it."
         )
     told = (
         f"account book: {charge.name} is charged with the whole plan, {worth(charge)}; it stays charged whatever comes."

@@ -19,7 +19,7 @@ from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, room
-from gossamer.run.accounts import Booked, begin, book_at, charge_of, go_on, in_hand, new_word, settle
+from gossamer.run.accounts import Booked, begin, book_at, charge_of, enter_ended, go_on, in_hand, new_word, settle
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.distributed import on_every_rank, present
 from gossamer.run.folder import RunFolder
@@ -237,11 +237,12 @@ def resume(
     sink: Sink = silent,
     rng: Rng | None = None,
 ) -> Synthesizer:
-    """Go on with a run that was stopped or killed; a finished one is loaded as it is, and charges nothing.
+    """Go on with a run that was stopped or killed; a finished one is loaded as it is, and charges nothing in its own book.
 
     Args:
         run: the RUN folder.
-        accounts: folder of the account book; None: the one that the run was entered in.
+        accounts: folder of the account book, where the run is entered if that does not know it; None: the one that it was
+            entered in.
         sink: takes the events too, with notes and progress; `run.sinks.Terminal` shows them.
         rng: for tests, as in `fit`.
 
@@ -257,7 +258,11 @@ def resume(
             pass
     config_json = folder.config()
     if folder.finished:
-        return Synthesizer.load(folder.path)
+        synthesizer = Synthesizer.load(folder.path)
+        if accounts is not None:
+            with in_hand(folder):
+                enter_ended(folder, accounts, say=lambda text: sink(note(text)))
+        return synthesizer
     if not folder.begun:
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.data.readers import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
-from gossamer.methods import METHODS
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.accounts import Account, Charge, Entry, Limit, Pages
 from gossamer.privacy.certificate import CONFIG, LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.accounts import book_at, data_set, in_hand, new_book, place_of, today, worth
+from gossamer.run.accounts import book_at, charge_from, in_hand, new_book, place_of, today, worth
 from gossamer.run.folder import SOURCE, RunFolder
 from gossamer.run.sources import Sources
 
@@ -158,14 +156,14 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
         known = (folder.private / SOURCE).is_file() and folder.file(CONFIG).is_file()
         source_json = folder.source() if known else {}
         with book_at(accounts or source_json.get("accounts"), beside=folder).opened() as pages:
-            told = _give_up(folder, pages, folder.config(), source_json) if known else _give_up_rest(folder, pages)
+            told = _give_up(folder, pages) if known else _give_up_rest(folder, pages)
         folder.remove()
     return told
 
 
-def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], source_json: dict[str, Any]) -> list[str]:
+def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
     """Note in the book that a run is given up; says what is lost."""
-    run, where = config_json.get("run", ""), str(folder.path.absolute())
+    run, where = folder.config().get("run", ""), str(folder.path.absolute())
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
@@ -179,7 +177,7 @@ def _give_up(folder: RunFolder, pages: Pages, config_json: dict[str, Any], sourc
             f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
         ]
     with closing(ledger):
-        charge, new = _charge(folder, config_json, source_json, ledger), []
+        charge, new = charge_from(folder, ledger), []
         entry = _entry(ledger, pages)
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
             return [_copy(folder, entry)]
@@ -282,28 +280,6 @@ def _check_unfinished(folder: RunFolder) -> None:
         raise RunFolderError(
             f"{folder.path} holds a finished run: its promise has been made. `gossamer fit --force` replaces it."
         )
-
-
-def _charge(
-    folder: RunFolder, config_json: dict[str, Any], source_json: dict[str, Any], ledger: PrivacyLedger
-) -> Charge:
-    """What a run that the book does not know has cost. Its records are not read, so their digest stays unknown."""
-    card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(source_json["sources"])
-    return Charge(
-        run=config_json.get("run", ""),
-        name=data_set(card, sources),
-        mark="",
-        date=today(),
-        method=config_json["method"],
-        folder=str(folder.path.absolute()),
-        plan=tuple(ledger.plan),
-        relation=ledger.relation,
-        unit=ledger.unit,
-        delta=ledger.delta,
-        infinite=math.isinf(ledger.promise().epsilon) or bool(METHODS[config_json["method"]].without_guarantee),
-        given_up=config_json["public"].get("share", 0.0),
-        place=place_of(sources),
-    )
 
 
 def _lost(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:

@@ -91,7 +91,10 @@ fit = per_method(
 @click.argument("run", type=click.Path(path_type=Path))
 @accounts
 def resume(run: Path, accounts: Path | None) -> None:
-    """Go on with a run that was stopped or killed; a finished one is left as it is."""
+    """Go on with a run that was stopped or killed; a finished one is left as it is.
+
+    With --accounts, a finished run is entered in a book that does not know it.
+    """
     with sinks.Terminal() as terminal:
         synthesizer = fitting.resume(run, accounts=accounts, sink=terminal)
     _finished(synthesizer, run)
