@@ -804,7 +804,10 @@ def test_a_replaced_run_that_cannot_be_deleted_is_in_nobodys_way(place: Place, m
     assert (place.run / PRIVATE / GONE).exists()
     discard(place.run)
     place.fit()
-    assert verify(place.run).ok
+    for _ in range(2):
+        place.fit(force=True)
+        assert verify(place.run).ok
+    assert len(list((place.run / PRIVATE / GONE).iterdir())) == 3
     monkeypatch.undo()
     place.fit(force=True)
     assert not (place.run / PRIVATE / GONE).exists()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,8 +44,9 @@ is somebody's own, and no command deletes it."""
 _BEGUN = re.compile(rf"\.(?:{'|'.join(map(re.escape, sorted(OURS)))})\.[a-z0-9_]{{8}}")
 """What a kill has left of a file that was being written: the names that `files.write_atomically` gives."""
 REPLACED, PUT_BACK, GONE = "replaced", "put back", "gone"
-"""In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its way
-there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted."""
+"""In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its
+way there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted. What cannot be
+deleted stays in the last, each run under a name of its own."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
@@ -224,9 +226,12 @@ class RunFolder:
             new_stays: the run in its place stands in the account book.
         """
         if (self.private / REPLACED).is_dir():
-            if not new_stays:
+            if new_stays:
+                (self.private / GONE).mkdir(exist_ok=True)
+                (self.private / REPLACED).rename(self.private / GONE / secrets.token_hex(8))
+            else:
                 self._delete()
-            (self.private / REPLACED).rename(self.private / (GONE if new_stays else PUT_BACK))
+                (self.private / REPLACED).rename(self.private / PUT_BACK)
             sync_folder(self.private)
         back = RunFolder(self.private / PUT_BACK)
         if back.path.is_dir():
