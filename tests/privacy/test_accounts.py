@@ -100,6 +100,27 @@ def test_the_same_records_under_another_name_share_the_account_and_a_name_keeps_
     assert len(book.read().under("clinic").entries) == 2, "what a certificate may say follows from the name alone"
 
 
+def test_a_place_with_a_limit_links_all_that_was_read_there(book: AccountBook) -> None:
+    """Under one name, then under another with other records; and now the first records, a copy, under a third."""
+    enter(
+        book,
+        charge("A", "m1", place="/P/d.npz"),
+        charge("B", "m2", place="/P/d.npz/train"),
+        charge("D", "m4", place="/R"),
+    )
+    third = charge("C", "m1", place="/Q/d.npz")
+    assert len(book.read().account_of(third).entries) == 1
+    with book.opened() as pages:
+        pages.set_limit(Limit(name="/P/d.npz", epsilon=1.0, delta=DELTA), force=False)
+    account = book.read().account_of(third)
+    assert [entry.charge.name for entry in account.entries] == ["A", "B"]
+    assert set(account.names) == {"A", "B", "C"}, account.names
+    (limit,) = account.limits
+    assert limit.name == "/P/d.npz"
+    at_the_place = book.read().account("/P/d.npz").entries
+    assert [entry.charge for entry in account.entries] == [entry.charge for entry in at_the_place]
+
+
 def test_unknown_records_link_nothing(book: AccountBook) -> None:
     enter(book, charge(mark=""), charge(name="school", mark=""))
     assert len(book.read().account("clinic").entries) == 1

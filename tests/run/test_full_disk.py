@@ -87,6 +87,30 @@ def test_a_full_disk_after_the_one_release_of_a_run_loses_it_not(
     assert verify(tmp_path / "run").ok
 
 
+def test_where_no_room_can_be_kept_for_the_first_checkpoint_nothing_is_paid(
+    data: Path, card: Path, tmp_path: Path
+) -> None:
+    asked = {"data": data, "card": card, "out": tmp_path / "run", "epsilon": 10.0, "delta": 1e-3, "axes": 8}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", lambda *_given: (_ for _ in ()).throw(full_error()))
+        with pytest.raises(DiskFull, match="everything that was trained is kept"):
+            fit("moments", **asked)
+    assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 0
+    resume(tmp_path / "run")
+    assert verify(tmp_path / "run").ok
+
+
+def test_what_is_lost_is_not_called_kept(data: Path, card: Path, tmp_path: Path) -> None:
+    """The room that was kept is too small, and the disk fills before the first checkpoint."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "keep_room", lambda *_given, **_named: None)
+        Disk(patch, "state.pt", on=1)
+        with pytest.raises(DiskFull, match="there was no checkpoint yet: what was trained is lost"):
+            fit("moments", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, axes=8)
+    with pytest.raises(RunFolderError, match="has spent its whole plan"):
+        resume(tmp_path / "run")
+
+
 def test_a_full_disk_under_the_events_waits_for_the_end_of_a_block(
     data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,15 +160,16 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     assert gossamer(*fit_words).status == 0
 
 
-def test_a_ledger_that_cannot_be_begun_leaves_an_empty_place(
-    gossamer: Run, fit_words: list[str], tmp_path: Path
+@pytest.mark.parametrize("at", ["config.json", "source.json", "ledger.jsonl"])
+def test_a_run_that_cannot_be_begun_leaves_an_empty_place(
+    gossamer: Run, fit_words: list[str], tmp_path: Path, at: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        Disk(patch, "ledger.jsonl", on=1)
+        Disk(patch, at, on=1)
         answer = gossamer(*fit_words)
     assert answer.status == 2
     assert "cannot be written (No space left on device)" in answer.err
-    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+    assert not (tmp_path / "run").exists()
     assert gossamer(*fit_words).status == 0
 
 

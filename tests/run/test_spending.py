@@ -35,12 +35,12 @@ from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.run import checkpoint, demo, plots
-from gossamer.run.accounts import book_at, in_hand, place_of
+from gossamer.run.accounts import book_at, enter_ended, in_hand, place_of
 from gossamer.run.attack import attack
 from gossamer.run.audit import audit_run
 from gossamer.run.evaluate import evaluate
 from gossamer.run.fit import fit, resume
-from gossamer.run.folder import ACCOUNTS, GONE, LOCK, PRIVATE, PUT_BACK, REPLACED, RunFolder
+from gossamer.run.folder import ACCOUNTS, GONE, LOCK, PRIVATE, PUT_BACK, REPLACED, SOURCE, RunFolder
 from gossamer.run.sinks import Terminal, to_all
 from gossamer.run.sources import Sources
 from gossamer.run.spending import budget, discard
@@ -697,6 +697,17 @@ def test_force_gives_the_old_run_back_where_the_new_one_cannot_begin(
     assert len(place.account.entries) == 1
 
 
+def failing_after(name: str, does: Callable[..., Any]) -> Callable[..., Any]:
+    """Does it, and crashes when that was done to a file of this name."""
+
+    def then(path: Path, *given: Any, **named: Any) -> None:
+        does(path, *given, **named)
+        if path.name == name:
+            raise Stopped
+
+    return then
+
+
 def killed(place: Place, patch: pytest.MonkeyPatch, name: str, does: Callable[..., Any]) -> None:
     """A `fit --force` that a kill stops: nothing is put right on the way out."""
     patch.setattr(RunFolder, "settle", lambda _folder, *, new_stays: raising(Stopped())() if new_stays else None)
@@ -750,6 +761,14 @@ def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
             killed(place, patch, "create", empty)
         else:
             killed(place, patch, "enter", raising(Stopped()))
+    with (
+        monkeypatch.context() as patch
+    ):  # and once more, while the new one is deleted: its sources are gone, its ledger is not
+        patch.setattr(Path, "unlink", failing_after(SOURCE, Path.unlink))
+        with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
+            pass
+    assert (place.run / "ledger.jsonl").exists()
+    assert not (place.run / PRIVATE / SOURCE).exists()
     with monkeypatch.context() as patch:  # and once more, while it is put back
         patch.setattr(Path, "rename", failing_once(4, Path.rename, Stopped()))
         with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
@@ -777,6 +796,10 @@ def test_a_kill_after_the_new_run_is_in_the_book_leaves_it_and_nothing_is_paid_t
         with pytest.raises(AccountsError, match="cannot be read"):
             place.resume()
         book.rmdir()
+        before = held_bytes(place.run)
+        with pytest.raises(AccountsError, match="there is no account book"):
+            place.resume()
+        assert held_bytes(place.run) == before
         book.with_suffix(".aside").rename(book)
     if then != "resume":
         with pytest.raises(RunFolderError, match=r"gossamer resume"):
@@ -786,6 +809,41 @@ def test_a_kill_after_the_new_run_is_in_the_book_leaves_it_and_nothing_is_paid_t
     assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
     assert verify(place.run).ok
     assert not (place.run / PRIVATE / REPLACED).exists()
+
+
+def test_the_runs_own_book_decides_which_run_stays_whatever_other_is_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`resume --accounts` moves the new run to the other book, and does not ask that whether it stays."""
+    place.fit()
+    old = (place.run / "certificate.json").read_bytes()
+    with monkeypatch.context() as patch:
+        killed(place, patch, "", raising(Stopped()))
+    with AccountBook(tmp_path / "book").opened():
+        pass
+    place.resume(accounts=tmp_path / "book")
+    assert (place.run / "certificate.json").read_bytes() != old
+    assert [entry.status for entry in place.account.entries] == ["finished", "unfinished"]
+    assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
+
+
+def test_where_the_book_is_lost_for_good_another_one_says_that_the_finished_run_comes_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path, tmp_path: Path
+) -> None:
+    place.fit()
+    before = held_bytes(place.run)
+    with monkeypatch.context() as patch:
+        killed(place, patch, "", raising(Stopped()))
+    shutil.rmtree(state_home / "gossamer")
+    with pytest.raises(AccountsError, match="there is no account book"):
+        place.resume(accounts=tmp_path / "no book either")
+    with AccountBook(tmp_path / "book").opened():
+        pass
+    place.resume(accounts=tmp_path / "book")
+    after = held_bytes(place.run)
+    assert json.loads(after.pop(f"{PRIVATE}/{SOURCE}"))["accounts"] == str(tmp_path / "book")
+    assert after.items() < before.items()
+    assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
 
 
 def test_a_replaced_run_that_cannot_be_deleted_is_in_nobodys_way(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1058,6 +1116,36 @@ def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Pla
     assert ledger.is_file()
 
 
+@pytest.mark.parametrize("name", ["config.json", f"{PRIVATE}/source.json"])
+@pytest.mark.parametrize("text", ["{", "[1, 2]", "{}", '{"sources": {"data": 5}, "card": 1}', None])
+def test_a_run_whose_settings_or_sources_were_changed_can_be_given_up_under_its_own_name(
+    place: Place, gossamer: Run, state_home: Path, name: str, text: str | None
+) -> None:
+    """It stands in the book as it began, whatever lies there now; where no book knows it, nobody can say under which name."""
+    place.crash(20)
+    path = place.run / name
+    if text is None:
+        path.write_text(path.read_text().replace(str(place.data), "elsewhere").replace('"method": "', '"method": "x'))
+    else:
+        path.write_text(text)
+    known = name != "config.json" and text is None  # what no ledger pins, and can be read
+    answer = gossamer("resume", place.run)
+    assert answer.status in (1, 2), answer.err
+    assert "unexpected" not in answer.err
+    (state_home / "gossamer").rename(state_home / "aside")
+    answer = gossamer("discard", place.run)
+    assert answer.status == (0 if known else 2), answer.err
+    if known:
+        return
+    assert "does not know the run" in answer.err
+    shutil.rmtree(state_home / "gossamer")
+    (state_home / "aside").rename(state_home / "gossamer")
+    answer = gossamer("discard", place.run)
+    assert answer.status == 0, answer.err
+    assert not place.run.exists()
+    assert [entry.status for entry in place.account.entries] == ["given up"]
+
+
 def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:
     place.crash(20)
     (place.run / "ledger.jsonl").write_text("what is this\n")
@@ -1220,6 +1308,7 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
         place.resume(accounts=book_at(None)._folder)
     (entry,) = place.account.entries
     assert entry.status == "finished"
+    assert RunFolder(place.run).source()["accounts"] == str(book_at(None)._folder)
     assert entry.charge == other.read().entries[0].charge
     assert entry.charge.mark
     assert "more than a limit" in place.words
@@ -1235,6 +1324,7 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
 
 def test_a_finished_run_whose_book_was_lost_is_entered_anew(place: Place, state_home: Path) -> None:
     place.fit()
+    mark = place.account.entries[0].charge.mark
     shutil.rmtree(state_home / "gossamer")
     ledger = (place.run / "ledger.jsonl").read_bytes()
     (place.run / "ledger.jsonl").write_bytes(ledger.replace(b'"charge": 0', b'"charge": 1', 1))
@@ -1245,6 +1335,31 @@ def test_a_finished_run_whose_book_was_lost_is_entered_anew(place: Place, state_
     place.resume(accounts=state_home / "gossamer")
     (entry,) = place.account.entries
     assert (entry.status, entry.charge.plan[0][1]) == ("finished", 2 * BLOCK)
+    assert entry.charge.mark == mark != "", "the same records under another name are known again"
+
+
+def test_an_ended_run_without_a_session_is_entered_once(place: Place, tmp_path: Path) -> None:
+    """One of which no book was kept; and one that is a part of another is charged as a whole."""
+    place.fit()
+    ledger = place.run / "ledger.jsonl"
+    folder, book = RunFolder(place.run), AccountBook(tmp_path / "book")
+    assert len(PrivacyLedger.load(ledger).sessions) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyLedger, "load", classmethod(lambda _cls, path: without_sessions(path)))
+        for _ in range(2):
+            enter_ended(folder, book._folder, say=lambda _text: None)
+    assert [entry.status for entry in book.read().entries] == ["finished"]
+    inner = place.run / PRIVATE / "clients" / "client-0001"
+    shutil.copytree(place.run, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", inner)
+    with pytest.raises(RunFolderError, match="is a part of another run"):
+        place.resume(inner, accounts=tmp_path / "book")
+
+
+def without_sessions(path: Path) -> PrivacyLedger:
+    ledger, _torn = PrivacyLedger._replay(path)
+    ledger.sessions.clear()
+    return ledger
 
 
 def test_an_embedded_name_and_its_split_are_one_data_set(gossamer: Run) -> None:

@@ -16,12 +16,13 @@ import pytest
 
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.estimate import Estimate
+from gossamer.files import held_folder
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import sealed, sha256
 from gossamer.run.audited import audited
 from gossamer.run.folder import SUMS
-from gossamer.run.release import release
+from gossamer.run.release import _clear_up, release
 from gossamer.run.report import write_report
 from gossamer.run.verify import INTERNAL, verify
 
@@ -377,8 +378,50 @@ def test_a_release_that_is_being_replaced_comes_back_after_ctrl_c(
     assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("at", ["files", "old aside"])
+def test_what_a_kill_left_of_a_release_is_cleared_up_by_the_next(
+    run: Path, out: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    before, replace = {path.name: path.read_bytes() for path in out.iterdir()}, Path.replace
+    beside = f".{out.name}.release-k3_9dw2x"
+    shutil.copytree(out, out.with_name(beside))
+    (out.with_name(beside) / "events.jsonl").write_text("internal")
+    if at == "old aside":
+        replace(out, out.with_name(f"{beside}.old"))
+        with held_folder(out.with_name(beside)) as mine:
+            assert mine
+            with held_folder(out.with_name(beside)) as also:
+                assert not also
+            _clear_up(out)
+            assert len(list(out.parent.glob(".*"))) == 2, "another process is at it"
+        with pytest.raises(RunFolderError, match="is taken"):
+            release(run, out)
+    else:
+        release(run, out, force=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert not list(out.parent.glob(".*"))
+
+
+def test_force_deletes_nothing_but_a_release(run: Path, tmp_path: Path) -> None:
+    """Whoever downloads an image of a disk gets a SHA256SUMS with it."""
+    mine = tmp_path / "downloads"
+    (mine / "thesis").mkdir(parents=True)
+    (mine / "SHA256SUMS").write_text(f"{'0' * 64}  debian.iso\n")
+    (mine / "debian.iso").write_text("iso")
+    for _ in range(2):
+        with pytest.raises(RunFolderError, match="--force replaces releases only"):
+            release(run, mine, force=True)
+        assert (mine / "SHA256SUMS").exists()
+        (mine / "SHA256SUMS").write_text(f"{'0' * 64}  model.safetensors\n")
+    assert (mine / "debian.iso").read_text() == "iso"
+
+
 def test_force_replaces_a_release_and_leaves_nothing_beside_it(gossamer: Run, run: Path, out: Path) -> None:
     (out / "synth.npz").write_bytes(b"samples")
+    refused = gossamer("release", run, "-o", out, "--force")
+    assert (refused.status, (out / "synth.npz").exists()) == (2, True)
+    assert "holds synth.npz, which is no part of a release" in " ".join(refused.err.split())
+    (out / "synth.npz").unlink()
     assert gossamer("release", run, "-o", out, "--force").status == 0
     assert names(out) == RELEASED
     assert not list(out.parent.glob(".*"))

@@ -29,6 +29,7 @@ import errno
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -189,10 +190,13 @@ class Account:
             ]
             total = smallest(together([*runs, charge.spending], delta=limit.delta))
             if total.epsilon > limit.epsilon:
+                known = [entry.charge.name for entry in self.entries]  # no run may stand under the name of the limit
+                there = charge.name if charge.name in known else next(iter(known), limit.name)
                 raise BudgetError(
                     f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
                     f"{len(runs)} before it would spend {total}. Nothing has been begun. Ask for less, or see "
-                    f"`gossamer budget {limit.name}`; the curator may raise the limit there, with --force."
+                    f"`gossamer budget {shlex.quote(there)}`; the curator may raise the limit with "
+                    f"`gossamer budget {shlex.quote(limit.name)} --epsilon E --delta D --force`."
                 )
 
 
@@ -210,6 +214,8 @@ class Pages:
     limits: dict[str, Limit] = field(default_factory=dict)
     new: bool = False
     """There was no book: this one has just been begun."""
+    missing: bool = False
+    """There is no book: these pages are empty for that."""
     _file: IO[bytes] | None = None
     _end: int = 0
     _last_hash: str = START
@@ -217,8 +223,12 @@ class Pages:
     # ------------------------------------------------------------------ looking
 
     def account(self, *names: str, mark: str = "") -> Account:
-        """Everything that belongs to the data set of these names or places, and of this mark."""
+        """All that belongs to the data set of these names or places, and of this mark. Links are followed to the end.
+
+        A place with a limit is such a link: what was read there adds up, whatever it was called and whatever lay there.
+        """
         known, marks, places = dict.fromkeys(names), {mark} - {""}, {_whole(each) for each in names if each}
+        limited = {_whole(name) for name in self.limits}
         entries: list[Entry] = []
         while True:
             found = [
@@ -233,6 +243,7 @@ class Pages:
             entries = found
             known |= dict.fromkeys(entry.charge.name for entry in entries)
             marks |= {entry.charge.mark for entry in entries} - {""}
+            places |= {_whole(entry.charge.place) for entry in entries} & limited
 
     def account_of(self, charge: Charge) -> Account:
         """Everything that a charge adds up with. A limit of its place binds it, whatever its card calls the data set.
@@ -398,6 +409,7 @@ class AccountBook:
         """
         pages = Pages(self._path)
         if not self._path.exists():
+            pages.missing = True
             return pages
         try:
             content = self._path.read_bytes()

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import AccountsError, BudgetError, LedgerDamaged
+from gossamer.errors import AccountsError, BudgetError, LedgerDamaged, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry, Pages
 from gossamer.privacy.certificate import LEDGER
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.folder import ACCOUNTS, PRIVATE, RunFolder
+from gossamer.run.folder import ACCOUNTS, PRIVATE, SOURCE, RunFolder
 from gossamer.run.sources import Found, Sources
 
 Say = Callable[[str], None]
@@ -41,12 +41,14 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
     """
     if accounts is not None:
         folder = Path(accounts).absolute()
-        if beside is not None and folder.resolve() != (beside.private / ACCOUNTS).resolve():
-            for each in (folder.resolve(), *folder.resolve().parents):
-                if each == beside.path.resolve() or (each.name == PRIVATE and (each.parent / LEDGER).is_file()):
-                    raise AccountsError(
-                        f"{folder} lies in a run itself, and the account book has to outlive it. Name another."
-                    )
+        try:
+            there = folder.resolve()
+        except (RuntimeError, OSError):  # the first up to Python 3.12
+            raise AccountsError(f"{folder} is a link that leads back to itself. Name another folder.") from None
+        inside = beside is not None and beside.path.resolve() in (there, *there.parents)
+        own = beside is not None and there == (beside.private / ACCOUNTS).resolve()
+        if beside is not None and not own and (inside or _in_a_run(there / ACCOUNTS)):
+            raise AccountsError(f"{folder} lies in a run itself, and the account book has to outlive it. Name another.")
         return AccountBook(folder)
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
@@ -59,33 +61,51 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
     return AccountBook(state / "gossamer")
 
 
+def _in_a_run(path: Path) -> bool:
+    """Whether a path lies in the private folder of a run."""
+    return any(each.name == PRIVATE and (each.parent / LEDGER).is_file() for each in path.parents)
+
+
 @contextmanager
-def in_hand(folder: RunFolder) -> Iterator[None]:
+def in_hand(folder: RunFolder, accounts: str | Path | None = None) -> Iterator[None]:
     """Hold a RUN folder, and end first what a kill has interrupted there.
+
+    Args:
+        folder: of the run.
+        accounts: folder of a book to ask where the run's own is not to be found; None: there is no other.
 
     Raises:
         RunFolderError: if another process holds it.
-        AccountsError: if the book is needed and cannot be read; nothing has been changed then.
+        AccountsError: if the book is needed, and is not to be found or cannot be read; nothing has been changed then.
     """
     with folder.held():
-        settle(folder)
+        settle(folder, accounts)
         yield
 
 
-def settle(folder: RunFolder) -> None:
+def settle(folder: RunFolder, accounts: str | Path | None = None) -> None:
     """Of a finished run that was set aside and the new one in its place, keep the new one if and only if the book has it."""
-    folder.settle(new_stays=folder.interrupted and _is_entered(folder))
+    folder.settle(new_stays=folder.interrupted and _is_entered(folder, accounts))
 
 
-def _is_entered(folder: RunFolder) -> bool:
-    """Whether the run in a folder stands in the book that it was to be entered in."""
-    if not folder.begun:
-        return False
+def _is_entered(folder: RunFolder, accounts: str | Path | None) -> bool:
+    """Whether the run in a folder stands in the book that it was to be entered in, which was made before its ledger."""
+    if not (folder.begun and (folder.private / SOURCE).is_file()):
+        return False  # of no sources a ledger is what is left where the run was being deleted
     try:
         ledger = PrivacyLedger.load(folder.file(LEDGER))
     except LedgerDamaged:
         return False  # cut off before it was whole, and so before the book was asked
-    pages = book_at(folder.source().get("accounts"), beside=folder).read()
+    pages = book_at(folder.source()["accounts"], beside=folder).read()
+    if pages.missing and accounts is not None:
+        pages = book_at(accounts, beside=folder).read()
+    if pages.missing:
+        raise AccountsError(
+            f"there is no account book {pages.where}. It says which run belongs in {folder.path}: the finished one that lies "
+            "there set aside, or the one that was to replace it. Mount or restore the book. If it is lost for good, name "
+            f"another with `gossamer resume {folder.path} --accounts FOLDER`: where that does not know the new run either, "
+            "the finished one comes back. Nothing has been changed."
+        )
     return pages.holder(ledger.sessions, ledger.last_hash, ledger.settled) is not None
 
 
@@ -116,12 +136,15 @@ def charge_of(
 
 
 def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
-    """The same from a RUN folder alone. Its records are not read, so their digest stays unknown."""
-    config_json = folder.config()
-    card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(folder.source()["sources"])
+    """The same from a RUN folder alone, whose settings are those that its ledger pins. Its records are not read.
+
+    Runs of earlier versions did not keep their digest, so that it stays unknown there.
+    """
+    config_json, source_json = folder.config(), folder.source()
+    card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(source_json["sources"])
     run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
-    infinite = bool(METHODS[method].without_guarantee)
-    return _charge(ledger, run, card, sources, method, folder.path, infinite=infinite, mark="", given_up=given_up)
+    infinite, mark = bool(METHODS[method].without_guarantee), source_json["mark"]
+    return _charge(ledger, run, card, sources, method, folder.path, infinite=infinite, mark=mark, given_up=given_up)
 
 
 def _charge(
@@ -240,17 +263,21 @@ def enter_ended(folder: RunFolder, accounts: str | Path, *, say: Say) -> None:
 
     Raises:
         AccountsError: if the book cannot be used.
+        RunFolderError: if it is a client of a simulation, which is charged once, as a whole.
         LedgerDamaged: if the ledger was changed; nothing has been entered then.
     """
+    if _in_a_run(folder.path.resolve()):
+        raise RunFolderError(
+            f"{folder.path} is a part of another run, which is charged as a whole: name the run that it lies in."
+        )
     ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
     charge = charge_from(folder, ledger)
-    with suppress(AccountsError):  # where its own book can still be read, that knows the records' digest
-        entries = book_at(source_json.get("accounts")).read().entries
+    with suppress(AccountsError):  # its own book knows the digest of the records, of a run of an earlier version too
+        entries = book_at(source_json["accounts"]).read().entries
         charge = next((each.charge for each in entries if charge.run and each.charge.run == charge.run), charge)
+    sessions = ledger.sessions or [f"ended at {ledger.settled}"]  # of a run that no book was kept of
     with book_at(accounts, beside=folder).opened() as pages:
-        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
-        if entry is not None and entry.finished:
-            return
+        entry = pages.holder(sessions, ledger.last_hash, ledger.settled)
         if entry is None:
             account = pages.account_of(charge)
             _tell(pages, account, charge, say)
@@ -258,8 +285,9 @@ def enter_ended(folder: RunFolder, accounts: str | Path, *, say: Say) -> None:
                 account.refuse_beyond_limit(charge)
             except BudgetError:
                 say(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
-            entry = pages.enter(charge, ledger.sessions[-1] if ledger.sessions else new_word())
-        pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
+            entry = pages.enter(charge, sessions[-1])
+        if not entry.finished:
+            pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
     folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
 
 

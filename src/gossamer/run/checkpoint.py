@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from gossamer.errors import LedgerDamaged, RunFolderError
+from gossamer.errors import LedgerDamaged, RunFolderError, is_full
 from gossamer.files import write_atomically
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -133,16 +133,27 @@ def reached(folder: Path) -> tuple[str, int] | None:
     return str(state["phase"]), int(state["step"])
 
 
-def keep_room(folder: Path, size: int) -> None:
-    """Keep the room of a checkpoint, where there is that much. Nothing is said where there is not: the last one stays."""
+def keep_room(folder: Path, size: int, *, must: bool = False) -> None:
+    """Keep the room of a checkpoint, where there is that much. Nothing is said where there is not: the last one stays.
+
+    Args:
+        folder: the private folder of the run.
+        size: of the checkpoint in bytes, about.
+        must: there may be no last one.
+
+    Raises:
+        OSError: if it must be kept, and the disk is full.
+    """
     path = folder / RESERVE
     if size > LARGEST_RESERVE or (path.is_file() and path.stat().st_size >= size):
         return
     try:
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
-    except (OSError, AttributeError):  # the last: a system without such a call
+    except (OSError, AttributeError) as error:  # the last: a system without such a call
         path.unlink(missing_ok=True)
+        if must and is_full(error):
+            raise
 
 
 def give_room(folder: Path) -> None:

@@ -198,7 +198,8 @@ def enter(
             folder.set_aside()
         config_json = _config_json(request, seed, device, found, with_tensorboard=with_tensorboard)
         kept = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
-        private = {"sources": dataclasses.asdict(sources), "records": found.identity.fingerprint, "accounts": kept}
+        known_by = {"records": found.identity.fingerprint, "mark": found.identity.mark}
+        private = {"sources": dataclasses.asdict(sources), **known_by, "accounts": kept}
         folder.create({**config_json, "run": run, "accounts": known, **(more or {})}, {**private, **(source or {})})
         ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
@@ -215,8 +216,8 @@ def enter(
         if folder.interrupted:  # where nothing is in the book, the old run comes back
             ledger.close()
             settle(folder)
-        elif isinstance(error, (AccountsError, OSError)) and folder.begun and not folder.finished:
-            ledger.close()  # the book failed between what it refuses and what it enters
+        elif not folder.finished and (isinstance(error, (AccountsError, OSError)) or not folder.begun):
+            ledger.close()  # the disk or the book failed between what is refused and what is entered
             folder.clear()
         if isinstance(error, OSError):
             raise RunFolderError(
@@ -254,7 +255,7 @@ def resume(
     """
     folder = RunFolder(Path(run))
     if folder.interrupted:
-        with in_hand(folder):  # the finished run comes back, or goes where the new one is in the book
+        with in_hand(folder, accounts):  # the finished run comes back, or goes where the new one is in the book
             pass
     config_json = folder.config()
     if folder.finished:

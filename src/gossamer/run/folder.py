@@ -52,6 +52,7 @@ SUMS = "SHA256SUMS"
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
 """What `gossamer release` copies; samples are drawn anew, and the report is written anew, without internal figures."""
 _ANEW = "write it again with `gossamer evaluate`, or remove it."
+_COPY = "restore it from a copy, or give an unfinished run up with `gossamer discard`."
 
 
 @dataclass(frozen=True)
@@ -288,8 +289,16 @@ class RunFolder:
         return self._json(self.file(CONFIG))
 
     def source(self) -> dict[str, Any]:
-        """Where the records came from: private, never released."""
-        return self._json(self.private / SOURCE)
+        """Where the records came from: private, never released.
+
+        Raises:
+            RunFolderError: if it is missing, or something else.
+        """
+        found = {"accounts": None, "mark": "", **self._json(self.private / SOURCE)}
+        kinds = {"sources": dict, "accounts": str | None, "mark": str}
+        if not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+            raise RunFolderError(f"{self.private / SOURCE} does not say where records are any more; {_COPY}")
+        return found
 
     @property
     def attacked(self) -> bool:
@@ -319,9 +328,12 @@ class RunFolder:
         if not path.is_file():
             raise RunFolderError(f"{self.path} is not a run: it has no {path.relative_to(self.path)}.")
         try:
-            return dict(json.loads(path.read_text()))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy.") from error
+            raise RunFolderError(f"{path} is not JSON any more ({error}); {_COPY}") from error
+        if not isinstance(found, dict):
+            raise RunFolderError(f"{path} holds something else than it did; {_COPY}")
+        return found
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

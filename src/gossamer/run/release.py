@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import glob
 import shutil
 import tempfile
 import tomllib
@@ -10,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
-from gossamer.files import write_atomically
+from gossamer.files import held_folder, write_atomically
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.privacy.certificate import Certificate, sha256
+from gossamer.privacy.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.declared import declare
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import audited
-from gossamer.run.folder import EVENTS, PRIVATE, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
+from gossamer.run.folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
 from gossamer.run.loader import Unloadable, classifies, loader
 from gossamer.run.readme import readme
 from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
@@ -64,6 +65,7 @@ def release(
             be written.
     """
     folder, target = Path(run), Path(out).absolute()
+    _clear_up(target)
     _check_target(folder, target, force=force)
     _must_hold(folder, verify(folder))
     answers = _answers(folder, declared)
@@ -73,20 +75,21 @@ def release(
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
         old = partial.with_name(f"{partial.name}.old")
     except OSError as error:
         raise RunFolderError(f"{target} cannot be written ({error.strerror}). Choose another folder.") from None
     try:
-        if is_release(folder):
-            _copy(folder, partial)
-        else:
-            _fill(folder, partial, answers, samples)
-        _must_hold(folder, verify(partial))  # what lies there now, should somebody write to the run meanwhile
-        partial.chmod(0o755)
-        if target.is_dir():
-            target.replace(old)
-        partial.replace(target)
+        with held_folder(partial):
+            if is_release(folder):
+                _copy(folder, partial)
+            else:
+                _fill(folder, partial, answers, samples)
+            _must_hold(folder, verify(partial))  # what lies there now, should somebody write to the run meanwhile
+            partial.chmod(0o755)
+            if target.is_dir():
+                target.replace(old)
+            partial.replace(target)
     except FileNotFoundError as error:
         raise LedgerDamaged(
             f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
@@ -97,6 +100,23 @@ def release(
         for left in (partial, old):
             shutil.rmtree(left, ignore_errors=True)
     return Path(out)
+
+
+def _prefix(target: Path) -> str:
+    """How the names of folders begin in which a release is made that is to stand at `target`, beside it."""
+    return f".{target.name}.release-"
+
+
+def _clear_up(target: Path) -> None:
+    """End what a kill has cut off: a release that was being replaced comes back, what was begun is deleted."""
+    for left in sorted(target.parent.glob(f"{glob.escape(_prefix(target))}*")):
+        with held_folder(left) as mine:
+            if not mine or (left.suffix == ".old" and left.with_suffix("").exists()):
+                continue  # somebody is at it
+            if left.suffix == ".old" and not target.exists():
+                left.replace(target)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
@@ -225,8 +245,18 @@ def _check_target(folder: Path, target: Path, *, force: bool) -> None:
         return
     if not force:
         raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with --force.")
-    if not is_release(target) or (target / PRIVATE).exists():
-        raise RunFolderError(f"{target} holds something other than a release; --force replaces releases only.")
+    try:
+        named = {*read_sums(target), SUMS, SIGNATURE} if is_release(target) else set()
+    except ValueError:
+        named = set()
+    others = sorted(path.name for path in target.iterdir() if path.name not in named)
+    if others or CERTIFICATE not in named:
+        what = (
+            f"holds {others[0]}, which is no part of a release"
+            if named and others
+            else "holds something other than a release"
+        )
+        raise RunFolderError(f"{target} {what}; --force replaces releases only. Choose another folder.")
 
 
 def _must_hold(folder: Path, verdict: Verdict) -> None:

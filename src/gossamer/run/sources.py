@@ -155,8 +155,15 @@ class Sources:
         """The sources that a run folder keeps.
 
         Raises:
-            RunFolderError: if the run began under a version that picked public records by their positions.
+            RunFolderError: if it does not name them, or the run began under a version that picked public records by their
+                positions.
         """
+        texts = all(isinstance(each, str | int | float | None) for each in stated.values())
+        if not texts or not isinstance(stated.get("data"), str):
+            raise RunFolderError(
+                "the private folder of this run does not say where its records are any more. Restore it from a copy, or give "
+                "an unfinished run up with `gossamer discard`."
+            )
         if not set(stated) <= {field.name for field in dataclasses.fields(cls)}:
             raise RunFolderError(
                 "this run began under a version of Gossamer that chose its public records in another way, and cannot go on. "

@@ -11,11 +11,11 @@ from gossamer.data.readers import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.accounts import Account, Charge, Entry, Limit, Pages
-from gossamer.privacy.certificate import CONFIG, LEDGER
+from gossamer.privacy.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.composition import smallest
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.accounts import book_at, charge_from, in_hand, new_book, place_of, today, worth
-from gossamer.run.folder import SOURCE, RunFolder
+from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Sources
 
 
@@ -153,12 +153,25 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
     _check_unfinished(folder)
     with in_hand(folder):
         _check_unfinished(folder)
-        known = (folder.private / SOURCE).is_file() and folder.file(CONFIG).is_file()
-        source_json = folder.source() if known else {}
-        with book_at(accounts or source_json.get("accounts"), beside=folder).opened() as pages:
-            told = _give_up(folder, pages) if known else _give_up_rest(folder, pages)
+        try:
+            kept = folder.source()["accounts"]
+        except RunFolderError:
+            kept = None
+        with book_at(accounts or kept, beside=folder).opened() as pages:
+            told = _give_up(folder, pages) if _is_whole(folder) else _give_up_rest(folder, pages)
         folder.remove()
     return told
+
+
+def _is_whole(folder: RunFolder) -> bool:
+    """Whether settings and sources can be read, and are those that the run began with, as far as its ledger can tell."""
+    try:
+        folder.config(), Sources.from_json(folder.source()["sources"])
+        return PrivacyLedger.load(folder.file(LEDGER)).settings == sha256(folder.file(CONFIG))
+    except LedgerDamaged:
+        return True  # nothing can tell
+    except RunFolderError:
+        return False
 
 
 def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
@@ -193,18 +206,20 @@ def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
 
 
 def _give_up_rest(folder: RunFolder, pages: Pages) -> list[str]:
-    """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone."""
+    """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone or changed."""
     told = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
         if any(each.discarded and each.charge.folder == str(folder.path.absolute()) for each in pages.entries):
             return [told]  # given up before, and a kill came while it was deleted
-        raise _unknown(folder, pages, "its ledger cannot be read, and its settings or its sources are gone") from None
+        raise _unknown(
+            folder, pages, "its ledger cannot be read, and its settings or its sources are gone or changed"
+        ) from None
     with closing(ledger):
         entry = _entry(ledger, pages)
         if entry is None and not _is_given_up(ledger, pages):
-            raise _unknown(folder, pages, "its settings or its sources are gone")
+            raise _unknown(folder, pages, "its settings or its sources are gone or changed")
         if entry is not None and _is_elsewhere(entry.charge.run, entry.charge.folder, folder):
             return [_copy(folder, entry)]
         if entry is not None:

@@ -89,6 +89,7 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
     keep_pages()
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
+    checkpoint.keep_room(run.folder.private, room.state(training.state.released), must=True)
     distributed.lead(run, saved)
     up_to = None
     if saved is not None:
@@ -118,7 +119,6 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
             raise _diverged(run.folder, training.state)
         return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger, run.ranks)
 
-    checkpoint.keep_room(run.folder.private, room.state(training.state.released))
     full = False
     try:
         with stop_asked() as stop:
@@ -173,6 +173,8 @@ def _kept(run: Underway, save: Callable[[], float]) -> str:
     """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
     checkpoint.give_room(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
+    if checkpoint.reached(run.folder.private) is None:
+        lost = "there was no checkpoint yet: what was trained is lost, and what was paid for it stays paid"
     if run.ranks.count > 1:  # the others are elsewhere by now
         return lost
     try:
