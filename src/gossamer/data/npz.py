@@ -81,7 +81,9 @@ def names(path: Path, key: str) -> tuple[str, ...]:
 def missing(path: Path, *wanted: str) -> DataError:
     """The error for keys that are not in a file."""
     there = ", ".join(keys(path)) or "none"
-    return DataError(f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}")
+    return DataError(
+        f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}. Name another with --images-key or --labels-key"
+    )
 
 
 def _open(path: Path) -> zipfile.ZipFile:

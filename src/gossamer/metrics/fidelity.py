@@ -115,7 +115,7 @@ def frechet_distance(a: Moments, b: Moments) -> float:
     if fewest < max(2, width):
         raise DataError(
             f"{fewest:,} vectors of {width:,} features are too few for a Frechet distance: the covariance would be "
-            f"singular for want of data; give at least {max(2, width):,}, or use narrower features."
+            f"singular for want of data; give at least {max(2, width):,}, or leave it out."
         )
     return _frechet(a, b)
 
@@ -143,7 +143,7 @@ def frechet(images_a: Images, images_b: Images, features: Features) -> Estimate:
         if len(images) < max(features.width, 2 * _GROUPS):
             raise DataError(
                 f"{name}: {len(images):,} pictures are too few for a Frechet distance on {features.width:,} features; give "
-                f"at least {max(features.width, 2 * _GROUPS):,}, or use narrower features."
+                f"at least {max(features.width, 2 * _GROUPS):,}, or leave this distance out."
             )
     if images_a.shape[1:] != images_b.shape[1:]:
         raise DataError(

@@ -65,6 +65,16 @@ def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[lis
     return [head, *rows]
 
 
+def unlike(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[str]:
+    """The figures that were not computed alike in all runs: on other numbers of records, or by another protocol."""
+
+    def computed_on(entry: dict[str, Any], name: str) -> str:
+        return str(entry["metrics"].get(name, {}).get("computed_on", ""))
+
+    found = {name: {computed_on(entry, name) for entry in entries} - {""} for name in metrics}
+    return [name for name, ways in found.items() if len(ways) > 1]
+
+
 def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     """Utility against epsilon, as .png or .svg. Runs without a guarantee, and the real-data baseline, are horizontal lines.
 

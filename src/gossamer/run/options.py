@@ -127,6 +127,15 @@ class PerMethod(NearestName):
         super().__init__(name, **more)
         self._example, self._command, self._shared = example, command, shared
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words, of which the first is the METHOD."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f"METHOD comes before {error.option_name}: {self._example}. METHOD is one of {', '.join(METHODS)}.", ctx
+            ) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (what click hands over)
         """The methods."""
         return list(METHODS)

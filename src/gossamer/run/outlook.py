@@ -29,6 +29,7 @@ class Outlook:
 
     Args:
         expected: its quality, for each data set that was measured; empty: unknown.
+        same: these settings were measured, and what is expected comes from such runs alone.
         like: the measured run that is nearest; None: there is none.
         differs: in what that one differs, in words.
         enough: the least clear run of the method that was useful; None: there is none.
@@ -38,6 +39,7 @@ class Outlook:
     """
 
     expected: tuple[Expected, ...]
+    same: bool
     like: Measured | None
     differs: tuple[str, ...]
     enough: Measured | None
@@ -51,8 +53,9 @@ class Outlook:
             quality = ["expected quality: unknown, because no run like this was measured"]
         else:
             of = "that learns from its samples" if self.like.of == "samples" else "that is released"
+            settings = "with these settings" if self.same else "with other settings; with these there was none"
             quality = [
-                f"expected accuracy of a classifier {of}, from measured runs (other pictures may be harder or easier):",
+                f"accuracy of a classifier {of}, from measured runs {settings} (other pictures may be harder or easier):",
                 *(f"  {each}" for each in self.expected),
                 f"  nearest: {self.like}",
             ]
@@ -68,6 +71,7 @@ class Outlook:
         """As `--json` prints it."""
         return {
             "expected": [each.to_json() for each in self.expected],
+            "same_settings": self.same,
             "nearest": None if self.like is None else str(self.like),
             "differs": list(self.differs),
             "useful": self.needed,
@@ -86,13 +90,15 @@ def outlook(request: Request, *, public: bool = False) -> Outlook:
     job, epsilon, delta = request.job, request.promise.epsilon, request.delta
     card = job.card
     known = measured.of_method(job.method.name, epsilon=epsilon)
-    like = nearest(known, card, epsilon=epsilon, delta=delta)
+    same = [run for run in known if bool(run.public) == public and not _other_settings(run, job.settings, card)]
+    like = nearest(same or known, card, epsilon=epsilon, delta=delta)
     enough = measured.enough([run for run in known if public or not run.public]) or measured.enough(known)
     other = {} if like is None else _other_settings(like, job.settings, card)
     return Outlook(
-        expected=measured.expected(known, card, epsilon=epsilon, delta=delta),
+        expected=measured.expected(same or known, card, epsilon=epsilon, delta=delta),
+        same=bool(same),
         like=like,
-        differs=() if like is None else (*_differences(like, card, epsilon=epsilon), *_named(other)),
+        differs=() if like is None else (*_differences(like, card, epsilon=epsilon, public=public), *_named(other)),
         enough=enough,
         needed=more(enough, card, epsilon=epsilon, delta=delta) if enough is not None else "",
         minutes=None if like is None else _time(like, other, card),
@@ -137,6 +143,8 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
     if math.isinf(epsilon):
         return least
     needed = measured.records_needed(enough, epsilon=epsilon, delta=delta)
+    if card.declared_size < needed <= measured.NEAR * card.declared_size:
+        return f"{least} These {card.declared_size:,} {card.unit}s at this epsilon are about as clear as that."
     if needed <= card.declared_size:
         return f"{least} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."
     larger = measured.epsilon_needed(enough, records=card.declared_size, delta=delta)
@@ -148,7 +156,7 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
     return f"{least} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
 
 
-def _differences(run: Measured, card: DataCard, *, epsilon: float) -> list[str]:
+def _differences(run: Measured, card: DataCard, *, epsilon: float, public: bool) -> list[str]:
     """In what a measured run differs from the one asked for, besides its pictures and its settings; in words."""
     told = []
     if run.records != card.declared_size:
@@ -159,6 +167,8 @@ def _differences(run: Measured, card: DataCard, *, epsilon: float) -> list[str]:
         told.append(f"pictures of {by(run.shape)} instead of {by(card.shape)}")
     if run.classes != card.classes:
         told.append(f"{run.classes} classes instead of {card.classes}")
+    if bool(run.public) != public:
+        told.append(f"{run.public or 'none'} as public records instead of {'others' if public else 'none'}")
     return told
 
 

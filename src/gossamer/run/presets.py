@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 else:
     torch = Lazy("torch")
 
+NEAR = 1.25
+"""Numbers of records that differ by no more than this factor count as the same."""
 ABOUT = ("about", "records", "in_proportion")
 """What stands beside the settings of a preset."""
 
@@ -97,13 +99,14 @@ def scaled(
     Args:
         chosen: the settings.
         card: the records; their declared size counts.
-        made_for: the number of records; None: not known, so that only a batch that is too large changes.
+        made_for: the number of records; None: not known, so that only a batch that is too large changes. About as many change
+            nothing either: presets were measured so.
         in_proportion: the settings that go with the number of records; each stays at 1 or above.
     """
     share = card.declared_size / (made_for or card.declared_size)
     new: dict[str, Any] = {}
     for name in in_proportion:
-        if name in chosen:
+        if name in chosen and not 1 / NEAR <= share <= NEAR:
             new[name] = max(1, round(chosen[name] * share))
     if chosen.get("expected_batch_size", 0) > card.declared_size:
         new["expected_batch_size"] = card.declared_size

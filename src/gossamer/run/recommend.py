@@ -120,6 +120,10 @@ class Advice:
             "",
         ]
         told += [f"{each.method}{'*' if each in self.labels else ''}: {note}." for each in every for note in each.notes]
+        apart = [each.method for each in every if each.like is not None and each.like.on != "test records"]
+        told += (
+            [f"Of {', '.join(apart)} on training records set apart, by which settings were chosen."] if apart else []
+        )
         told += [f"The runs were {hint}." for hint in dict.fromkeys(hint for each in every for hint in each.hints)]
         told += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
@@ -308,12 +312,14 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
             f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
             f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
         ]
+    enough = [each.enough for each in ranked if each.enough is not None]
+    least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
+    larger = least is None or measured.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
     told.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
         "or more) can be expected here. Longer training does not make up for that; more records"
-        + (" do." if math.isinf(epsilon) else ", or a larger epsilon, do.")
+        + (", or a larger epsilon, do." if larger and not math.isinf(epsilon) else " do.")
     )
-    if enough := [each.enough for each in ranked if each.enough is not None]:
-        least = min(enough, key=lambda run: (run.clearness, -run.accuracy))
+    if least is not None:
         told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")
     return told

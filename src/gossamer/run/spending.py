@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.accounts import book_at, charge_from, in_hand, new_book, place_of, today, worth
 from gossamer.run.folder import RunFolder
 from gossamer.run.sources import Sources
+
+_ANY = 1e-5
+"""The delta of a limit that is lifted: it stands nowhere else."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +76,9 @@ class Spent:
         if any(entry.charge.given_up for entry in self.account.entries):
             told.append("The sum protects those who were given up as public in none of these runs.")
         for limit in self.account.limits:
+            if math.isinf(limit.epsilon):
+                told.append(f"{limit.name} has no limit any more: it was lifted on {limit.date}")
+                continue
             passing = ", not counting runs without a guarantee" if limit.allow_infinite else ""
             told.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
             if self.bounds and not limit.allow_infinite and smallest(self.bounds).epsilon > limit.epsilon:
@@ -99,7 +106,7 @@ def budget(
         data: where the records are, or the name of their data set.
         card: their card, for its `data_set`.
         epsilon: the limit; infinity lifts it, with force.
-        delta: of the limit.
+        delta: of the limit; needed but for infinity.
         allow_infinite: the limit lets runs without a guarantee pass, and does not count them.
         force: a looser limit may replace a stricter one.
         accounts: folder of the account book; None: the user's state folder.
@@ -108,6 +115,8 @@ def budget(
         BudgetError: a limit that makes no sense, or is looser than the one that stands.
         AccountsError: if the book cannot be used.
     """
+    if epsilon == math.inf and delta is None:
+        delta = _ANY
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
         raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
     named = DataCard.load(card).data_set if card is not None else ""

@@ -42,4 +42,9 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
         lines = words.aligned(list(zip(*rows, strict=True)))
     for line in lines:
         click.echo(line)
+    if unlike := comparison.unlike(entries, shared):
+        click.echo(
+            f"Not computed alike in all runs, so not to be compared: {', '.join(unlike)}. What each was computed on stands in "
+            "RUN/metrics.json; evaluate them with the same -n, --protocol and records."
+        )
     click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.options import as_json, delta
+from gossamer.run.options import as_json
 
 if TYPE_CHECKING:
     from gossamer.run import recommend as advising
@@ -18,7 +18,11 @@ else:
 @click.command()
 @click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts.")
 @click.option("--epsilon", type=float, required=True, help="The budget.")
-@delta
+@click.option(
+    "--delta",
+    type=float,
+    help="Delta of the guarantee; default: the largest power of ten that is at most 1e-5 and a tenth of 1 / declared size.",
+)
 @click.option("--minutes", type=float, help="Leave out what takes longer than this.")
 @click.option("--public", metavar="DATA", help="Public records that could start a run warm. They are not read.")
 @click.option(

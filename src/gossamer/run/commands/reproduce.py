@@ -113,6 +113,10 @@ def reproduce(
             raise RequestError(f"say which TABLE to run: {', '.join(known)}.")
         for line in page.listing(known, scale, results):
             click.echo(line)
+        if not results.is_dir():
+            click.echo(
+                f"There are no results in {results}, where they are looked for and go: --results names another folder."
+            )
         return
     asked = tabled.table_named(table, known)
     rows = [word.strip() for word in only.split(",") if word.strip()]
