@@ -227,6 +227,9 @@ def test_bad_requests(
 
 def test_a_mistyped_method_or_command_is_answered_with_the_nearest(gossamer: Run) -> None:
     refused(gossamer("fit", "dpgam"), "no METHOD 'dpgam'", "'dpgan'")
+    refused(
+        gossamer("fit", "--data", "x"), "METHOD comes before --data: gossamer fit METHOD --data", "dp-mepf, moments"
+    )
     refused(gossamer("smaple"), "no command 'smaple'", "'sample'")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gossamer.run import compare as comparison
-from gossamer.run.compare import compare, table
+from gossamer.run.compare import compare, table, unlike
 from gossamer.run.words import aligned
 
 ACCURACY = {"metric": "accuracy", "value": 0.1204, "low": 0.1, "high": 0.15, "n": 10, "computed_on": "10 test records"}
@@ -57,6 +57,14 @@ def test_names_of_earlier_versions_are_read(entries: Any, tmp_path: Path) -> Non
     [found] = compare([tmp_path / "run0"])
     current = "accuracy of the real-data baseline"
     assert found["metrics"] == {"accuracy": ACCURACY, current: {**former, "metric": current}}
+
+
+def test_figures_that_were_not_computed_alike_are_told_apart(entries: Any) -> None:
+    """Accuracies of classifiers that learnt from 1,000 samples and from 300 stand in one table."""
+    found = entries(1.0, 1.0, 3.0)
+    assert unlike(found, ["accuracy", "density"]) == []
+    found[1]["metrics"] = {"accuracy": {**ACCURACY, "computed_on": "10 test records, 300 samples"}}
+    assert unlike(found, ["accuracy", "density"]) == ["accuracy"]
 
 
 def test_each_row_holds_the_figures_of_its_own_run_by_rising_epsilon(entries: Any) -> None:

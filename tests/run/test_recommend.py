@@ -126,6 +126,14 @@ def test_the_usual_delta_is_a_power_of_ten_well_below_one_record(facts: Callable
         assert told.splitlines()[0].endswith(f"epsilon 3 at delta {delta}.")
 
 
+def test_about_as_many_records_scale_nothing(facts: Callable[..., Path], gossamer: Run) -> None:
+    """Made for 50,000: nobody measured twelve cells for 60,000, and ten were."""
+    for size, cells in ((60_000, None), (50_000, None), (41_000, None), (30_000, "6"), (100_000, "20")):
+        told = gossamer("presets", "moments", "--card", facts(size)).out
+        line = next(line for line in told.splitlines() if line.startswith("    --preset mnist-eps10"))
+        assert line.strip() == "--preset mnist-eps10" + (f" --cells {cells}" if cells else "")
+
+
 def test_settings_go_with_the_records(few: Advice) -> None:
     gs_wgan = next(each for each in few.ranked if each.method == "gs-wgan")
     assert gs_wgan.changed == {"critics": 83, "answers": 15, "visits": 8}

@@ -288,6 +288,27 @@ def test_a_limit_says_what_it_binds_and_when_it_comes_too_late(place: Place, gos
     told = gossamer("budget", place.data, *limit)
     assert "More than that has been spent: no further run will pass." in told.out
     assert "There is nothing" not in told.out
+    assert gossamer("budget", place.data, "--epsilon", "inf").status == 2
+    told = gossamer("budget", place.data, "--epsilon", "inf", "--force")
+    assert f"{place.data} has no limit any more" in told.out
+    assert "limit of" not in told.out
+    place.fit(place.folder / "second")
+
+
+def test_a_refusal_names_the_account_in_which_the_runs_stand(place: Place, gossamer: Run, tmp_path: Path) -> None:
+    """The limit is of a copy, and under its name there is no run; names may hold blanks."""
+    place.card.write_text(place.card.read_text() + 'data_set = "clinic 2026"\n')
+    place.fit()
+    copy = tmp_path / "copy of it.npz"
+    shutil.copy(place.data, copy)
+    budget(str(copy), epsilon=0.01, delta=DELTA)
+    place.card.write_text(place.card.read_text().replace("clinic 2026", "another"))
+    with pytest.raises(BudgetError) as caught:
+        place.fit(tmp_path / "second", data=copy)
+    assert "the 1 before it" in str(caught.value)
+    assert "see `gossamer budget 'clinic 2026'`" in str(caught.value)
+    assert f"`gossamer budget '{copy}' --epsilon E --delta D --force`" in str(caught.value)
+    assert gossamer("budget", "clinic 2026").out.count("dpgan") == 1
 
 
 def test_beyond_the_limit_nothing_is_begun(place: Place, gossamer: Run, tmp_path: Path) -> None:

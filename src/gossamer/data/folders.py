@@ -70,6 +70,8 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if chosen is None or not names:
         single = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
         hint = f"; or name the file that is meant, {folder / single[0]}" if single else ""
+        if not splits and not any(path.suffix.lower() in SUFFIXES for path in folder.rglob("*")):
+            hint = f"{hint}. There is no picture in it at all: tables of values are not read, records are pictures"
         raise DataError(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class "
             "into a folder of their own, optionally below train and test; or say --labels-key none where there are no classes"

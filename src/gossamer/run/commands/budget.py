@@ -20,8 +20,8 @@ else:
 @click.option(
     "--card", type=click.Path(path_type=Path), help="The data's card: its data_set is the name of the account."
 )
-@click.option("--epsilon", type=float, help="Set the limit of all runs together; 'inf' lifts it (--force).")
-@click.option("--delta", type=float, help="Delta of the limit.")
+@click.option("--epsilon", type=float, help="Set the limit of all runs together; 'inf' lifts it, with --force.")
+@click.option("--delta", type=float, help="Delta of the limit; 'inf' needs none.")
 @click.option(
     "--allow-infinite", is_flag=True, help="Let runs without a guarantee pass the limit, and do not count them."
 )
