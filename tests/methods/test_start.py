@@ -197,14 +197,23 @@ SAME = {"start": "moments", "start_noise": 1.0, "start_settings": "axes=8, cells
 """Both releases of the start, and that of the method, are of one event."""
 
 
-@pytest.mark.parametrize("stop", ["start: whole classes", "start: training"])
-def test_a_start_takes_no_release_of_the_method_when_a_run_is_resumed(stop: str) -> None:
+@pytest.mark.parametrize(
+    ("start", "stop", "last"),
+    [
+        (SAME, "start: whole classes", 1),
+        (SAME, "start: training", 1),
+        ({**LETTERS, "start_noise": 1.0}, "start: training", 2),
+    ],
+)
+def test_a_start_takes_no_release_of_the_method_when_a_run_is_resumed(
+    start: dict[str, Any], stop: str, last: int
+) -> None:
     """The ledger knows events, not phases: stopped right after a phase, the run did that phase's step once more."""
-    asked = job("dp-mepf", MEPF, SAME)
+    asked = job("dp-mepf", MEPF, start)
     assert merge(asked.plan)[0][1] == 3
     first = Going(asked, records(180), Rng(3, noise_seed=4))
     for reached in first.steps():
-        if (reached.phase.name, reached.step) == (stop, 1) and reached.shown is not None:
+        if (reached.phase.name, reached.step) == (stop, last) and reached.shown is not None:
             break
     saved, streams, spent = first.training.state.state_dict(), first.rng.state(), first.ledger.used[0]
     again = Going(asked, records(180), first.rng)

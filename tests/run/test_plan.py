@@ -23,6 +23,11 @@ def test_epsilon_alone_gives_the_noise_for_the_default_steps() -> None:
     assert request.plan[0][0].sampling_probability == 512 / 60_000
 
 
+def test_a_shape_that_no_net_makes_is_refused_before_noise_is_looked_for() -> None:
+    with pytest.raises(RequestError, match="make images of 28x28 or 32x32 pixels, not of shape 1x5x7"):
+        plan("dpgan", DataCard(shape=(1, 5, 7), classes=2, declared_size=5_000), epsilon=10.0, delta=DELTA)
+
+
 def test_epsilon_and_noise_give_the_steps() -> None:
     request = ask(epsilon=3.0, noise_multiplier=1.0)
     assert 2.99 <= request.promise.epsilon <= 3.0

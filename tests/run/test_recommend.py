@@ -208,6 +208,7 @@ def test_plan_takes_the_run_with_these_settings_where_there_is_one(gossamer: Run
     assert "These 60,000 records at this epsilon are about as clear as that." in told
     told = gossamer("plan", "gs-wgan", *budget, "--preset", "mnist").out
     assert "glyphs as public records instead of none" in told
+    assert "from measured runs with other settings; with these there was none (other" in told
 
 
 def test_time_goes_with_steps_and_is_unknown_for_other_networks(gossamer: Run, facts: Callable[..., Path]) -> None:

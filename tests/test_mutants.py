@@ -1,0 +1,31 @@
+"""The table of planted mistakes: each can still be planted, and the tests that must catch it are there."""
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from mutants import MISTAKES, ROOT
+
+
+def test_each_mistake_can_be_planted_in_one_place() -> None:
+    source = cache(Path.read_text)
+    found = {each.name: source(ROOT / "src" / "gossamer" / each.file).count(each.old) for each in MISTAKES}
+    assert {name: count for name, count in found.items() if count != 1} == {}
+    assert [name for name, count in Counter(each.name for each in MISTAKES).items() if count > 1] == []
+
+
+def test_the_tests_that_catch_them_are_there() -> None:
+    """A test that got another name would run nothing; the campaign says so an hour later."""
+    missing = [
+        (each.name, word)
+        for each in MISTAKES
+        for word in each.tests.split()
+        if "::" in word and not _defined(*word.split("::", 1))
+    ]
+    assert missing == []
+
+
+def _defined(file: str, name: str) -> bool:
+    last = name.split("[", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1]
+    return re.search(rf"(def|class) {re.escape(last)}\b", Path(ROOT / file).read_text()) is not None
