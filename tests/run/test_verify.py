@@ -386,20 +386,24 @@ def test_what_a_kill_left_of_a_release_is_cleared_up_by_the_next(
     beside = f".{out.name}.release-k3_9dw2x"
     shutil.copytree(out, out.with_name(beside))
     (out.with_name(beside) / "events.jsonl").write_text("internal")
+    mine = out.with_name(f".{out.name}.release-remarks1")
+    mine.mkdir()
+    (mine / "remarks.txt").write_text("somebody's own")
     if at == "old aside":
         replace(out, out.with_name(f"{beside}.old"))
-        with held_folder(out.with_name(beside)) as mine:
-            assert mine
+        with held_folder(out.with_name(beside)) as held:
+            assert held
             with held_folder(out.with_name(beside)) as also:
                 assert not also
             _clear_up(out)
-            assert len(list(out.parent.glob(".*"))) == 2, "another process is at it"
+            assert len(list(out.parent.glob(".*"))) == 3, "another process is at it"
         with pytest.raises(RunFolderError, match="is taken"):
             release(run, out)
     else:
         release(run, out, force=True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert not list(out.parent.glob(".*"))
+    assert list(out.parent.glob(".*")) == [mine]
+    assert (mine / "remarks.txt").exists()
 
 
 def test_force_deletes_nothing_but_a_release(run: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from gossamer.run.audited import audited
 from gossamer.run.folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
 from gossamer.run.loader import Unloadable, classifies, loader
 from gossamer.run.readme import readme
-from gossamer.run.verify import LOADER, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
+from gossamer.run.verify import LOADER, MAY_HAVE, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
 
 if TYPE_CHECKING:
     from gossamer.data import writers
@@ -108,15 +108,23 @@ def _prefix(target: Path) -> str:
 
 
 def _clear_up(target: Path) -> None:
-    """End what a kill has cut off: a release that was being replaced comes back, what was begun is deleted."""
-    for left in sorted(target.parent.glob(f"{glob.escape(_prefix(target))}*")):
+    """End what a kill has cut off: a release that was being replaced comes back, what was begun is deleted, no more."""
+    for left in sorted(target.parent.glob(f"{glob.escape(_prefix(target))}{'?' * 8}*")):
         with held_folder(left) as mine:
-            if not mine or (left.suffix == ".old" and left.with_suffix("").exists()):
-                continue  # somebody is at it
+            if not mine or not _is_ours(left) or (left.suffix == ".old" and left.with_suffix("").exists()):
+                continue  # somebody is at it, or it is somebody's own
             if left.suffix == ".old" and not target.exists():
                 left.replace(target)
             else:
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_ours(left: Path) -> bool:
+    """Whether a folder holds nothing but files of a release, finished or begun."""
+    known = (*RELEASED, REPORT, *MAY_HAVE, SUMS, SIGNATURE, EVENTS)
+    return all(
+        path.is_file() and path.name.startswith((*known, *(f".{name}." for name in known))) for path in left.iterdir()
+    )
 
 
 def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
