@@ -15,14 +15,13 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.run.measured import NEAR
 
 if TYPE_CHECKING:
     import torch
 else:
     torch = Lazy("torch")
 
-NEAR = 1.25
-"""Numbers of records that differ by no more than this factor count as the same."""
 ABOUT = ("about", "records", "in_proportion")
 """What stands beside the settings of a preset."""
 
