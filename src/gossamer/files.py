@@ -2,11 +2,14 @@
 
 import fcntl
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+_BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
 
 def write_atomically(path: Path, content: bytes | str, *, private: bool = False) -> None:
@@ -29,6 +32,12 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def begun(name: str) -> str:
+    """The name of the file whose writing left this one when it was killed; empty: `write_atomically` gives no such name."""
+    found = _BEGUN.fullmatch(name)
+    return found[1] if found else ""
 
 
 def sync_folder(folder: Path) -> None:

@@ -119,6 +119,9 @@ def test_a_place_with_a_limit_links_all_that_was_read_there(book: AccountBook) -
     assert limit.name == "/P/d.npz"
     at_the_place = book.read().account("/P/d.npz").entries
     assert [entry.charge for entry in account.entries] == [entry.charge for entry in at_the_place]
+    with book.opened() as pages:
+        pages.set_limit(Limit(name="/P/d.npz", epsilon=math.inf, delta=DELTA), force=True)
+    assert len(book.read().account_of(third).entries) == 1, "a limit that was lifted links nothing"
 
 
 def test_unknown_records_link_nothing(book: AccountBook) -> None:

@@ -292,6 +292,7 @@ def test_a_limit_says_what_it_binds_and_when_it_comes_too_late(place: Place, gos
     told = gossamer("budget", place.data, "--epsilon", "inf", "--force")
     assert f"{place.data} has no limit any more" in told.out
     assert "limit of" not in told.out
+    assert told.out.splitlines()[-2].endswith(f"at delta {DELTA:g}, add-or-remove-one record"), "at that of the runs"
     place.fit(place.folder / "second")
 
 
@@ -782,9 +783,7 @@ def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
             killed(place, patch, "create", empty)
         else:
             killed(place, patch, "enter", raising(Stopped()))
-    with (
-        monkeypatch.context() as patch
-    ):  # and once more, while the new one is deleted: its sources are gone, its ledger is not
+    with monkeypatch.context() as patch:  # and while the new one is deleted: its sources are gone, its ledger is not
         patch.setattr(Path, "unlink", failing_after(SOURCE, Path.unlink))
         with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
             pass

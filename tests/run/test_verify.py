@@ -388,7 +388,8 @@ def test_what_a_kill_left_of_a_release_is_cleared_up_by_the_next(
     (out.with_name(beside) / "events.jsonl").write_text("internal")
     mine = out.with_name(f".{out.name}.release-remarks1")
     mine.mkdir()
-    (mine / "remarks.txt").write_text("somebody's own")
+    (mine / "README.md.draft").write_text("somebody's own")
+    (out.with_name(beside) / ".report.html.k3_9dw2x").write_text("a file that was begun")
     if at == "old aside":
         replace(out, out.with_name(f"{beside}.old"))
         with held_folder(out.with_name(beside)) as held:
@@ -403,7 +404,7 @@ def test_what_a_kill_left_of_a_release_is_cleared_up_by_the_next(
         release(run, out, force=True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert list(out.parent.glob(".*")) == [mine]
-    assert (mine / "remarks.txt").exists()
+    assert (mine / "README.md.draft").exists()
 
 
 def test_force_deletes_nothing_but_a_release(run: Path, tmp_path: Path) -> None:

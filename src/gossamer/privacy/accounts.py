@@ -228,7 +228,7 @@ class Pages:
         A place with a limit is such a link: what was read there adds up, whatever it was called and whatever lay there.
         """
         known, marks, places = dict.fromkeys(names), {mark} - {""}, {_whole(each) for each in names if each}
-        limited = {_whole(name) for name in self.limits}
+        limited = {_whole(name) for name, limit in self.limits.items() if not math.isinf(limit.epsilon)}
         entries: list[Entry] = []
         while True:
             found = [

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
-from gossamer.files import hold, sync_folder, write_atomically
+from gossamer.files import begun, hold, sync_folder, write_atomically
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.ledger import locked
 from gossamer.privacy.promise import MODEL
@@ -41,8 +40,6 @@ OURS = frozenset({
 })  # fmt: skip
 """What a run consists of beside its private folder, and the TensorBoard files that it was asked for. Whatever else lies in RUN
 is somebody's own, and no command deletes it."""
-_BEGUN = re.compile(rf"\.(?:{'|'.join(map(re.escape, sorted(OURS)))})\.[a-z0-9_]{{8}}")
-"""What a kill has left of a file that was being written: the names that `files.write_atomically` gives."""
 REPLACED, PUT_BACK, GONE = "replaced", "put back", "gone"
 """In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its
 way there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted. What cannot be
@@ -266,7 +263,7 @@ class RunFolder:
                 return bool(self.config().get("tensorboard"))
             except RunFolderError:
                 return False
-        return name in OURS or _BEGUN.fullmatch(name) is not None
+        return name in OURS or begun(name) in OURS
 
     def _delete(self) -> None:
         for path in (*self._others(), self.file(LEDGER)):

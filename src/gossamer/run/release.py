@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
-from gossamer.files import held_folder, write_atomically
+from gossamer.files import begun, held_folder, write_atomically
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate import CERTIFICATE, Certificate, sha256
@@ -122,9 +122,7 @@ def _clear_up(target: Path) -> None:
 def _is_ours(left: Path) -> bool:
     """Whether a folder holds nothing but files of a release, finished or begun."""
     known = (*RELEASED, REPORT, *MAY_HAVE, SUMS, SIGNATURE, EVENTS)
-    return all(
-        path.is_file() and path.name.startswith((*known, *(f".{name}." for name in known))) for path in left.iterdir()
-    )
+    return all(path.is_file() and (path.name in known or begun(path.name) in known) for path in left.iterdir())
 
 
 def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:

@@ -140,7 +140,9 @@ def budget(
             f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
         )
     account, found = pages.account(name), bool(named) or base in EMBEDDED or Path(base).exists()
-    deltas = [limit.delta for limit in account.limits] or [entry.charge.delta for entry in account.entries]
+    deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
+        entry.charge.delta for entry in account.entries
+    ]
     return Spent(account, account.spent(max(deltas)) if deltas else (), found, new_book(pages) if pages.new else "")
 
 
@@ -175,7 +177,8 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
 def _is_whole(folder: RunFolder) -> bool:
     """Whether settings and sources can be read, and are those that the run began with, as far as its ledger can tell."""
     try:
-        folder.config(), Sources.from_json(folder.source()["sources"])
+        folder.config()
+        Sources.from_json(folder.source()["sources"])
         return PrivacyLedger.load(folder.file(LEDGER)).settings == sha256(folder.file(CONFIG))
     except LedgerDamaged:
         return True  # nothing can tell
