@@ -282,6 +282,25 @@ def test_delta_out_of_range_is_refused(delta: float) -> None:
             ask()
 
 
+def test_the_end_of_the_noise_is_taken_off_delta_for_every_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen with an end of 1e-9 for each query: 1,000 and 3,000 of them leave 6e-6 of 1e-5. 2^-100 moves no printed digit."""
+    plan = flatten([*poisson(1e-3, 1.0, 1000), *poisson(1e-3, 2.0, 3000)])
+    expected = {each.name: each.epsilon(plan, delta=6e-6, relation=ADD_OR_REMOVE_ONE) for each in (Rdp(), Pld())}
+    before = figures(plan)
+    monkeypatch.setattr(accountants, "NOISE_END", 1e-9)
+    assert figures(plan) == pytest.approx(expected, rel=1e-12)
+    assert all(expected[name] > 1.005 * before[name] for name in before)
+
+
+def test_a_delta_that_the_end_of_the_noise_may_use_up_is_refused() -> None:
+    for delta, steps, least in ((2.0**-101, 1, "7.9e-31"), (1e-24, 2_000_000, "1.6e-24")):
+        with pytest.raises(BudgetError, match=f"cannot be proved.* {least}"):
+            bounds(poisson(1e-3, 1.0, steps), delta=delta)
+    assert guarantee(poisson(1e-3, 1.0, 1), delta=1e-20).epsilon > 0
+    with pytest.raises(BudgetError, match="cannot be proved"):
+        calibrate_noise(lambda noise: poisson(1e-3, noise, 10), epsilon=1.0, delta=1e-31)
+
+
 def test_the_odometer_agrees_with_rdp_and_is_linear_in_the_counts() -> None:
     first, second = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0), GaussianDpEvent(10.0)
     plan = [(first, 1000), (SelfComposedDpEvent(second, 2), 5), (NonPrivateDpEvent(), 1)]

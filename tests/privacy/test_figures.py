@@ -10,7 +10,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from gossamer.errors import LedgerDamaged
-from gossamer.privacy import accounting
+from gossamer.privacy import accountants, accounting
 from gossamer.privacy.costs import plan_of, poisson_gaussian, without_privacy
 from gossamer.privacy.figures import NOT_NAMED, figures, purposes, smaller
 from gossamer.privacy.guarantee import REPLACE_ONE, Plan
@@ -99,6 +99,13 @@ def test_without_noise_every_figure_is_infinity(plan: Plan) -> None:
     assert found["gdp"]["mu"] == "inf"
     assert found["rdp"] is None or set(found["rdp"]["epsilon"]) == {"inf"}
     assert [each["alone"]["epsilon"] for each in found["components"]] == ["inf"]
+
+
+def test_a_delta_below_the_end_of_the_noise_has_no_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run at a very small delta is certified; of the smaller deltas in the table, the certificate promises nothing."""
+    monkeypatch.setattr(accountants, "NOISE_END", 1e-9)
+    epsilons = [entry["epsilon"] for entry in of([(ONCE, 1)])["at_deltas"]]
+    assert epsilons[2] == "inf" and 0 < epsilons[0] < epsilons[1]
 
 
 def test_after_a_declassify_every_figure_is_infinity() -> None:

@@ -17,7 +17,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from gossamer.privacy import keystream, noise
+from gossamer.privacy import accountants, keystream, noise
 from gossamer.privacy.keystream import DeviceKeystream, Keystream
 from gossamer.privacy.noise import Rng, grid, round_to_grid_
 
@@ -97,11 +97,12 @@ def polar(rng: Rng, pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def keystream_of(monkeypatch: pytest.MonkeyPatch, word: int, turn: int) -> None:
-    """A keystream that gives one pair of normals again and again: a word for the radius, a word for the angle."""
+    """A keystream that gives one pair of normals again and again: a word for the radius, and for more, a word for the angle."""
 
     def write(self: object, room: memoryview, size: int) -> None:
-        bits = np.full(size // 12, word, np.int64), np.full(size // 12, turn, np.int32)
-        room[:size] = np.concatenate([part.view(np.uint8) for part in bits]).data
+        pairs = 0 if size == 8 * math.prod(noise._MORE) else size // 16
+        bits = np.full(size // 8 - pairs, word, np.int64), np.full(pairs, turn, np.int64)
+        room[:size] = np.concatenate(bits).view(np.uint8).data
 
     monkeypatch.setattr(Keystream, "write", write)
 
@@ -109,30 +110,121 @@ def keystream_of(monkeypatch: pytest.MonkeyPatch, word: int, turn: int) -> None:
 @pytest.mark.parametrize(
     ("word", "radius"),
     [
-        (0, math.sqrt(106 * math.log(2))),
-        (-(2**63), math.sqrt(106 * math.log(2))),
-        (1, math.sqrt(2 * math.log(2**53 / 3))),
-        (2**51, math.sqrt(2 * math.log(2))),
+        (0, math.sqrt(2 * 1009 * math.log(2))),
+        (-(2**63), math.sqrt(2 * 1009 * math.log(2))),
+        (1, math.sqrt(126 * math.log(2))),
+        (noise._FAR, math.sqrt(36 * math.log(2))),
+        (2**62, math.sqrt(2 * math.log(2))),
         (-1, 0.0),
         (2**63 - 1, 0.0),
     ],
 )
 @pytest.mark.parametrize(
-    ("turn", "angle"), [(0, 0.0), (2**30, 0.5), (-(2**30), -0.5), (2**31 - 1, 1.0), (-(2**31), -1.0)]
+    ("turn", "angle"), [(0, 0.0), (2**62, 0.5), (-(2**62), -0.5), (2**63 - 1, 1.0), (-(2**63), -1.0)]
 )
 def test_no_word_makes_a_radius_or_a_coordinate_of_zero(
     monkeypatch: pytest.MonkeyPatch, word: int, radius: float, turn: int, angle: float
 ) -> None:
-    """All-zero and all-one words included. The angle is in half turns, cosine first; half a step is 7.3e-10."""
+    """All-zero and all-one words included. The angle is in half turns, cosine first."""
     keystream_of(monkeypatch, word, turn)
     found, turned = polar(Rng(), 1)
-    assert found.item() == pytest.approx(radius, abs=1e-6) and 1e-8 < found.item() < 8.58
+    assert found.item() == pytest.approx(radius, abs=1e-6) and 1e-8 < found.item() < 37.5
     pair = found * torch.stack([turned.cos(), turned.sin()])
     assert (pair != 0).all() and pair.isfinite().all()
-    half_step = math.pi * 2.0**-32
-    assert turned.item() == pytest.approx(angle * math.pi + (half_step if turn < 2**31 - 1 else -half_step), abs=1e-14)
+    assert turned.item() == pytest.approx(angle * math.pi, abs=1e-14)
     both = Rng().add_gaussian_(torch.full((2,), 5.0, dtype=torch.float64), 1e-9)
     assert both.tolist() == pytest.approx((5 + 1e-9 * pair.flatten()).tolist(), abs=grid(1e-9))
+
+
+@pytest.mark.parametrize("word", [0, 1, 2**20 + 12345, noise._FAR - 1])
+@pytest.mark.usefixtures("either_keystream")
+def test_a_small_u_has_all_its_bits(monkeypatch: pytest.MonkeyPatch, word: int) -> None:
+    """u of every pair against its exact value. Each pair has words of its own for what is below the first word."""
+    source, pairs = np.random.default_rng(30), noise._MORE[0]
+    first = np.full(pairs, word)
+    first[::3] = noise._FAR + 5  # these take no more words
+    more = source.integers(0, 2**62, noise._MORE)
+    more[:8, :3] = 0
+    turns = np.zeros(pairs, np.int64)
+
+    def of_the_processor(self: object, room: memoryview, size: int) -> None:
+        given = more if size == 8 * math.prod(noise._MORE) else np.concatenate([first, turns])
+        room[:size] = given.reshape(-1).view(np.uint8).data
+
+    def of_a_device(self: object, room: torch.Tensor) -> None:
+        given = np.concatenate([first, turns, more.reshape(-1)])
+        room.view(-1)[: 2 * len(given)] = torch.from_numpy(given.view(np.int32))
+
+    monkeypatch.setattr(Keystream, "write", of_the_processor)
+    monkeypatch.setattr(DeviceKeystream, "write", of_a_device)
+    radius, _ = polar(Rng(), pairs)
+    far = 0
+    for number, found in zip(first.tolist(), radius.tolist(), strict=True):
+        rest = Fraction(1, 2)
+        if number < noise._FAR:
+            digits = [Fraction(int(digit), 2 ** (63 * place)) for place, digit in enumerate(more[far], start=1)]
+            rest, far = sum(digits) + Fraction(1, 2 ** (63 * len(digits) + 1)), far + 1
+        u = (number + rest) / 2**63
+        exact = math.sqrt(2 * (math.log(u.denominator) - math.log(u.numerator)))
+        assert found == pytest.approx(exact, rel=1e-15)
+
+
+def cannot_be_noise(released: torch.Tensor, spacing: float, bits: int) -> np.ndarray:
+    """Whether no circle with u = (k + 1/2) / 2^bits, k = 0, 1, ..., meets the cell of a released pair. released: [2, n]
+
+    To an attacker who knows that radii have so many bits, these pairs cannot be noise alone.
+    """
+    nearest = (released.abs() - spacing / 2).clamp(min=0).square().sum(0).numpy()
+    farthest = (released.abs() + spacing / 2).square().sum(0).numpy()
+    low, high = (np.exp(-squares / 2) * 2.0**bits - 0.5 for squares in (farthest, nearest))
+    return np.floor(high * (1 + 1e-9)) < np.maximum(np.ceil(low * (1 - 1e-9)), 0)
+
+
+@pytest.mark.parametrize("bits", [52, 63])
+@pytest.mark.parametrize("shift", [0.0, 2.0**-14, 2.0**-12, 2.0**-11, 2.0**-10, 2.0**-8, 2.0**-4, 0.3])
+@pytest.mark.usefixtures("either_keystream")
+def test_no_rare_pair_shows_that_it_was_moved(monkeypatch: pytest.MonkeyPatch, shift: float, bits: int) -> None:
+    """131,072 pairs with u below 512 / 2^bits, moved by a record or not (shift 0), held against circles of so many bits.
+
+    With u of 52 bits, pairs of noise alone are always on a circle of it, and up to 15 % of those that a record has moved are on
+    none. Now as many are on none as of true normals of such radii. A record of norm C adds C / sqrt(D) to each of D numbers:
+    the shifts of all presets, in standard deviations, lie between those here.
+    """
+    monkeypatch.setattr(noise, "_MORE", (noise._PAIRS, 15), raising=False)
+    real, on_a_device = Keystream.write, DeviceKeystream.write
+
+    def rare(words: torch.Tensor) -> None:
+        words[: noise._PAIRS] &= (512 << 63 - bits) - 1 - 2**63  # the sign is not used
+
+    def of_the_processor(self: Keystream, room: memoryview, size: int) -> None:
+        real(self, room, size)
+        if size < 100 * noise._PAIRS:
+            rare(torch.frombuffer(room, dtype=torch.int64, count=noise._PAIRS))
+
+    def of_a_device(self: DeviceKeystream, room: torch.Tensor) -> None:
+        on_a_device(self, room)
+        rare(room.view(-1)[: 2 * noise._PAIRS].view(torch.int64))
+
+    monkeypatch.setattr(Keystream, "write", of_the_processor)
+    monkeypatch.setattr(DeviceKeystream, "write", of_a_device)
+    rng, spacing, trials = Rng(noise_seed=31), grid(1.0), 4 * noise._PAIRS
+    moved = torch.full((2 * noise._PAIRS,), shift, dtype=torch.float64)
+    released = torch.cat([rng.add_gaussian_(moved.clone(), 1.0).view(2, -1) for _ in range(4)], dim=1)
+    source = np.random.default_rng(32)
+    radius = np.sqrt(2 * (bits * np.log(2) - np.log(source.uniform(0, 512, trials))))
+    turn = source.uniform(0, 2 * np.pi, trials)
+    true = round_to_grid_(torch.from_numpy(np.stack([radius * np.cos(turn), radius * np.sin(turn)])) + shift, 1.0)
+    found, expected = (int(cannot_be_noise(pairs, spacing, bits).sum()) for pairs in (released, true))
+    share = (found + expected) / (2 * trials)
+    assert 0.02 < share < 0.5 and abs(found - expected) <= Z * math.sqrt(2 * trials * share * (1 - share))
+
+
+def test_the_end_of_the_noise_is_taken_off_delta() -> None:
+    """2^31 pairs, each moved by at most one standard deviation, and at a noise multiplier of 0.05 one pair, moved by 20."""
+    edge = math.sqrt(2 * math.log(2) * (63 * (1 + noise._MORE[1]) - 53))  # beyond, u is coarser than a float64
+    assert edge > 36
+    added = noise._MOST_NUMBERS / 2 * math.exp(-((edge - 1) ** 2) / 2) + 400 * math.exp(-((edge - 20) ** 2) / 2)
+    assert added < accountants.NOISE_END
 
 
 def test_all_zero_and_all_one_bytes_make_ordinary_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,17 +334,17 @@ def test_another_device_runs_the_same_lines() -> None:
     rng = Rng(noise_seed=19)
     out = rng.add_gaussian_(torch.empty(1001, device="meta"), 1.0)
     assert out.device.type == "meta" and {device.type for device, _ in rng._passes} == {"meta"}
-    assert rng._secret["noise"].position == 0 and rng._device_noise.position == 94  # 16 words a block, 3 words a pair
+    blocks = -(-(4 * 501 + 2 * math.prod(noise._MORE)) // 16)  # of 16 words of 32 bits; a pair has four
+    assert rng._secret["noise"].position == 0 and rng._device_noise.position == blocks
     rng.add_gaussian_(torch.empty(1001), 1.0)
-    assert rng._secret["noise"].position == 12 * 501 and rng._device_noise.position == 94
+    assert rng._secret["noise"].position == 16 * 501 and rng._device_noise.position == blocks
 
 
 @pytest.mark.parametrize("n", [1, 1001, 2 * noise._DEVICE_PAIRS + 3])
 def test_every_word_of_the_device_keystream_is_used_once(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    """Radius and angle of a pair are made of three words that no other pair has, in passes as they are on a GPU."""
+    """Radius and angle of a pair are made of words that no other pair has, in passes as they are on a GPU."""
     as_on_a_device(monkeypatch, noise._DEVICE_PAIRS)
-    monkeypatch.setattr(noise, "_MANTISSA", -1)  # no bit of a word is lost
-    monkeypatch.setattr(noise, "_ONE", 0)
+    monkeypatch.setattr(noise, "_MASK", -1)  # no bit of a word is lost
     handed, used = 0, list[torch.Tensor]()
 
     def write(self: object, room: torch.Tensor) -> None:
@@ -262,7 +354,7 @@ def test_every_word_of_the_device_keystream_is_used_once(monkeypatch: pytest.Mon
 
     def polar(self: Rng, pairs: int, device: torch.device) -> noise._Pass:
         drawn = real(self, pairs, device)
-        used.extend([drawn.words.view(torch.int32).clone(), drawn.steps.clone()])
+        used.extend(words.view(torch.int32).flatten().clone() for words in (drawn.words, drawn.turns, drawn.more))
         return drawn
 
     real = Rng._polar
@@ -270,7 +362,8 @@ def test_every_word_of_the_device_keystream_is_used_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(Rng, "_polar", polar)
     normals(Rng(), n)
     words = torch.cat(used)
-    assert len(words) == len(words.unique()) == 3 * ((n + 1) // 2) > handed - 32
+    passes = len(used) // 3
+    assert len(words) == len(words.unique()) == 4 * ((n + 1) // 2) + 2 * math.prod(noise._MORE) * passes > handed - 32
 
 
 def test_noise_of_a_device_has_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +403,12 @@ def test_low_bits_do_not_tell_two_sums_apart(fused: bool) -> None:
         output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         counts = [int(word) for word in output.split()]
     assert len(counts) == 2 and max(counts) <= allowed <= 53
+
+
+def test_a_query_of_more_numbers_than_the_proof_has_is_refused() -> None:
+    out = torch.zeros(1).expand(2**32 + 1)  # takes no memory
+    with pytest.raises(ValueError, match="at most 2\\^32 numbers"):
+        Rng().add_gaussian_(out, 1.0)
 
 
 @pytest.mark.parametrize("std", [-1.0, math.inf, math.nan, 1e-31, 1e31])
@@ -573,11 +672,17 @@ def test_the_keystream_is_aes_in_counter_mode() -> None:
     assert bytes(stream.take(40)) == whole[37:77]
 
 
-def test_the_keystream_of_a_run_is_counter_mode_under_a_fresh_key(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("capability", "nonce"), [("AVX512", bytes(range(12)) + (2).to_bytes(4, "big")), ("AVX2", bytes(range(16)))]
+)
+def test_the_keystream_of_a_run_is_counter_mode_under_a_fresh_key(
+    monkeypatch: pytest.MonkeyPatch, capability: str, nonce: bytes
+) -> None:
     """GCM encrypts with counter mode from block 2 of its nonce (NIST SP 800-38D, section 7.1)."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(keystream.os, "urandom", lambda size: bytes(range(size)))
     found = bytes(Keystream(None).take(1000))
-    counter = modes.CTR(bytes(range(12)) + (2).to_bytes(4, "big"))
+    counter = modes.CTR(nonce)
     assert found == Cipher(algorithms.AES(bytes(range(16))), counter).encryptor().update(bytes(1000))
     monkeypatch.undo()
     streams = [Keystream(None) for _ in range(2)]
@@ -586,12 +691,13 @@ def test_the_keystream_of_a_run_is_counter_mode_under_a_fresh_key(monkeypatch: p
 
 def test_a_key_serves_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """GCM's counter has 32 bits: after 2^36 bytes it would come round."""
-    keys = []
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    keys: list[int] = []
     monkeypatch.setattr(keystream.os, "urandom", lambda size: keys.append(size) or bytes([len(keys)] * size))
     monkeypatch.setattr(keystream, "_ONE_KEY", 100)
     stream = Keystream(None)
     pieces = [bytes(stream.take(48)) for _ in range(4)]
-    assert keys == [16, 12] * 2
+    assert sorted(keys) == [12, 12, 16, 16]
     assert len(set(pieces)) == 4
 
 

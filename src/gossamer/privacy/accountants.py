@@ -38,6 +38,8 @@ _COARSEST_GRID = 1e-4
 _LOOSEST_GRID = 0.05
 _MOST_STEPS = 2_000_000  # beyond, dp_accounting takes minutes: it computes (cells of one step) ** steps as an integer
 _MOST_OFTEN = 2**53  # counts stay exact in float64
+NOISE_END = 2.0**-100
+"""Of delta, for each query: what the end of the noise may add. `noise.py` says why."""
 _FFT_ROUNDING = 2.0**-52  # of delta, per composed step; the worst seen against exact Gaussians was 2^-54.8
 
 
@@ -148,6 +150,17 @@ def accountants_for(
     """Those that know every event of the plan, in their order. May be empty. A plan of nothing is known to the general ones."""
     events = [event for event, _ in plan] or [NonPrivateDpEvent()]
     return tuple(each for each in among if all(each.knows(event, relation) for event in events))
+
+
+def delta_left(plan: FlatPlan, delta: float) -> float:
+    """What is left of delta for the accountants when the end of the noise is taken off. Zero or less: no bound holds."""
+    return delta - NOISE_END * sum(count for _, count in plan)
+
+
+def bound(accountant: Accountant, plan: FlatPlan, *, delta: float, relation: NeighboringRelation) -> float:
+    """Epsilon at delta, by one accountant, for noise as it is drawn. Infinity where nothing of delta is left."""
+    left = delta_left(plan, delta)
+    return accountant.epsilon(plan, delta=left, relation=relation) if left > 0 else math.inf
 
 
 def refuse_unknown(plan: FlatPlan, relation: NeighboringRelation) -> None:

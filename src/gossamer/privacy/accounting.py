@@ -27,9 +27,12 @@ from gossamer.errors import BudgetError, LedgerDamaged
 from gossamer.privacy.accountants import (
     ACCOUNTANTS,
     CURVES,
+    NOISE_END,
     SCOUTS,
     Accountant,
     accountants_for,
+    bound,
+    delta_left,
     flatten,
     refuse_unknown,
 )
@@ -64,17 +67,20 @@ def bounds(
         unit: whose contribution is protected.
 
     Raises:
-        BudgetError: delta or an event is out of range, or no accountant knows the plan under this relation.
+        BudgetError: delta or an event is out of range, delta is smaller than what the end of the noise may add, or no
+            accountant knows the plan under this relation.
     """
     _check_delta(delta)
     flat = flatten(plan)
     refuse_unknown(flat, relation)
+    if delta_left(flat, delta) <= 0:
+        raise _too_small(delta, delta - delta_left(flat, delta))
 
-    def bound(epsilon: float) -> Guarantee:
+    def guarantee(epsilon: float) -> Guarantee:
         return Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
 
     return tuple(
-        Bound(each.name, bound(each.epsilon(flat, delta=delta, relation=relation)))
+        Bound(each.name, guarantee(bound(each, flat, delta=delta, relation=relation)))
         for each in accountants_for(flat, relation)
     )
 
@@ -295,6 +301,15 @@ def event_from_json(data: Any) -> DpEvent:
 def _check_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise BudgetError(f"delta must lie between 0 and 1, not {delta}: choose one well below 1 / the number of units")
+    if delta <= NOISE_END:
+        raise _too_small(delta, NOISE_END)
+
+
+def _too_small(delta: float, least: float) -> BudgetError:
+    return BudgetError(
+        f"delta {delta:g} cannot be proved: the precision of the noise alone may add {least:.1e}. Choose a larger delta, for "
+        "example 1e-10."
+    )
 
 
 @dataclass(frozen=True)
@@ -315,7 +330,7 @@ class _Costs:
         flat = flatten(self.plan_for(value))
         refuse_unknown(flat, self.relation)
         known = accountants_for(flat, self.relation, among)
-        return min((each.epsilon(flat, delta=self.delta, relation=self.relation) for each in known), default=math.inf)
+        return min((bound(each, flat, delta=self.delta, relation=self.relation) for each in known), default=math.inf)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dp_accounting import SampledWithoutReplacementDpEvent
 from scipy.special import logsumexp
 
 from gossamer.privacy import accounting
-from gossamer.privacy.accountants import Accountant, FlatPlan, Pld, accountants_for, flatten
+from gossamer.privacy.accountants import Accountant, FlatPlan, Pld, accountants_for, bound, flatten
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Guarantee, NeighboringRelation, Plan
 
@@ -147,7 +147,7 @@ def _bounds(plan: FlatPlan, relation: NeighboringRelation, terms: Guarantee) -> 
     if len(plan) <= MOST_FOR_PLD:
         return accounting.bounds(plan, delta=terms.delta, relation=relation, unit=terms.unit)
     return tuple(
-        Bound(each.name, dataclasses.replace(terms, epsilon=each.epsilon(plan, delta=terms.delta, relation=relation)))
+        Bound(each.name, dataclasses.replace(terms, epsilon=bound(each, plan, delta=terms.delta, relation=relation)))
         for each in _quick(plan, relation)
     )
 
@@ -178,7 +178,7 @@ def _part(family: _Family, delta: float) -> float:
         if log_part < math.log(_LEAST):
             return 0.0
         part = math.exp(log_part)
-        epsilon = min(each.epsilon(family.plan, delta=part, relation=family.relation) for each in quick)
+        epsilon = min(bound(each, family.plan, delta=part, relation=family.relation) for each in quick)
         grown = float(logsumexp([step * epsilon for step in range(family.steps)]))
         if log_part + grown <= math.log(delta):
             return part

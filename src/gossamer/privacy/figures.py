@@ -12,7 +12,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, Sampl
 
 from gossamer.errors import LedgerDamaged
 from gossamer.privacy import accounting
-from gossamer.privacy.accountants import CURVES, flatten
+from gossamer.privacy.accountants import CURVES, delta_left, flatten
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
 from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
@@ -125,7 +125,7 @@ def _at(ledger: PrivacyLedger, delta: float) -> dict[str, Any]:
 
 def _cost(ledger: PrivacyLedger, plan: Plan, delta: float) -> dict[str, Any]:
     """Epsilon and delta of a part of the plan, by the accountant that bounds it best."""
-    if ledger.reasons:
+    if ledger.reasons or delta_left(flatten(plan), delta) <= 0:
         return {"epsilon": "inf", "delta": delta}
     cost = accounting.guarantee(plan, delta=delta, relation=ledger.relation, unit=ledger.unit)
     return {"epsilon": _as_json(cost.epsilon), "delta": delta}

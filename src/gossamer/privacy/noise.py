@@ -18,10 +18,10 @@ times of 60. So:
   post-processing: it costs no privacy, and adds less than 10^-6 of the noise's variance. float32 holds the multiples up
   to 2^22 grids, more than 2,000 standard deviations; beyond, it is no finer than half a grid, and that is the rounding.
   Every device runs the same lines; only the keystream is another one.
-- Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u), where u is the middle of one of
-  2^52 steps from 0 to 1: exact in float64, and neither 0 nor 1. It reaches 8.57 standard deviations, and the chance of a larger
-  one would be 2^-53. The angle is the middle of one of 2^32 steps of the circle. No radius is zero, and no sine or cosine of
-  an angle.
+- Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u), where u is uniform in (0, 1).
+  A word of 63 bits gives u. Where u is below 2^-18, fifteen more words give 945 bits more. So u is a floating-point number
+  that is right to one part in 2^45 wherever it lies above 2^-955, which is a radius of 36. The angle is a word of 64 bits,
+  rounded to float64. No radius is zero or infinite, and no sine or cosine of an angle is zero.
 
 Precision of the coins. `poisson_sample` draws each unit by itself, with probability exactly `rate` (the float64), given true
 coins. No step of it rounds:
@@ -40,14 +40,22 @@ A block costs one word in place of 1,024: a draw from ten million units takes 80
 
 What is still assumed: that AES-128 in counter mode, and ChaCha20, cannot be told from coins; that the Mersenne Twister
 behind `secret_generator`, all of whose state is drawn from the keystream and whose numbers nobody sees but through a noised
-sum, stands for coins too; and that noise of 2^84 values stands for a true normal. Even if the errors of the 2^32 angles did
-not average out, the probability of a cell of the grid would be right to one part in 2^33 and 2^-53.
+sum, stands for coins too.
 
-That no radius exceeds R = 8.57 adds little to delta. Where both data sets can lead to an output, the ratio of its densities
-is that of true normals. What one alone can lead to is noise that a record moves across the edge: for a pair of coordinates
-moved by s standard deviations the probability is s (R / pi) exp(-R^2 / 2) = 3.0e-16 s, to first order; over D coordinates
-the s of all pairs add up to at most sqrt(D / 2) / noise_multiplier. That is 1.6e-7 for 450,000 steps of 2.8 million
-coordinates at noise multiplier 1 if every step drew the record, and 1.4e-9 where one in 117 does. No figure has it in it.
+What the precision of the noise may add to a guarantee. The argument is about pairs, because an attacker sees both numbers of
+a pair. It is written out in `docs/guarantees.md`, "The precision of the noise".
+
+- Up to a radius of 36, the computed pair lies within 2^-44 standard deviations of the ideal pair of the same coins. So the
+  probability of each cell of the grid is right to one part in 2^30. In the longest run of all presets this raises epsilon by
+  about 10^-5, except with probability 10^-12. No figure includes it.
+- Beyond, pairs lie on circles that are further apart, and they end at a radius of 37. Where both data sets can lead to an
+  output, nothing changes.
+  A record that moves a pair across that edge can be seen. This adds less than 2^-100 to delta for each query of at most 2^32
+  numbers, at noise multipliers from 0.05. Every figure has it taken off delta (`accountants.NOISE_END`).
+
+Version 1 of the noise took u from 52 bits and the angle from 32. Far out, its pairs lay on few circles, and a pair that a
+record had moved could show it with certainty. `docs/guarantees.md` says what this means for runs of that version; the ledger
+of a run names the versions that it used (`ledger.NOISE_VERSION`).
 How the sums are rounded before they come here is another matter (`clipping.py`, `norms.py`).
 """
 
@@ -67,10 +75,15 @@ _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and ca
 _DEVICE_PAIRS = 1 << 21  # on another device, where a call costs more and nothing fits a cache
 _KEPT = 16  # passes whose room is kept: a run with groups of parameters has one for each
 _SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
-_MANTISSA = (1 << 52) - 1  # the low 52 bits of a word, which with the exponent of 1.0 make a float64 in [1, 2)
-_ONE = 0x3FF << 52
-_BELOW_ONE = 1 - 2.0**-53  # what is taken from it: the middles of 2^52 steps of (0, 1) are left, exactly
-_STEP = math.pi * 2.0**-31  # a step of the angle, 1 / 2^32 of the circle
+_MOST_NUMBERS = 1 << 32  # of one query: `accountants.NOISE_END` holds for so many
+_MASK = (1 << 63) - 1  # of a word of the radius: 63 bits, a whole number that is not negative
+_UNIT = 2.0**-63 - 2.0**-116  # its unit. The last term keeps the largest u below 1
+_FAR = 1 << 45  # words of the radius below it, once in 2^18, take more words
+_MORE = (
+    64,
+    15,
+)  # how many of them a pass has room for, and more words of each. A GPU needs 8 on average, the processor 1/8
+_STEP = math.pi * 2.0**-63  # a step of the angle
 _COINS = 1 << 16  # coins per pass
 _SPARSE = 1 / 64  # the largest rate at which units are drawn by blocks; above it a rate is exact in 64 bits
 _BLOCK_COINS = 10
@@ -117,7 +130,7 @@ class Rng:
 
         Raises:
             TypeError: another dtype; bfloat16 and float16 would round the noise away.
-            ValueError: out is not flat, or std is neither zero nor between 1e-30 and 1e30.
+            ValueError: out is not flat or longer than 2^32, or std is neither zero nor between 1e-30 and 1e30.
         """
         if out.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"noise is added in float32 or float64, not in {out.dtype}: convert the sum first")
@@ -129,6 +142,8 @@ class Rng:
             )
         if std == 0:
             return out
+        if len(out) > _MOST_NUMBERS:
+            raise ValueError(f"one query has at most 2^32 numbers, not {len(out):,}: the noise is proved for so many")
         pairs = _DEVICE_PAIRS if _makes_its_own(out.device) else _PAIRS
         whole = len(out) - len(out) % (2 * pairs)
         for halves in out[:whole].unflatten(0, (-1, 2, pairs)).unbind() if whole else ():
@@ -301,10 +316,18 @@ class Rng:
         if _makes_its_own(device):
             self._device_noise.write(drawn.blocks)
         else:
-            self._secret["noise"].write(drawn.room, 12 * pairs)
-        drawn.words.bitwise_and_(drawn.mantissa).bitwise_or_(drawn.one)
-        torch.sub(drawn.floats, drawn.below_one, out=radius).log_().mul_(drawn.minus_two).sqrt_()
-        angle.copy_(drawn.steps)
+            self._secret["noise"].write(drawn.room, 16 * pairs)
+        radius.copy_(drawn.words.bitwise_and_(drawn.mask))
+        if _makes_its_own(device):
+            drawn.refine()  # in any case: to look first would be to wait for the device
+        elif int(drawn.words.min()) < _FAR:
+            self._secret["noise"].write(drawn.more_room, 8 * math.prod(_MORE))
+            drawn.refine()
+        else:
+            torch.add(drawn.half_unit, radius, alpha=_UNIT, out=radius)
+        radius.log_().mul_(drawn.minus_two)
+        radius.mul_(torch.rsqrt(radius, out=drawn.wide))  # the root: twice as fast as sqrt, and as exact to one bit
+        angle.copy_(drawn.turns)
         torch.add(drawn.half_step, angle, alpha=_STEP, out=angle)
         return drawn
 
@@ -323,26 +346,39 @@ def _integers(stream: Keystream, n: int, high: int) -> np.ndarray:
 
 
 class _Pass:
-    """Room for so many pairs on one device: twelve bytes of the keystream each, and float64 numbers.
+    """Room for so many pairs on one device: sixteen bytes of the keystream each, and float64 numbers.
 
     Made once and written over and over: a fresh view in each pass would cost as much as the logarithm.
     """
 
     def __init__(self, pairs: int, device: torch.device) -> None:
+        more = math.prod(_MORE)
         if _makes_its_own(device):
-            self.blocks = torch.empty(WORDS, -(-3 * pairs // WORDS), dtype=torch.int32, device=device)
+            self.blocks = torch.empty(WORDS, -(-(4 * pairs + 2 * more) // WORDS), dtype=torch.int32, device=device)
             bits = self.blocks.flatten()
+            self.more = bits[4 * pairs : 4 * pairs + 2 * more].view(torch.int64).unflatten(0, _MORE)
         else:
-            stream = np.empty(12 * pairs + SPARE, dtype=np.uint8)
-            self.room = stream.data
-            bits = torch.from_numpy(stream[: 12 * pairs].view(np.int32))
-        self.words, self.steps = bits[: 2 * pairs].view(torch.int64), bits[2 * pairs : 3 * pairs]
-        self.floats = self.words.view(torch.float64)
+            stream, second = (np.empty(8 * words + SPARE, dtype=np.uint8) for words in (2 * pairs, more))
+            self.room, self.more_room = stream.data, second.data
+            bits = torch.from_numpy(stream[: 16 * pairs].view(np.int32))
+            self.more = torch.from_numpy(second[: 8 * more].view(np.int64)).unflatten(0, _MORE)
+        self.words, self.turns = bits[: 2 * pairs].view(torch.int64), bits[2 * pairs : 4 * pairs].view(torch.int64)
         self.radius, self.angle, self.cosine, self.wide = torch.empty(4, pairs, dtype=torch.float64, device=device)
         # Constants as tensors: an operation on two tensors costs one pass, and half the call of one with a Python number.
-        self.mantissa, self.one = torch.tensor([_MANTISSA, _ONE], device=device)
-        constants = torch.tensor([_BELOW_ONE, -2.0, _STEP / 2], dtype=torch.float64, device=device)
-        self.below_one, self.minus_two, self.half_step = constants
+        self.mask = torch.tensor(_MASK, device=device)
+        constants = torch.tensor([_UNIT / 2, -2.0, _STEP / 2], dtype=torch.float64, device=device)
+        self.half_unit, self.minus_two, self.half_step = constants
+        self.places = 2.0 ** (-63.0 * torch.arange(1, _MORE[1] + 1, dtype=torch.float64, device=device))
+
+    def refine(self) -> None:
+        """Make u of each word: the middle of its step, or, where the word is below `_FAR`, what more words say of the rest.
+
+        The n-th such word takes the n-th row of `more`. Nobody reads how many there are, so a device need not be waited for.
+        """
+        far = self.words < _FAR
+        number = far.cumsum(0).sub_(1).clamp_(0, len(self.more) - 1)
+        rest = (self.more & self.mask).double().mul_(self.places).sum(1).add_(self.places[-1] / 2)
+        self.radius.add_(torch.where(far, rest[number], 0.5)).mul_(_UNIT)
 
 
 @lru_cache(maxsize=8)
