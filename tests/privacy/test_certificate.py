@@ -294,6 +294,8 @@ def test_people_and_programs_read_the_same_entries(tmp_path: Path) -> None:
         {"charge": -1},
         {"declassify": "late", "more": 1},
         {},
+        {"noise": 2},
+        {"noise": 3},
         {"note": "nothing"},
     ],
 )  # fmt: skip

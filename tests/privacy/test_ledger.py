@@ -13,7 +13,7 @@ from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
 from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.ledger import BLOCK, PrivacyLedger
+from gossamer.privacy.ledger import BLOCK, START, PrivacyLedger, chain
 
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 OTHER = poisson_gaussian(sampling_rate=0.02, noise_multiplier=1.0)
@@ -150,6 +150,43 @@ def test_what_a_resume_charges_for_a_torn_line_is_synced(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(charges_in(path)))
     PrivacyLedger.resume(path).close()
     assert synced[-1] == BLOCK
+
+
+def written_by_version_1(path: Path) -> None:
+    """A ledger as it was written before the noise had versions: format 2, 16 of 40 charges used."""
+    ledger = on_disk(path)
+    ledger.charge(EVENT)
+    ledger.close()
+    last, lines = START, []
+    for text in path.read_text().splitlines():
+        body = json.loads(text)
+        del body["hash"]
+        if "open" in body:
+            body["open"]["format"] = 2
+            del body["open"]["noise"]
+        last = chain(last, body)
+        lines.append(json.dumps({**body, "hash": last}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_ledger_says_which_noise_its_charges_had(tmp_path: Path) -> None:
+    new = tmp_path / "new.jsonl"
+    on_disk(new).close()
+    assert PrivacyLedger.load(new).noise == [2]
+    path = tmp_path / "ledger.jsonl"
+    written_by_version_1(path)
+    assert PrivacyLedger.load(path).noise == [1]
+    assert PrivacyLedger.load(path).promise() == PrivacyLedger.load(new).promise()
+    PrivacyLedger.resume(path).close()
+    assert PrivacyLedger.load(path).noise == [1], "nothing has been drawn"
+    for _ in range(2):
+        ledger = PrivacyLedger.resume(path)
+        ledger.charge(EVENT)
+        ledger.close()
+        assert PrivacyLedger.load(path).noise == ledger.noise == [1, 2]
+    bodies = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [number for number, body in enumerate(bodies) if "noise" in body] == [18], "once, before the charges"
+    assert charges_in(path) == 40
 
 
 def test_load_gives_back_what_was_written(tmp_path: Path) -> None:

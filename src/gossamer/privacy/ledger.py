@@ -3,8 +3,8 @@
 A plan is reserved before any record is read. Each release is charged against it before the record is read and before the
 noise is drawn. On disk the ledger only grows, one JSON object a line, and every line carries the hash of all before it:
 
-    {"open": {"format": 2, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record",
-              "settings": "<SHA-256 of config.json>"}, "hash": "..."}
+    {"open": {"format": 3, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record",
+              "settings": "<SHA-256 of config.json>", "noise": 2}, "hash": "..."}
     {"reserve": [{"event": {...}, "count": 4000}], "hash": "..."}
     {"session": "5e1f...", "hash": "..."}
     {"charge": 0, "hash": "..."}
@@ -12,7 +12,9 @@ noise is drawn. On disk the ledger only grows, one JSON object a line, and every
 A session is a random word that the account book knows too: by it a copied folder is told from the run that went on
 (`accounts.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
 first of a block is used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins
-the settings of the run, so that nothing in them can be changed without breaking the chain.
+the settings of the run, so that nothing in them can be changed without breaking the chain. It also names the version of the
+noise (`noise.py`). Ledgers of format 2 name none, which is version 1. A run that goes on with a newer version of the noise says
+so in a line of its own, {"noise": 2}, before its next charge.
 
 It is over 400 lines because who writes a line and who reads it back must agree in every detail, and stand together.
 """
@@ -49,7 +51,10 @@ BLOCK = 16
 every so many steps nothing is paid ahead, which is when a checkpoint may be written; and so are plain Gaussians, which nothing
 amplifies: they are few and cost much."""
 
-_FORMAT = 2
+NOISE_VERSION = 2
+"""Of the noise that `noise.py` draws: see there."""
+
+_FORMAT = 3
 _LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
 _HASH_LENGTH = 32
 START = "0" * _HASH_LENGTH
@@ -74,6 +79,8 @@ class PrivacyLedger:
     settings: str = field(default="", init=False)
     reasons: list[str] = field(default_factory=list, init=False)
     sessions: list[str] = field(default_factory=list, init=False)
+    noise: list[int] = field(default_factory=lambda: [NOISE_VERSION], init=False)
+    """Versions of the noise that its queries had, in order."""
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
@@ -128,7 +135,9 @@ class PrivacyLedger:
             block = self._block(number)
             if block <= 0:
                 raise UnplannedRelease(f"all {self._reserved[number]:,} reserved releases of {event} are used up.")
-            self._append([{"charge": number}] * block)
+            newer = [] if self.noise[-1] == NOISE_VERSION else [NOISE_VERSION]
+            self._append([*({"noise": version} for version in newer), *([{"charge": number}] * block)])
+            self.noise += newer
             self._charged[number] += block
             self._prepaid[number] = block
         self._prepaid[number] -= 1
@@ -218,6 +227,7 @@ class PrivacyLedger:
             "relation": RELATION_NAMES[self.relation],
             "unit": self.unit,
             "settings": settings,
+            "noise": NOISE_VERSION,
         }
         self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
         if session:
@@ -399,7 +409,7 @@ class PrivacyLedger:
                 "the run nor go on with it. Use the version that wrote it (config.json names it), or train anew."
             )
         texts = isinstance(head["unit"], str) and isinstance(head["settings"], str)
-        if head["format"] != _FORMAT or not texts or not isinstance(head["delta"], float):
+        if head["format"] not in (2, _FORMAT) or not texts or not isinstance(head["delta"], float):
             raise ValueError("unknown format")
         ledger = cls(
             budget=float(head["budget"]),
@@ -408,6 +418,7 @@ class PrivacyLedger:
             unit=head["unit"],
         )
         ledger.settings = head["settings"]
+        ledger.noise = [1 if head["format"] == 2 else _version(head["noise"])]
         return ledger
 
     def _apply(self, body: dict[str, Any], *, first: bool) -> None:
@@ -427,10 +438,19 @@ class PrivacyLedger:
             self._charge_lines.append(self.lines + 1)
         elif "session" in body:
             self.sessions.append(str(body["session"]))
+        elif "noise" in body:
+            self.noise.append(_version(body["noise"], above=self.noise[-1]))
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif not first:
             raise ValueError("an unknown line, or a second opening")
+
+
+def _version(number: Any, *, above: int = 0) -> int:
+    """A version of the noise."""
+    if type(number) is not int or not above < number <= NOISE_VERSION:
+        raise ValueError("an unknown version of the noise")
+    return number
 
 
 def merge(plan: Plan) -> list[tuple[DpEvent, int]]:

@@ -47,7 +47,7 @@ a pair. It is written out in `docs/guarantees.md`, "The precision of the noise".
 
 - Up to a radius of 36, the computed pair lies within 2^-44 standard deviations of the ideal pair of the same coins. So the
   probability of each cell of the grid is right to one part in 2^30. In the longest run of all presets this raises epsilon by
-  about 10^-5, except with probability 10^-12. No figure includes it.
+  less than 10^-4, except with probability 10^-12. No figure includes it.
 - Beyond, pairs lie on circles that are further apart, and they end at a radius of 37. Where both data sets can lead to an
   output, nothing changes.
   A record that moves a pair across that edge can be seen. This adds less than 2^-100 to delta for each query of at most 2^32
@@ -79,10 +79,7 @@ _MOST_NUMBERS = 1 << 32  # of one query: `accountants.NOISE_END` holds for so ma
 _MASK = (1 << 63) - 1  # of a word of the radius: 63 bits, a whole number that is not negative
 _UNIT = 2.0**-63 - 2.0**-116  # its unit. The last term keeps the largest u below 1
 _FAR = 1 << 45  # words of the radius below it, once in 2^18, take more words
-_MORE = (
-    64,
-    15,
-)  # how many of them a pass has room for, and more words of each. A GPU needs 8 on average, the processor 1/8
+_MORE = (64, 15)  # rows for them in a pass (a GPU needs 8 on average, the processor 1/8), and words in a row
 _STEP = math.pi * 2.0**-63  # a step of the angle
 _COINS = 1 << 16  # coins per pass
 _SPARSE = 1 / 64  # the largest rate at which units are drawn by blocks; above it a rate is exact in 64 bits
