@@ -181,7 +181,7 @@ def cannot_be_noise(released: torch.Tensor, spacing: float, bits: int) -> np.nda
 
 
 @pytest.mark.parametrize("bits", [52, 63])
-@pytest.mark.parametrize("shift", [0.0, 2.0**-14, 2.0**-12, 2.0**-11, 2.0**-10, 2.0**-8, 2.0**-4, 0.3])
+@pytest.mark.parametrize("shift", [0.0, 2.0**-16, 2.0**-14, 2.0**-12, 2.0**-11, 2.0**-10, 2.0**-8, 2.0**-4, 0.3])
 @pytest.mark.usefixtures("either_keystream")
 def test_no_rare_pair_shows_that_it_was_moved(monkeypatch: pytest.MonkeyPatch, shift: float, bits: int) -> None:
     """131,072 pairs with u below 512 / 2^bits, moved by a record or not (shift 0), held against circles of so many bits.
