@@ -280,13 +280,13 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
     """
     if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one: give --units, or "
-            'set unit = "record" in the card'
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units FILE.csv "
+            "(columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
         )
     if units is not None and card.unit == "record":
         raise CardError(
-            f'{where}: the records come with units, and the card says unit = "record": name the unit in the card '
-            "(writer, client ...), or leave --units out"
+            f'{where}: the records come with units, and the card says unit = "record". Name the unit in the card, '
+            'such as unit = "person".'
         )
 
 
