@@ -41,7 +41,7 @@ _MEANING = {
     "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
     "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
     "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
-    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 65535]',
+    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
 }
 _MANY = 1_000
 """Numbers of labels above which `draft` takes them for something else than classes."""
