@@ -207,6 +207,13 @@ def test_pictures_of_another_kind_than_were_measured_get_no_figure(
     assert "%" not in told
 
 
+def test_what_was_enough_on_other_pictures_is_enough_for_none_of_these() -> None:
+    card = DataCard(shape=(3, 32, 32), classes=10, declared_size=60_000)
+    assert [each.enough for each in recommend.recommend(card, epsilon=10.0).ranked] == [None] * 6
+    card = DataCard(shape=(1, 32, 32), classes=10, declared_size=60_000)
+    assert recommend.recommend(card, epsilon=10.0).ranked[0].enough is not None
+
+
 def test_pictures_of_about_the_same_size_are_comparable(gossamer: Run, facts: Callable[..., Path]) -> None:
     answer = gossamer("recommend", "--card", facts(60_000, shape="[1, 32, 32]"), "--epsilon", 10)
     assert "can be expected of moments" in answer.out

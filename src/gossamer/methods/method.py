@@ -320,7 +320,7 @@ class Method(AnyMethod, Generic[C, S]):
         return None
 
     def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:  # noqa: ARG002 (for methods that need it)
-        """Its settings by value, so that two ways of saying the same compare equal: what a default stands for is written out."""
+        """Its settings by value: what a default stands for is written out, so that two ways of saying the same are equal."""
         return dataclasses.asdict(config)
 
     def begin(self, run: Run[C]) -> S:

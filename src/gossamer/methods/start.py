@@ -110,7 +110,7 @@ class Startable(Method[C, S], Generic[C, S]):
         ]
 
     def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:
-        """In the place of the text of `start_settings`, all settings of the start but its noise, which follows from the run's."""
+        """With all settings of the start in the place of their text, but for its noise, which follows from the run's."""
         own, first = super().in_full(config, card), self.first(config, card)
         if first is None:
             return own

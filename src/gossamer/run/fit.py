@@ -326,9 +326,9 @@ def _check_shades(found: Found, card: DataCard, data: str | Path, say: Callable[
         return
     if SCALED in found.notes:
         raise DataError(
-            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card. A run would "
-            "use privacy budget for nothing, so it has not begun. Declare the values that are black and white in these pictures; "
-            f"`gossamer card {data}` names those of a DICOM header."
+            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card. A run "
+            "would use privacy budget for nothing, so it has not begun. Declare the values that are black and white in these "
+            f"pictures; `gossamer card {data}` names those of a DICOM header."
         )
     say(NEARLY_CONSTANT)
 

@@ -4,8 +4,8 @@ Two runs of a method are compared by their clearness: the number of protected re
 of multiplier 1 / mu costs this epsilon and delta. It says how many noise widths all records together can move a sum. With
 the same settings, more of it never does worse, but for chance; that is all that is assumed. So a run that was as clear, or
 less so, says what to expect at least, and a clearer one what to expect at most. How hard other pictures are, no run can say:
-expectations are given for each data set that was measured, never as one number, and for pictures of about the same size, with
-as many channels and classes, alone (`comparable`).
+expectations are given for each data set that was measured, never as one number. A run counts for pictures of about its size
+alone, with as many channels and classes (`comparable`).
 """
 
 import math

@@ -1,9 +1,9 @@
 """`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
 
-What is expected comes from measured runs on comparable pictures (`measured.py`). Each method stands with the measured run that
-is nearest, and takes its settings. The methods are ranked by the figures of these runs: first those whose run was about as clear
-as the one asked for, or less so; then the others, in steps of a factor of two by which it was clearer. Then come those that were
-measured on other pictures only, in the same order and without a figure, and those that were not measured.
+What is expected comes from measured runs on comparable pictures (`measured.py`). Each method takes the settings of the measured
+run that is nearest. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
+one asked for, or less so. The others follow, in steps of a factor of two by which their run was clearer. Then come those that
+were measured on other pictures only, in the same order and without a figure, and last those that were not measured.
 """
 
 import math
@@ -348,8 +348,8 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
     if not any(each.expected for each in ranked):
         return [
             *told,
-            f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is forecast. "
-            "Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
+            f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
+            "forecast. Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
         ]
     enough = [each.enough for each in ranked if each.enough is not None]
     least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
