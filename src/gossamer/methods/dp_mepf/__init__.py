@@ -110,7 +110,6 @@ class DpMepf(Startable[Config, "loop.State"]):
     name = "dp-mepf"
     title = "DP-MEPF (Harder et al. 2023)"
     sums_units = True
-    suits_black_ground = ("black", "white")
     config_type = Config
     loop = loop
 
