@@ -132,10 +132,19 @@ def test_a_card_and_units_must_agree_before_anything_is_read():
     writers = DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer")
     check_units(CARD, None, where="here")
     check_units(writers, "people.csv", where="here")
-    with pytest.raises(CardError, match=r"here: the card protects each writer.*--units"):
+    with pytest.raises(CardError, match=r"here: the card protects each writer.*Give --units FILE\.csv"):
         check_units(writers, None, where="here")
-    with pytest.raises(CardError, match=r"here: .*name the unit in the card"):
+    with pytest.raises(CardError, match=r'here: .*Name the unit in the card, such as unit = "person"'):
         check_units(CARD, "people.csv", where="here")
+
+
+def test_a_refusal_never_offers_to_protect_records_in_place_of_their_unit():
+    """Without units, a person with several records is not protected: the way there is no remedy."""
+    writers = DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer")
+    for card, units in ((writers, None), (CARD, "people.csv")):
+        with pytest.raises(CardError) as caught:
+            check_units(card, units, where="here")
+        assert "set unit" not in str(caught.value) and "leave --units out" not in str(caught.value)
 
 
 def test_check_never_prints_a_label():

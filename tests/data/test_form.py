@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.classes import matched, wrong_with
-from gossamer.data.ground import contrast, ground
+from gossamer.data.ground import contrast, ground, nearly_constant
 from gossamer.data.images import Form
 from gossamer.data.records import Records
 from gossamer.errors import DataError
@@ -68,6 +68,20 @@ def test_the_ground_is_told_by_the_edges_and_most_must_agree() -> None:
     assert ground(mixed) == "neither"
     assert "ink on white, and those of --public like white on black" in contrast("--data", paper, "--public", screen)
     assert contrast("--data", paper, "--public", paper) == contrast("--data", grey, "--public", screen) == ""
+
+
+@pytest.mark.parametrize(("spread", "constant"), [(0, True), (16, True), (17, False), (255, False)])
+def test_pictures_of_one_shade_are_nearly_constant(spread: int, constant: bool) -> None:
+    """Whatever the shade, and though channels differ; one picture in ten may show more."""
+    images = np.zeros((40, 3, 4, 4), np.uint8)
+    images[:, 1] = 200 - spread // 2
+    images[:, 2, 1, 1] = spread
+    assert nearly_constant(Records(images, np.zeros(40, np.int64))) is constant
+    images[:4] = np.arange(16).reshape(4, 4) * 17
+    assert nearly_constant(Records(images, np.zeros(40, np.int64))) is constant
+    images[4] = images[0]
+    assert nearly_constant(Records(images, np.zeros(40, np.int64))) is False
+    assert nearly_constant(Records(images[:0], np.zeros(0, np.int64))) is False
 
 
 def test_labels_follow_the_names() -> None:

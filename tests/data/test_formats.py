@@ -361,7 +361,7 @@ def test_deep_pixels_are_scaled_by_the_declared_range(tmp_path, capsys):
         assert found.images[0, 0].tolist() == [[0, 0, 0], [128, 255, 255]]  # 127.5 is rounded to even
         assert found.notes == (pictures.SCALED,)
         with pytest.raises(
-            DataError, match=r"not plain 8-bit ones: declare .*pixel_range = \[0, 65535\] .*--pixel-range"
+            DataError, match=r"not plain 8-bit ones\. Declare .*pixel_range .*--pixel-range 0 65535`.*0 4095"
         ):
             one(tmp_path, raw, suffix)
     assert one(tmp_path, encoded(GREY[0], "PNG"), pixel_range=(0, 3000)).notes == ()
@@ -419,6 +419,40 @@ def test_dicom_speaks_its_own_unit(tmp_path):
     np.testing.assert_array_equal(one(tmp_path, forms.dicom_bytes(GREY[0, 0]), ".dcm").images[0, 0], GREY[0, 0])
     colour = COLOUR[0].transpose(1, 2, 0)
     np.testing.assert_array_equal(one(tmp_path, forms.dicom_bytes(colour), ".dcm").images[0], COLOUR[0])
+
+
+@pytest.mark.parametrize(
+    ("pixels", "header", "possible"),
+    [
+        (np.uint16, {"BitsStored": 12, "HighBit": 11}, "0 4095"),
+        (np.uint16, {"BitsStored": 16}, "0 65535"),
+        (np.int16, {"BitsStored": 12, "HighBit": 11}, "-2048 2047"),
+        (np.uint16, {"BitsStored": 12, "HighBit": 11, "RescaleSlope": 1, "RescaleIntercept": -1024}, "-1024 3071"),
+        (np.uint16, {"BitsStored": 12, "HighBit": 11, "RescaleSlope": "-0.5", "RescaleIntercept": 0}, "-2047.5 0"),
+        (np.int16, {"BitsStored": 10, "HighBit": 9, "RescaleSlope": 2, "RescaleIntercept": 1}, "-1023 1023"),
+        (np.uint32, {}, "0 4294967295"),
+    ],
+)
+def test_a_deep_dicom_file_is_offered_the_range_that_its_header_allows(tmp_path, capsys, pixels, header, possible):
+    """Of 12 bits, 0 to 65535 was offered, and every picture became black."""
+    brightest = np.array([[0, 511], [511, 0]], pixels)
+    in_classes(tmp_path / "scans", [forms.dicom_bytes(brightest, **header)] * 4, ".dcm")
+    status, _, err = card(capsys, str(tmp_path / "scans"))
+    said = " ".join(err.split())
+    assert status == 2
+    assert f"`gossamer card DATA --pixel-range {possible}` drafts it with all values that its header allows" in said
+    assert ("Hounsfield" in said) is possible.startswith("-")
+    status, out, err = card(capsys, str(tmp_path / "scans"), "--pixel-range", *possible.split())
+    assert status == 0, err
+    assert DataCard.loads(out).pixel_range == tuple(map(float, possible.split()))
+
+
+def test_the_ends_of_the_offered_range_are_black_and_white(tmp_path):
+    stored = np.array([[0, 4095]], np.uint16)
+    raw = forms.dicom_bytes(stored, BitsStored=12, HighBit=11, RescaleSlope=2, RescaleIntercept=-1000)
+    with pytest.raises(DataError, match=r"--pixel-range -1000 7190`"):
+        one(tmp_path, raw, ".dcm")
+    assert one(tmp_path, raw, ".dcm", pixel_range=(-1000, 7190)).images[0, 0].tolist() == [[0, 255]]
 
 
 def test_dicom_frames_and_words_in_the_picture_are_said(tmp_path):

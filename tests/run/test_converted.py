@@ -1,6 +1,7 @@
 """Data that the readers convert, through the whole command line: it is said at the terminal, and no file keeps it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,11 @@ def test_scans_of_16_bits(gossamer: Run, fit_words: list[str], tmp_path: Path) -
     words = [*fit_words]
     words[words.index("--data") + 1] = str(scans)
     refused = gossamer(*words)
-    assert refused.status == 2 and "pixel_range = [0, 65535]" in refused.err and not run.exists()
+    assert (
+        refused.status == 2
+        and "all 16 bits; where 12 are used, take 0 4095" in " ".join(refused.err.split())
+        and not run.exists()
+    )
     card = Path(words[words.index("--card") + 1])
     DataCard(shape=(1, 28, 28), classes=2, declared_size=160, pixel_range=(0, 4095)).save(card)
     fitted = gossamer(*words)
@@ -57,6 +62,43 @@ def test_scans_of_16_bits(gossamer: Run, fit_words: list[str], tmp_path: Path) -
     assert evaluated.status == 0, evaluated.err
     assert images.SCALED in " ".join(evaluated.err.split())
     assert gossamer("resume", run).status == 0
+
+
+def test_deep_scans_that_a_wide_range_makes_black_are_refused_before_any_budget_is_used(
+    gossamer: Run, fit_words: list[str], tmp_path: Path
+) -> None:
+    """12 bits between 0 and 65535: every picture was black, and the run used its epsilon without a word."""
+    scans, run, books = deep_scans(tmp_path / "scans"), tmp_path / "run", tmp_path / "books"
+    words = [*fit_words, "--accounts", str(books)]
+    words[words.index("--data") + 1] = str(scans)
+    card = Path(words[words.index("--card") + 1])
+    facts = DataCard(shape=(1, 28, 28), classes=2, declared_size=160, pixel_range=(0, 65535))
+    facts.save(card)
+    refused = gossamer(*words)
+    assert refused.status == 2
+    assert "one shade by pixel_range = [0, 65535] of the card" in " ".join(refused.err.split())
+    assert "it has not begun" in " ".join(refused.err.split())
+    assert not run.exists()
+    assert not list(books.glob("*.jsonl"))
+    drafted = gossamer("card", scans, "--pixel-range", 0, 65535)
+    assert "Nearly every picture is one shade" in " ".join(drafted.err.split())
+    replace(facts, pixel_range=(0, 4095)).save(card)
+    fitted = gossamer(*words)
+    assert fitted.status == 0, fitted.err
+    assert "one shade" not in fitted.err
+
+
+def test_dark_pictures_of_8_bits_are_trained_on_and_it_is_said_before_any_budget_is_used(
+    gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path
+) -> None:
+    """They may be what they show: a warning, which no file keeps."""
+    np.savez(data, images=np.random.default_rng(0).integers(0, 16, (160, 28, 28), np.uint8), labels=np.arange(160) % 2)
+    fitted = gossamer(*fit_words)
+    assert fitted.status == 0, fitted.err
+    said = " ".join(fitted.err.split())
+    assert said.index("Nearly every picture is one shade") < said.index("is charged with the whole plan")
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"one shade" not in file.read_bytes(), file
 
 
 def test_keys_and_missing_labels(gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path) -> None:

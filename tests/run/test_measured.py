@@ -87,6 +87,32 @@ def test_every_data_set_and_every_kind_of_public_records_is_told_apart() -> None
     assert [(each.data, each.public) for each in found] == [("MNIST", ""), ("faces", ""), ("MNIST", "glyphs")]
 
 
+@pytest.mark.parametrize(
+    ("facts", "same"),
+    [
+        ({}, True),
+        ({"shape": (1, 32, 32)}, True),
+        ({"shape": (1, 28, 40)}, False),
+        ({"shape": (1, 20, 28)}, False),
+        ({"shape": (3, 28, 28)}, False),
+        ({"classes": 9}, False),
+    ],
+)
+def test_runs_on_as_many_channels_and_classes_and_sides_as_long_are_comparable(
+    facts: dict[str, object], same: bool
+) -> None:
+    assert measured.comparable(RUN, card(10_000, **facts)) is same
+    one = dataclasses.replace(RUN, classes=1)
+    assert not measured.comparable(one, card(10_000, classes=1)), "a classifier has nothing to tell apart"
+
+
+def test_colour_photographs_are_told_what_colour_photographs_reached() -> None:
+    photographs = DataCard(shape=(3, 32, 32), classes=10, declared_size=5_000)
+    runs = [run for run in measured.of_method("moments", epsilon=10.0) if measured.comparable(run, photographs)]
+    (found,) = measured.expected(runs, photographs, epsilon=10.0, delta=1e-5)
+    assert (found.data, found.low, found.high) == ("CIFAR-10", 0.251, 0.307)
+
+
 def test_no_run_says_nothing() -> None:
     assert measured.expected([], card(10_000), epsilon=1.0, delta=1e-5) == ()
     assert measured.enough([]) is None

@@ -99,6 +99,18 @@ def test_every_command_is_one_that_plan_takes(few: Advice, gossamer: Run, facts:
         assert gossamer("plan", each.method, *asked).status == 0
 
 
+def test_a_card_of_persons_gets_commands_that_name_the_units(gossamer: Run, facts: Callable[..., Path]) -> None:
+    card = facts(5_000)
+    card.write_text(card.read_text() + 'unit = "person"\n')
+    words = ["recommend", "--card", card, "--epsilon", 1]
+    answer = gossamer(*words, "--json").json
+    assert all(" --units WHOSE " in each["command"] for each in [*answer["ranked"], *answer["labels"]])
+    told = gossamer(*words).out
+    assert f"--data DATA --card {card} --units WHOSE --epsilon 1 " in told
+    assert "WHOSE says which records belong to one person: FILE.csv (name,unit)" in told
+    assert "--units" not in gossamer("recommend", "--card", facts(5_000), "--epsilon", 1).out
+
+
 def test_the_terminal_shows_a_table_and_one_command(gossamer: Run, facts: Callable[..., Path]) -> None:
     """Short enough for a screen of 100 columns: a row and a reason for each method, and the command of the first."""
     told = gossamer("recommend", "--card", facts(5_000), "--epsilon", 1).out.splitlines()
@@ -156,14 +168,83 @@ def test_many_records_and_what_they_show(gossamer: Run, facts: Callable[..., Pat
     assert any("look like drawings" in note for note in evolve["notes"])
 
 
-def test_what_no_net_makes_is_left_out_and_other_classes_are_a_hint_only(
-    gossamer: Run, facts: Callable[..., Path]
+@pytest.mark.parametrize(
+    ("shape", "classes", "said"),
+    [
+        (
+            "[3, 32, 32]",
+            10,
+            "No method was measured on pictures of about 3x32x32 in 10 classes, so no accuracy is forecast.",
+        ),
+        (
+            "[1, 64, 64]",
+            10,
+            "No method was measured on pictures of about 1x64x64 in 10 classes, so no accuracy is forecast.",
+        ),
+        (
+            "[1, 28, 28]",
+            2,
+            "No method was measured on pictures of about 1x28x28 in 2 classes, so no accuracy is forecast.",
+        ),
+        ("[1, 28, 28]", 1, "One class leaves a classifier nothing to tell apart, so no accuracy is forecast."),
+    ],
+)
+def test_pictures_of_another_kind_than_were_measured_get_no_figure(
+    gossamer: Run, facts: Callable[..., Path], shape: str, classes: int, said: str
 ) -> None:
+    """89 % was forecast for colour photographs, from digits; a measured run reached 27.8 %."""
+    words = ["--card", facts(60_000, shape=shape, classes=classes), "--epsilon", 10]
+    told = gossamer("recommend", *words).out
+    assert said in told
+    for figure in ("can be expected", "MNIST,", "%", " min"):
+        assert figure not in told, figure
+    answer = gossamer("recommend", *words, "--json").json
+    assert all((each["expected"], each["like"], each["minutes"]) == ([], None, None) for each in answer["ranked"])
+    assert answer["ranked"][0]["method"] == "moments", "in the order of the methods on other pictures"
+    told = gossamer("plan", "moments", *words, "--delta", 1e-6).out
+    assert "expected quality: unknown" in told
+    assert "time: unknown" in told
+    assert "%" not in told
+
+
+def test_what_was_enough_on_other_pictures_is_enough_for_none_of_these() -> None:
+    card = DataCard(shape=(3, 32, 32), classes=10, declared_size=60_000)
+    assert [each.enough for each in recommend.recommend(card, epsilon=10.0).ranked] == [None] * 6
+    card = DataCard(shape=(1, 32, 32), classes=10, declared_size=60_000)
+    assert recommend.recommend(card, epsilon=10.0).ranked[0].enough is not None
+
+
+def test_pictures_of_about_the_same_size_are_comparable(gossamer: Run, facts: Callable[..., Path]) -> None:
+    answer = gossamer("recommend", "--card", facts(60_000, shape="[1, 32, 32]"), "--epsilon", 10)
+    assert "can be expected of moments" in answer.out
+    assert "The runs were measured on pictures of 1x28x28: the figures are no more than a hint." in answer.out
+
+
+@pytest.mark.parametrize("preset", [None, "mnist-eps10"])
+def test_settings_for_digits_on_black_are_advised_for_these_alone(
+    monkeypatch: pytest.MonkeyPatch, preset: str | None
+) -> None:
+    """--threshold makes dark parts black, and X-rays and photographs got black holes."""
+    run = measured.Measured(
+        method="moments", data="MNIST", pictures="digits", records=60_000, epsilon=10.0, delta=1e-6, shape=(1, 28, 28),
+        classes=10, preset=preset, settings={} if preset else {"axes": 96, "threshold": 0.3}, accuracy=0.968, of="samples",
+        on="test records", page="",
+    )  # fmt: skip
+    monkeypatch.setattr(measured, "runs", lambda: (run,))
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+    best = recommend.recommend(card, epsilon=10.0).ranked[0]
+    own = "--preset mnist-eps10 --threshold 0.0" if preset else "--axes 96"
+    assert best.command.endswith(f"--delta 1e-06 {own} --out RUN")
+    assert best.origin == "the settings of that run, without --threshold 0.3 for a black ground"
+    digits = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
+    own = "--preset mnist-eps10" if preset else "--axes 96 --threshold 0.3"
+    assert digits.command.endswith(f"--delta 1e-06 {own} --out RUN")
+
+
+def test_what_no_net_makes_is_left_out(gossamer: Run, facts: Callable[..., Path]) -> None:
     answer = gossamer("recommend", "--card", facts(900, shape="[3, 40, 56]", classes=2), "--epsilon", 3)
     assert answer.status == 0, answer.err
     assert "not dpgan: " in answer.out
-    assert "measured on 10 classes, and these are 2: the figures are no more than a hint" in answer.out
-    assert "measured on pictures of 1x28x28" in answer.out
 
 
 def test_requests_that_make_no_sense() -> None:
@@ -209,6 +290,30 @@ def test_plan_takes_the_run_with_these_settings_where_there_is_one(gossamer: Run
     told = gossamer("plan", "gs-wgan", *budget, "--preset", "mnist").out
     assert "glyphs as public records instead of none" in told
     assert "from measured runs with other settings; with these there was none (other" in told
+
+
+def test_plan_finds_the_run_of_a_preset_whose_settings_were_measured_in_other_words(
+    monkeypatch: pytest.MonkeyPatch, gossamer: Run, facts: Callable[..., Path]
+) -> None:
+    """The README's command. 0 candidates are 500 of a class, and the settings of a start are a text."""
+    run = measured.Measured(
+        method="dp-mepf", data="MNIST", pictures="digits", records=60_000, epsilon=10.0, delta=1e-5, shape=(1, 28, 28),
+        classes=10, preset="mnist-eps10", settings={"start_settings": "steps=1,candidates=500,variations=0"}, accuracy=0.974,
+        of="samples", on="test records", minutes=20, page="",
+    )  # fmt: skip
+    monkeypatch.setattr(measured, "runs", lambda: (run,))
+    words = ["--preset", "mnist-eps10", "--epsilon", 10, "--delta", 1e-5]
+    told = gossamer("plan", "dp-mepf", "--card", facts(60_000), *words).out
+    assert "from measured runs with these settings (other" in told
+    assert "which differs by" not in told
+    assert "time: about 20 min" in told
+    for other in ("steps=1,variations=0,candidates=400", "steps=1,variations=0,degree=0.6"):
+        told = gossamer("plan", "dp-mepf", "--card", facts(60_000), *words, "--start-settings", other).out
+        assert "with these there was none" in told
+        assert f"differs by: start-settings steps=1,candidates=500,variations=0 instead of {other}" in told
+        assert "time: unknown" in told
+    few = gossamer("plan", "dp-mepf", "--card", facts(1_000), *words).out
+    assert "start-settings steps=1,candidates=500,variations=0 instead of steps=1,variations=0" in few, "100 of a class"
 
 
 def test_time_goes_with_steps_and_is_unknown_for_other_networks(gossamer: Run, facts: Callable[..., Path]) -> None:

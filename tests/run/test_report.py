@@ -118,6 +118,31 @@ def read_page(folder, **options):
     return Page(write_report(folder, **{"internal": True, **options}).read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize(
+    ("count", "epsilon", "runs", "figure"),
+    [
+        (1, 5371.2341, "1 earlier run", "5,371.235"),
+        (12, 7.0, "12 earlier runs", "7.000"),
+        (2, "inf", "2 earlier runs", "infinite"),
+    ],
+)
+def test_the_sum_of_all_runs_is_beside_the_epsilon_of_this_one(tmp_path, count, epsilon, runs, figure):
+    """A report headed 3.000 had the 5,372 of all runs far below, in a sentence."""
+    together = {**PLD, "epsilon": epsilon, "delta": 3e-05}
+    run = make_run(tmp_path, facts={"all_runs": {"earlier_runs": count, "together": together}})
+    text = read_page(run).text
+    assert f"epsilon, at most 9.980 with {runs} {figure} delta 0.00001" in text
+    assert f"With {runs}, epsilon is {figure}." in text
+    assert ("at delta 0.00003" in text) is (figure != "infinite")
+
+
+@pytest.mark.parametrize("known", [None, {"earlier_runs": 0, "together": PLD}])
+def test_a_first_run_has_one_epsilon(tmp_path, known):
+    page = read_page(make_run(tmp_path, facts={"all_runs": known}))
+    assert "epsilon, at most 9.980 delta 0.00001" in page.text
+    assert "earlier" not in page.text
+
+
 def test_states_the_promise_in_words_and_numbers(tmp_path):
     text = read_page(make_run(tmp_path)).text
     for words in (

@@ -41,7 +41,7 @@ _MEANING = {
     "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
     "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
     "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
-    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 65535]',
+    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
 }
 _MANY = 1_000
 """Numbers of labels above which `draft` takes them for something else than classes."""
@@ -280,13 +280,13 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
     """
     if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one: give --units, or "
-            'set unit = "record" in the card'
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units FILE.csv "
+            "(columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
         )
     if units is not None and card.unit == "record":
         raise CardError(
-            f'{where}: the records come with units, and the card says unit = "record": name the unit in the card '
-            "(writer, client ...), or leave --units out"
+            f'{where}: the records come with units, and the card says unit = "record". Name the unit in the card, '
+            'such as unit = "person".'
         )
 
 

@@ -38,12 +38,14 @@ class Pixels:
         pixels: [H, W] in the file's own unit (Hounsfield for CT), or uint8 [H, W, 3].
         is_byte: whether they are 8-bit pixels as they are stored; else a range must be declared.
         inverted: whether small values are white.
+        possible: the least and the largest value that the file's header allows, in the same unit.
         notes: what should be said of it.
     """
 
     pixels: np.ndarray
     is_byte: bool
     inverted: bool
+    possible: tuple[float, float]
     notes: list[str] = field(default_factory=list)
 
 
@@ -82,11 +84,11 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     notes = [BURNED_IN] if str(found.get("BurnedInAnnotation", "")).upper() == "YES" else []
     if int(found.get("NumberOfFrames") or 1) > 1:
         notes.append("Of files with several frames the first was read.")
-    is_byte = pixels.dtype == np.uint8 and found.BitsStored == 8 and not _rescales(found)
+    slope, intercept = _rescale(found)
+    is_byte = pixels.dtype == np.uint8 and found.BitsStored == 8 and (slope, intercept) == (1, 0)
     if not is_byte:
-        slope, intercept = float(found.get("RescaleSlope") or 1), float(found.get("RescaleIntercept") or 0)
         pixels = pixels * np.float32(slope) + np.float32(intercept)
-    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", notes)
+    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", _possible(found), notes)
 
 
 def size(path: Path) -> tuple[int, int]:
@@ -109,6 +111,14 @@ def _opened(path: Path) -> Any:
     return pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
 
 
-def _rescales(found: Any) -> bool:
-    """Whether the stored values mean others."""
-    return float(found.get("RescaleSlope") or 1) != 1 or float(found.get("RescaleIntercept") or 0) != 0
+def _rescale(found: Any) -> tuple[float, float]:
+    """Slope and intercept, by which stored values mean others."""
+    return float(found.get("RescaleSlope") or 1), float(found.get("RescaleIntercept") or 0)
+
+
+def _possible(found: Any) -> tuple[float, float]:
+    """The least and the largest value of a pixel that has the stored bits and the sign of the header, after its rescale."""
+    values, (slope, intercept) = 2**found.BitsStored, _rescale(found)
+    least = -values // 2 if found.PixelRepresentation else 0
+    low, high = sorted(stored * slope + intercept for stored in (least, least + values - 1))
+    return low, high

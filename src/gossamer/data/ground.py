@@ -1,4 +1,4 @@
-"""Ink on white, or white on black: what pictures stand on, by the pixels of their edges.
+"""Ink on white, or white on black: what pictures stand on, by the pixels of their edges. And whether they show anything.
 
 Telling it looks at records: what comes of it is for the curator at the terminal, and for nothing that is released.
 """
@@ -16,17 +16,31 @@ _LIGHT, _DARK = 160, 96
 _MOST = 0.9
 """The share of the pictures that must agree."""
 _LOOKED_AT = 2_000
+_SHADES = 16
+"""A picture whose darkest and brightest pixels are no further apart, in any channel, is nearly constant: 12 bits read as 16."""
+
+NEARLY_CONSTANT = (
+    f"Nearly every picture is one shade: its darkest and brightest pixels are {_SHADES} of 255 apart or less. Look at some of "
+    "them, and at pixel_range in the card, before a run uses privacy budget."
+)
 
 
 def ground(records: Labelled) -> Ground:
     """What nine in ten of the pictures stand on; of many, 2,000 from the first to the last are looked at. None: neither."""
     if len(records) == 0:
         return "neither"
-    chosen = np.linspace(0, len(records) - 1, min(len(records), _LOOKED_AT)).astype(np.int64)
-    edges = np.array([_edge(image) for image in records.images[chosen]])
+    edges = np.array([_edge(image) for image in _some(records)])
     if (edges > _LIGHT).mean() >= _MOST:
         return "light"
     return "dark" if (edges < _DARK).mean() >= _MOST else "neither"
+
+
+def nearly_constant(records: Labelled) -> bool:
+    """Whether nine in ten of the pictures show one shade; of many, 2,000 are looked at. No pictures: False."""
+    if len(records) == 0:
+        return False
+    flat = [int(np.ptp(image, axis=(1, 2)).max()) <= _SHADES for image in _some(records)]
+    return bool(np.mean(flat) >= _MOST)
 
 
 def contrast(some: str, pictures: Labelled, others: str, more: Labelled) -> str:
@@ -46,6 +60,13 @@ def contrast(some: str, pictures: Labelled, others: str, more: Labelled) -> str:
         f"{some}: nearly all look like {ink[one]}, and those of {others} like {ink[other]}. To a model they have nothing in "
         "common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on black)."
     )
+
+
+def _some(records: Labelled) -> np.ndarray:
+    """Pictures from the first to the last. uint8 [n, C, H, W]"""
+    chosen = np.linspace(0, len(records) - 1, min(len(records), _LOOKED_AT)).astype(np.int64)
+    images: np.ndarray = records.images[chosen]
+    return images
 
 
 def _edge(image: np.ndarray) -> float:

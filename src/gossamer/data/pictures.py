@@ -139,17 +139,26 @@ class Decoder:
         """A picture that pydicom reads."""
         found = dicom.read(path, check_size=_check_size)
         self.notes.update(found.notes)
-        pixels = found.pixels if found.is_byte else self._deep(found.pixels)
+        pixels = found.pixels if found.is_byte else self._deep(found.pixels, found.possible)
         if found.inverted:
             pixels = 255 - pixels
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
-    def _deep(self, pixels: np.ndarray) -> np.ndarray:
-        """Grey pixels [H, W] of any depth as uint8."""
+    def _deep(self, pixels: np.ndarray, possible: tuple[float, float] | None = None) -> np.ndarray:
+        """Grey pixels [H, W] of any depth as uint8.
+
+        Args:
+            pixels: of one picture.
+            possible: the least and the largest value that its file's header allows; None: it does not say.
+        """
         if self.pixel_range is None:
+            black, white = (0.0, 65535.0) if possible is None else possible
+            which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
+            if black < 0:
+                which += "; CT in Hounsfield units often takes -1000 1000"
             raise _Refused(
-                "its pixels are not plain 8-bit ones: declare the values of black and white in the card, such as "
-                "pixel_range = [0, 65535] (`gossamer card DATA --pixel-range 0 65535` drafts it)"
+                "its pixels are not plain 8-bit ones. Declare what is black and white as pixel_range in the card: "
+                f"`gossamer card DATA --pixel-range {black:.10g} {white:.10g}` drafts it with {which}"
             )
         self.notes.add(SCALED)
         image = np.empty(pixels.shape, np.uint8)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gossamer.data.classes import absent
-from gossamer.data.ground import ground
+from gossamer.data.ground import NEARLY_CONSTANT, ground, nearly_constant
 from gossamer.data.records import Records
 
 USUAL = ((28, 28), (32, 32))
@@ -44,6 +44,8 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
             f"{who} unit, and each of these counts as one of its own here. Give their ids, or say missing_unit = "
             '"own" in the card where that is so: as drafted, `fit` refuses them.'
         )
+    if nearly_constant(records):
+        yield NEARLY_CONSTANT
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. Drawn glyphs, MNIST and most public digits are white on black, and "

@@ -277,6 +277,8 @@ class AnyMethod(ABC):
     sums_units: ClassVar[bool] = False
     """Whether each of its releases is a sum of what every unit adds by itself. Only then may ranks take units by their place in
     the data; else each goes to a rank by a coin of its own, because one unit less moves the places of all that follow."""
+    suits_black_ground: ClassVar[tuple[str, ...]] = ()
+    """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
 
@@ -316,6 +318,10 @@ class Method(AnyMethod, Generic[C, S]):
     def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":  # noqa: ARG002 (for methods that need it)
         """What makes the pictures that a run starts on; None: nothing does."""
         return None
+
+    def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:  # noqa: ARG002 (for methods that need it)
+        """Its settings by value: what a default stands for is written out, so that two ways of saying the same are equal."""
+        return dataclasses.asdict(config)
 
     def begin(self, run: Run[C]) -> S:
         """The State of a run at its start."""
@@ -465,6 +471,11 @@ class Job(Generic[C_co, S_co]):
     def takes_public(self) -> bool:
         """See `Method.takes_public_with`."""
         return self._method.takes_public_with(self._config, self.card)
+
+    @property
+    def in_full(self) -> dict[str, Any]:
+        """See `Method.in_full`."""
+        return self._method.in_full(self._config, self.card)
 
     @property
     def explanation(self) -> str:

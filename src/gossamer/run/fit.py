@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 
 from gossamer.data.card import DataCard, protected_part
-from gossamer.data.ground import contrast
+from gossamer.data.ground import NEARLY_CONSTANT, contrast, nearly_constant
+from gossamer.data.images import SCALED
 from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
@@ -140,6 +141,7 @@ def fit(
             say("Records and their units are matched by position: the first record has the first unit, and so on.")
         if found.public is not None and (said := contrast("--data", found.private, "--public", found.public)):
             say(said)
+        _check_shades(found, card, data, say)
 
         booked = enter(
             folder, request, ledger, found, sources, seed=seed, device=device, rng=rng, accounts=accounts, say=say,
@@ -316,6 +318,19 @@ def _saying(method: AnyMethod, sink: Sink) -> Callable[[str], None]:
     if method.without_guarantee:
         say(f"No formal guarantee: epsilon is infinity, because {method.without_guarantee}.")
     return say
+
+
+def _check_shades(found: Found, card: DataCard, data: str | Path, say: Callable[[str], None]) -> None:
+    """Refuse deep pictures that the card's pixel_range makes nearly constant; say so of other pictures, which may be so."""
+    if not nearly_constant(found.private):
+        return
+    if SCALED in found.notes:
+        raise DataError(
+            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card. A run "
+            "would use privacy budget for nothing, so it has not begun. Declare the values that are black and white in these "
+            f"pictures; `gossamer card {data}` names those of a DICOM header."
+        )
+    say(NEARLY_CONSTANT)
 
 
 def _config_json(request: Request, seed: int, device: str, found: Found, *, with_tensorboard: bool) -> dict[str, Any]:

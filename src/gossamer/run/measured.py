@@ -4,7 +4,8 @@ Two runs of a method are compared by their clearness: the number of protected re
 of multiplier 1 / mu costs this epsilon and delta. It says how many noise widths all records together can move a sum. With
 the same settings, more of it never does worse, but for chance; that is all that is assumed. So a run that was as clear, or
 less so, says what to expect at least, and a clearer one what to expect at most. How hard other pictures are, no run can say:
-expectations are given for each data set that was measured, never as one number.
+expectations are given for each data set that was measured, never as one number. A run counts for pictures of about its size
+alone, with as many channels and classes (`comparable`).
 """
 
 import math
@@ -20,10 +21,10 @@ from scipy.stats import norm
 
 from gossamer.data.card import DataCard
 
-Pictures = Literal["digits", "clothes", "faces", "points"]
+Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
 """What records show."""
 NEAR = 1.25
-"""Two runs whose clearness differs by no more than this factor count as equally clear."""
+"""Two runs whose clearness differs by no more than this factor count as equally clear; the same for sides of pictures."""
 USEFUL = 0.8
 """A rule of thumb: from this accuracy on a release counts as useful, ten classes being told apart."""
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
@@ -177,6 +178,16 @@ def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tu
     found = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
     alike = [run for run in found if run.pictures == pictures]
     return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else found)
+
+
+def comparable(run: Measured, card: DataCard) -> bool:
+    """Whether a run says what to expect of the records of a card: as many channels and classes, and sides as long (`NEAR`).
+
+    Where there is one class, a classifier has nothing to tell apart, and no run says anything.
+    """
+    (channels, *sides), (measured_channels, *measured_sides) = card.shape, run.shape
+    similar = all(1 / NEAR <= side / other <= NEAR for side, other in zip(sides, measured_sides, strict=True))
+    return channels == measured_channels and similar and card.classes == run.classes > 1
 
 
 def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> tuple[Expected, ...]:

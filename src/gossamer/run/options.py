@@ -50,7 +50,7 @@ pixel_range = click.option(
     "--pixel-range",
     type=(float, float),
     metavar="BLACK WHITE",
-    help="What is black and what is white where pixels are not of 8 bits, such as 0 65535.",
+    help="What is black and what is white where pixels are not of 8 bits, such as 0 4095 for 12 bits.",
 )
 epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains without privacy.")
 delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")

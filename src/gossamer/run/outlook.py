@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.run import measured, presets
 from gossamer.run.measured import EPSILONS, USEFUL, Expected, Measured, percent
 from gossamer.run.memory import Peak, peak
@@ -89,11 +89,11 @@ def outlook(request: Request, *, public: bool = False) -> Outlook:
     """
     job, epsilon, delta = request.job, request.promise.epsilon, request.delta
     card = job.card
-    known = measured.of_method(job.method.name, epsilon=epsilon)
-    same = [run for run in known if bool(run.public) == public and not _other_settings(run, job.settings, card)]
+    known = [run for run in measured.of_method(job.method.name, epsilon=epsilon) if measured.comparable(run, card)]
+    same = [run for run in known if bool(run.public) == public and not _other_settings(run, job)]
     like = nearest(same or known, card, epsilon=epsilon, delta=delta)
     enough = measured.enough([run for run in known if public or not run.public]) or measured.enough(known)
-    other = {} if like is None else _other_settings(like, job.settings, card)
+    other = {} if like is None else _other_settings(like, job)
     return Outlook(
         expected=measured.expected(same or known, card, epsilon=epsilon, delta=delta),
         same=bool(same),
@@ -165,20 +165,18 @@ def _differences(run: Measured, card: DataCard, *, epsilon: float, public: bool)
         told.append(f"epsilon {run.epsilon:g} instead of {epsilon:.3g}")
     if run.shape != card.shape:
         told.append(f"pictures of {by(run.shape)} instead of {by(card.shape)}")
-    if run.classes != card.classes:
-        told.append(f"{run.classes} classes instead of {card.classes}")
     if bool(run.public) != public:
         told.append(f"{run.public or 'none'} as public records instead of {'others' if public else 'none'}")
     return told
 
 
-def _other_settings(run: Measured, settings: Mapping[str, Any], card: DataCard) -> dict[str, tuple[Any, Any]]:
+def _other_settings(run: Measured, asked: Job[BaseConfig, State]) -> dict[str, tuple[Any, Any]]:
     """The settings in which a measured run differs: {name: (its own, the one asked for)}. The noise follows from epsilon."""
-    method = METHODS[run.method]
-    noise = {} if method.without_guarantee else {"noise_multiplier": settings["noise_multiplier"]}
+    noise = {} if asked.method.without_guarantee else {"noise_multiplier": asked.settings["noise_multiplier"]}
     own = (presets.settings(run.method, run.preset) if run.preset else {}) | run.settings
-    theirs = method.job({**own, **noise}, card).settings
-    return {name: (theirs[name], value) for name, value in settings.items() if theirs[name] != value}
+    theirs = asked.method.job({**own, **noise}, asked.card)
+    differing = [name for name, value in asked.in_full.items() if theirs.in_full[name] != value]
+    return {name: (theirs.settings[name], asked.settings[name]) for name in differing}
 
 
 def _named(other: Mapping[str, tuple[Any, Any]]) -> list[str]:

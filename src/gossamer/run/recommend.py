@@ -1,8 +1,9 @@
 """`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
 
-What is expected comes from measured runs (`measured.py`). Each method stands with the measured run that is nearest, and takes
-its settings. The methods are ranked by the figures of these runs: first those whose run was about as clear as the one asked
-for, or less so; then the others, in steps of a factor of two by which it was clearer; then those that were not measured.
+What is expected comes from measured runs on comparable pictures (`measured.py`). Each method takes the settings of the measured
+run that is nearest. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
+one asked for, or less so. The others follow, in steps of a factor of two by which their run was clearer. Then come those that
+were measured on other pictures only, in the same order and without a figure, and last those that were not measured.
 """
 
 import math
@@ -26,6 +27,8 @@ ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
 LEAST = 0.01
 """The smallest epsilon that is advised on: all that is below lies far from every measured run."""
+UNITS_FORMS = "FILE.csv (name,unit), `folder` (class/unit/picture), or FILE.npz:KEY"
+"""What --units takes, for who copies a command."""
 DRAWING = "drawing"
 """The setting of a method whose samples a program draws: what it draws. Its choices are kinds of pictures."""
 
@@ -39,6 +42,7 @@ class Recommended:
         expected: what to expect, for each data set that was measured; empty: nothing is known.
         like: the measured run whose settings are taken; None: the method's defaults.
         changed: settings that were scaled to the card.
+        left_out: settings of that run that suit pictures on a black ground, and these may be others.
         far: how much clearer that run was, in doublings beyond `ABOUT`; 0: it was no clearer than that.
         enough: the least clear run of the method that was useful; None: there is none.
         minutes: how long the fit takes, about; None: unknown.
@@ -51,6 +55,7 @@ class Recommended:
     expected: tuple[Expected, ...]
     like: Measured | None
     changed: dict[str, Any]
+    left_out: dict[str, Any]
     far: int
     enough: Measured | None
     minutes: float | None
@@ -68,13 +73,15 @@ class Recommended:
         """Where its settings come from, in words."""
         if self.like is None:
             return "the method's defaults"
+        run = "that run" if self.expected else f"a run on other pictures ({self.like.data})"
         scaled = f", scaled to these records ({' '.join(presets.flags(self.changed))})" if self.changed else ""
-        return f"the settings of that run{scaled}"
+        without = f", without {' '.join(presets.flags(self.left_out))} for a black ground" if self.left_out else ""
+        return f"the settings of {run}{scaled}{without}"
 
     def row(self) -> list[str]:
         """What to expect if these records are as hard as those of the nearest run, how long it takes, and that run."""
         like = self.like
-        if like is None:
+        if like is None or not self.expected:
             return [self.method, "unknown", "unknown", "not measured on such records"]
         here = next(each for each in self.expected if (each.data, each.public) == (like.data, like.public))
         return [self.method, here.in_short, about(self.minutes), like.in_short]
@@ -84,7 +91,7 @@ class Recommended:
         return {
             "method": self.method,
             "expected": [each.to_json() for each in self.expected],
-            "like": None if self.like is None else str(self.like),
+            "like": str(self.like) if self.like is not None and self.expected else None,
             "minutes": self.minutes,
             "notes": [*self.hints, *self.notes],
             "command": self.command,
@@ -100,12 +107,14 @@ class Advice:
         ranked: the methods that generate records, the best first.
         labels: the methods that release a classifier: for labels, not for pictures.
         left_out: the others, each with its reason.
+        unit: whose contribution is protected.
     """
 
     outlook: list[str]
     ranked: list[Recommended]
     labels: list[Recommended]
     left_out: dict[str, str]
+    unit: str
 
     def lines(self) -> list[str]:
         """The outlook, a table of all methods with a reason for each, and one command. `--json` has all of them."""
@@ -120,7 +129,8 @@ class Advice:
             "",
         ]
         told += [f"{each.method}{'*' if each in self.labels else ''}: {note}." for each in every for note in each.notes]
-        apart = [each.method for each in every if each.like is not None and each.like.on != "test records"]
+        shown = [(each.method, each.like) for each in every if each.like is not None and each.expected]
+        apart = [method for method, like in shown if like.on != "test records"]
         told += (
             [f"Of {', '.join(apart)} on training records set apart, by which settings were chosen."] if apart else []
         )
@@ -128,6 +138,7 @@ class Advice:
         told += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
             told += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
+            told += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
             told += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
         return told
 
@@ -178,6 +189,7 @@ def recommend(
     usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
     delta = checked_delta(usual if delta is None else delta, epsilon, facts)
     words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
+    words += " --units WHOSE" if facts.unit != "record" else ""
     found: list[Recommended] = []
     left_out: dict[str, str] = {}
     for name in METHODS:
@@ -190,10 +202,15 @@ def recommend(
             left_out[name] = f"it would take {duration(each.minutes, each.like)}."
         else:
             found.append(each)
-    found.sort(key=lambda each: (each.like is None, each.far, 0.0 if each.like is None else -each.like.accuracy))
+    found.sort(key=_place)
     labels = [each for each in found if each.like is not None and each.like.of == "release"]
     ranked = [each for each in found if each not in labels]
-    return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out)
+    return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out, facts.unit)
+
+
+def _place(each: Recommended) -> tuple[bool, bool, int, float]:
+    """Where a method stands, the least first: see the module."""
+    return each.like is None, not each.expected, each.far, 0.0 if each.like is None else -each.like.accuracy
 
 
 def _for(
@@ -223,12 +240,17 @@ def _for(
     usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
     usable = [run for run in usable if _start(run) != "evolve" or run.pictures == pictures]
     here = measured.clearness(card.declared_size, epsilon, delta)
-    like = nearest(usable, card, epsilon=epsilon, delta=delta)
+    comparable = [run for run in usable if measured.comparable(run, card)]
+    like = nearest(comparable or usable, card, epsilon=epsilon, delta=delta)
     chosen = {} if like is None else dict(like.settings)
     preset = None if like is None else like.preset
+    without = _for_black_ground(like) if like is not None and like.pictures != pictures else {}
+    chosen = {key: value for key, value in chosen.items() if key not in without}
+    named = presets.settings(name, preset) if preset else {}
+    chosen |= {key: presets.defaults(name)[key] for key in without if key in named}
     if drawn and pictures != presets.defaults(name)[DRAWING]:
         chosen[DRAWING] = pictures
-    full = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {}), **chosen}
+    full = {**presets.defaults(name), **named, **chosen}
     changed = presets.scaled(
         full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
     )
@@ -245,12 +267,13 @@ def _for(
         )
     return Recommended(
         method=name,
-        expected=measured.expected(usable, card, epsilon=epsilon, delta=delta),
+        expected=measured.expected(comparable, card, epsilon=epsilon, delta=delta),
         like=like,
         changed=changed,
+        left_out=without,
         far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * here)))),
-        enough=measured.enough(usable),
-        minutes=None if like is None else time_of(like, card),
+        enough=measured.enough(comparable),
+        minutes=time_of(like, card) if like is not None and comparable else None,
         command=" ".join([
             f"gossamer fit {name} {words}",
             *presets.flags({key: f"{value:g}" for key, value in budget.items()}),
@@ -260,7 +283,7 @@ def _for(
             "--out RUN",
         ]),
         notes=_notes(like, known, drawn),
-        hints=() if like is None else _hints(like, card),
+        hints=_hints(like, card) if like is not None and comparable else (),
     )  # fmt: skip
 
 
@@ -271,20 +294,28 @@ def _drawn(name: str) -> tuple[str, ...]:
 
 
 def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
-    told = []
-    if like.classes != card.classes:
-        told.append(
-            f"measured on {like.classes} classes, and these are {card.classes}: the figures are no more than a hint"
-        )
-    if like.shape != card.shape:
-        told.append(f"measured on pictures of {by(like.shape)}: the figures are no more than a hint")
-    return tuple(told)
+    if like.shape == card.shape:
+        return ()
+    return (f"measured on pictures of {by(like.shape)}: the figures are no more than a hint",)
+
+
+def _settings(run: Measured) -> dict[str, Any]:
+    """The settings of a run, by its preset and by themselves."""
+    named = presets.settings(run.method, run.preset) if run.preset else {}
+    return {**named, **run.settings}
+
+
+def _for_black_ground(run: Measured) -> dict[str, Any]:
+    """Those settings of a run that suit pictures on a black ground."""
+    chosen, plain = _settings(run), presets.defaults(run.method)
+    return {
+        key: chosen[key] for key in METHODS[run.method].suits_black_ground if chosen.get(key, plain[key]) != plain[key]
+    }
 
 
 def _start(run: Measured) -> str:
     """What the run started on, by its preset or its settings; empty: on nothing, or on public records."""
-    named = presets.settings(run.method, run.preset) if run.preset else {}
-    return str({**named, **run.settings}.get("start", ""))
+    return str(_settings(run).get("start", ""))
 
 
 def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
@@ -311,6 +342,14 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
             *told,
             f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
             f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
+        ]
+    if card.classes == 1:
+        return [*told, "One class leaves a classifier nothing to tell apart, so no accuracy is forecast."]
+    if not any(each.expected for each in ranked):
+        return [
+            *told,
+            f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
+            "forecast. Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
         ]
     enough = [each.enough for each in ranked if each.enough is not None]
     least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)

@@ -80,6 +80,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             certificate=certificate,
             title=_title(certificate),
             promise=_promise(certificate["guarantee"]),
+            together=_together(certificate.get("facts", {}).get("all_runs")),
             accountants=[_accountant(entry) for entry in certificate["guarantees"]],
             grid=_grid(folder / SAMPLES),
             internal=internal,
@@ -204,6 +205,18 @@ def _promise(guarantee: dict[str, Any]) -> dict[str, Any]:
         "question": _GUESSES[guarantee["relation"]].format(unit=unit),
         "factor": _factor(epsilon),
         "guess": _percent_up(guess),
+    }
+
+
+def _together(known: dict[str, Any] | None) -> dict[str, str] | None:
+    """What this run and the earlier ones on its data set promise together; None: the account book knew of no earlier one."""
+    if not known or not known["earlier_runs"]:
+        return None
+    count, epsilon = int(known["earlier_runs"]), float(known["together"]["epsilon"])
+    return {
+        "runs": "1 earlier run" if count == 1 else f"{count:,} earlier runs",
+        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else "infinite",
+        "delta": _plain(float(known["together"]["delta"])) if math.isfinite(epsilon) else "",
     }
 
 

@@ -1,7 +1,7 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator and features."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -83,6 +83,10 @@ class Evolve(Method[Config, "loop.State"]):
     loop = loop
     makes_starts = True
     takes_public = False
+
+    def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
+        """With the number of candidates that 0 stands for."""
+        return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
         """The embedding learns from drawings, free; then one Gaussian over all units in each round."""

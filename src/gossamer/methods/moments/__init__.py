@@ -61,6 +61,7 @@ class ClassMoments(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
     makes_starts = True
+    suits_black_ground = ("threshold",)
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel."""
