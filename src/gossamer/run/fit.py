@@ -208,7 +208,7 @@ def enter(
         return None
     charge = charge_of(
         ledger, run=run, card=request.job.card, sources=sources, found=found, method=method.name, folder=folder.path,
-        infinite=rng.reproducible or bool(method.without_guarantee),
+        infinite=rng.reproducible or bool(method.without_guarantee), by_client="federated" in (more or {}),
     )  # fmt: skip
     try:
         booked = begin(book_at(accounts, beside=folder), charge, write, say=say)
