@@ -14,7 +14,7 @@ from gossamer.errors import AccountsError, DataError, RequestError, RunFolderErr
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate import CONFIG, LEDGER, sha256
+from gossamer.privacy.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -320,7 +320,7 @@ def _saying(method: AnyMethod, sink: Sink) -> Callable[[str], None]:
 
 def _config_json(request: Request, seed: int, device: str, found: Found, *, with_tensorboard: bool) -> dict[str, Any]:
     return {
-        "format": 2,
+        "format": CONFIG_FORMAT,
         "method": request.job.method.name,
         "config": request.job.settings,
         "card": request.job.card.to_dict(),
