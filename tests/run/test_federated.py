@@ -365,6 +365,7 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     assert views["the server and the other clients"] == str(against_server)
     assert str(against_server) in stated.statement
     (entry,) = AccountBook(tmp_path / "book").read().entries
+    assert entry.charge.by_client
     together = smallest(AccountBook(tmp_path / "book").read().under(entry.charge.name).spent(1e-3)).to_json()
     assert stated.facts["all_runs"]["together"] == together
     assert together["relation"] == stated.guarantee["relation"] == "replace-one"

@@ -191,7 +191,7 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
 
     The format of the certificate numbers the words of the README. The loader is cut out of the source of one version.
     """
-    problems, not_compared = [], []
+    problems, not_compared, found = [], [], b""
     text, cannot = loadable(certificate)
     ours = certificate.versions.get(RELEASED_BY) == with_source()
     another = "not compared, because another version of Gossamer wrote it."
@@ -215,8 +215,8 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
         samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in named else 0
     except (DataError, TypeError):  # the second of a number in place of an array
         return [*problems, f"{SAMPLE_SET} does not hold samples."], not_compared
-    without = "" if loads else cannot or EARLIER
-    page = readme(certificate, samples=samples, no_loader=without, classifies=classifies(text))
+    asked = classifies(text or found.decode(errors="replace"))
+    page = readme(certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=asked)
     if README not in named or (folder / README).read_bytes() != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared
