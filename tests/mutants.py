@@ -71,7 +71,7 @@ CERTIFICATES = "tests/privacy/test_certificate.py"
 FIGURES = "tests/privacy/test_figures.py"
 CLASS_NAMES = "tests/run/test_class_names.py"
 SIGNING, HANDING_OUT = "tests/run/test_signing.py", "tests/run/test_handing_out.py"
-VERIFY = "tests/run/test_verify.py"
+VERIFY, FORGERIES = "tests/run/test_verify.py", "tests/run/test_forgeries.py"
 TEACHER = "tests/methods/test_teacher.py"
 SCATTERING = "tests/nets/test_scattering.py"
 
@@ -233,7 +233,11 @@ MISTAKES = (
     Mistake("two steps spend the delta of one", "privacy/composition.py", "if log_part + grown <= math.log(delta):", "if log_part <= math.log(delta):", "tests/privacy/test_composition.py"),
     Mistake("families of runs have all of delta each", "privacy/composition.py", "_epsilon(family, delta / len(families))", "_epsilon(family, delta)", "tests/privacy/test_composition.py"),
     Mistake("clients elsewhere are taken for shards that have coins", "privacy/composition.py", "ADD_OR_REMOVE_ONE or run.by_client:", "ADD_OR_REMOVE_ONE:", "tests/privacy/test_composition.py"),
-    Mistake("the book does not know whose draws were among clients", "privacy/accounts.py", ", by_client=not self.mark", "", "tests/privacy/test_composition.py"),
+    Mistake("the book does not know whose draws were among clients", "privacy/accounts.py", ", by_client=self.by_client", "", "tests/privacy/test_composition.py"),
+    Mistake("a simulated federation is entered as if its clients were shards", "run/fit.py", ", by_client=\"federated\" in (more or {}),", ",", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
+    Mistake("a simulated federation that is entered later counts as shards", "run/accounts.py", "by_client=\"federated\" in config_json,", "by_client=False,", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
+    Mistake("an older book's simulations count as shards", "privacy/accounts.py", "{\"by_client\": data[\"relation\"] == RELATION_NAMES[REPLACE_ONE] and data[\"unit\"] != RECORD, **data}", "data", "tests/privacy/test_composition.py"),
+    Mistake("the certificate and the budget log state two relations", "privacy/composition.py", "own = (REPLACE_ONE,) if", "own = () if True else () if", "tests/privacy/test_composition.py"),
     Mistake("replace-one runs are read as add-or-remove-one", "privacy/composition.py", "    return secret and bool", "    return True or bool", "tests/privacy/test_composition.py"),
     Mistake("the certificate states what is spent, not what is reserved", "privacy/certificate.py", "found = accounting.bounds(merge(ledger.plan)", "found = accounting.bounds([(e, max(1, n)) for (e, _), n in zip(ledger.plan, ledger.used, strict=True)]", "tests/privacy/test_certificate.py"),
     Mistake("verify does not see a cut tail", "privacy/certificate.py", "    if not same(stated.get(\"ledger\"), pinned):", "    if False:", f"{CERTIFICATES}::test_a_cut_tail_of_the_ledger_shows"),
@@ -259,7 +263,11 @@ MISTAKES = (
     Mistake("components may be other than the reserved plan", "privacy/figures.py", "    if dict(merge([(event, count) for _, event, count in parts])) != dict(merge(ledger.plan)):", "    if False:", f"{FIGURES}::test_components_that_are_not_the_reserved_plan_are_refused"),
     Mistake("components are not held against the phases", "run/verify.py", "    if not same_parts:", "    if False:", f"{HANDING_OUT}::test_components_in_the_settings_are_the_phases_of_the_method"),
     Mistake("figures of a certificate are taken as stated", "privacy/differences.py", "    return expected if within(stated, expected) else stated", "    return expected", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mistake("a certificate drops its new entries by calling itself old", "privacy/certificate.py", "cut = \"components\" in settings", "cut = False", f"{CERTIFICATES}::test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate"),
+    Mistake("a certificate drops its new entries by calling itself old", "privacy/certificate.py", "    if number < writes:", "    if False:", f"{CERTIFICATES}::test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate"),
+    Mistake("certificates of format 3 are held against the words of today", "privacy/certificate.py", "        if files.stated.get(\"format\") != _FORMAT:", "        if False:", f"{CERTIFICATES}::test_a_certificate_of_format_3_has_the_words_of_its_time"),
+    Mistake("a certificate of today may have the words of format 3", "privacy/certificate.py", "        if files.stated.get(\"format\") != _FORMAT:", "        if True:", f"{CERTIFICATES}::test_a_certificate_of_format_3_has_the_words_of_its_time"),
+    Mistake("a run of today may have a certificate of format 3", "run/fit.py", "\"format\": CONFIG_FORMAT,", "\"format\": 2,", f"{FORGERIES}::test_a_release_of_today_cannot_pass_for_an_earlier_one"),
+    Mistake("a replace-one certificate promises presence", "privacy/promise.py", "    \"replace-one\": \"was in the data, or another in its place,\",", "    \"replace-one\": \"was in the data\",", f"{CERTIFICATES}::test_the_headline_names_the_other_one_where_one_is_exchanged"),
     Mistake("what is declared may have any form", "privacy/certificate.py", "    wrong = what_is_wrong(stated.get(\"declared\"))", "    wrong = \"\"", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
     Mistake("what nobody declared is left out in silence", "privacy/declared.py", "    found = nothing_declared()\n", "    found = {\"attacked\": {}}\n", "tests/privacy/test_declarations.py::test_what_was_left_out_says_so"),
     Mistake("a signature by any key will do", "run/signing.py", "    if wanted is not None and said[\"public_key\"] != wanted:", "    if False:", f"{SIGNING}::test_the_way_through_the_command_line"),
@@ -292,7 +300,22 @@ MISTAKES = (
     Mistake("a ledger may open twice", "privacy/ledger.py", "        elif not first:", "        elif \"open\" not in body:", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
     Mistake("verify does not hold the settings against the opening of the ledger", "run/verify.py", "        if says[name] != opened[name]", "        if False", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("verify does not hold the settings against the plan", "run/verify.py", "    if not same:", "    if False:", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
+    Mistake("verify takes another relation than that of the settings", "run/verify.py", "    if relation is not ledger.relation:", "    if False:", f"{FORGERIES} -k replace-one"),
+    Mistake("a ledger that pays for nothing certifies", "run/verify.py", "    if not paid:", "    if False:", f"{FORGERIES} -k charge"),
+    Mistake("all runs together may cost less than one of them", "run/verify.py", "    if not enough:", "    if False:", f"{FORGERIES} -k together"),
+    Mistake("the sum over all runs may stand at another delta", "run/verify.py", "sum_.delta == own[\"delta\"] and ", "", f"{FORGERIES}::test_a_run_may_cost_more_together_and_no_less"),
+    Mistake("the sum over all runs may be 10 % too small", "run/verify.py", "_SUM_TOLERANCE = 1e-3", "_SUM_TOLERANCE = 0.1", f"{FORGERIES}::test_a_run_may_cost_more_together_and_no_less"),
     Mistake("an edited report of a release verifies", "run/verify.py", "        elif sha256(path) != digest:", "        elif False:", f"{VERIFY}::test_an_edited_report_does_not_verify"),
+    Mistake("an edited README of a release verifies", "run/verify.py", "(folder / README).read_bytes() != page.encode():", "False:", f"{FORGERIES} -k README"),
+    Mistake("a release without a README verifies", "run/verify.py", "    if README not in named or (folder / README).read_bytes()", "    if README in named and (folder / README).read_bytes()", f"{FORGERIES} -k without_its_readme"),
+    Mistake("an edited load.py of a release verifies", "run/verify.py", "        elif ours:", "        elif False:", f"{FORGERIES} -k command"),
+    Mistake("a load.py of another version is called forged", "run/verify.py", "        elif ours:", "        elif True:", f"{FORGERIES} -k another"),
+    Mistake("the README of an earlier version is called forged", "run/verify.py", "    if certificate.format < 4:", "    if False:", f"{FORGERIES}::test_a_release_of_an_earlier_version_is_not_called_forged"),
+    Mistake("code in place of strokes passes", "run/loader.py", " and _is_data(node.value):", ":", f"{HANDING_OUT}::test_a_loader_is_compared_as_a_program"),
+    Mistake("a release does not say which version wrote its loader", "run/release.py", "versions={**old.versions, RELEASED_BY: with_source()}", "versions=old.versions", f"{FORGERIES} -k command"),
+    Mistake("a release that lost its sums passes for a RUN beside a checkpoint", "run/verify.py", "        if stripped:", "        if stripped and not (folder / PRIVATE).is_dir():", f"{FORGERIES} -k RUN"),
+    Mistake("verify does not list what it does not check", "run/verify.py", "if folder.file(name).is_file()]", "if False]", f"{FORGERIES} -k report"),
+    Mistake("verify does not list a loader that it does not compare", "run/verify.py", "            problems, not_checked = problems + edited, not_checked + not_compared", "            problems = problems + edited", f"{FORGERIES} -k another"),
     Mistake("the noise comes from the public seed", "privacy/noise.py", " Keystream(_fixed_key(noise_seed, purpose if", " Keystream(_fixed_key(seed, purpose if", f"{NOISE} {CONFORMANCE}"),
     Mistake("the noise is added in float32", "privacy/noise.py", "second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))", "second.addcmul_(radius.to(second.dtype), angle.sin_().to(second.dtype), value=std)", NOISE),
     Mistake("the radius has 24 bits", "privacy/noise.py", "out=drawn.wide))  # the root", "out=drawn.wide)).copy_(radius.float())  # the root", NOISE),

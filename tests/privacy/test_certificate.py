@@ -12,22 +12,35 @@ from gossamer.errors import LedgerDamaged
 from gossamer.privacy import certificate as certificates
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy import promise
-from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256, verify
+from gossamer.privacy.certificate import (
+    CERTIFICATE,
+    CONFIG,
+    CONFIG_FORMAT,
+    LEDGER,
+    Certificate,
+    sealed,
+    sha256,
+    verify,
+)
 from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.figures import purposes
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
 
 CARD = {"shape": [1, 28, 28], "classes": 10, "declared_size": 1_000, "label_prior": "uniform", "unit": "record"}
 SETTINGS: dict[str, Any] = {"method": "dpgan", "config": {"steps": 40}, "card": CARD, "public": NO_PUBLIC}
+EXCHANGED = "was in the data, or another in its place, changes"
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 
 
-def write(folder: Path, *, count: int = 40, noise: float = 1.0, reason: str | None = None) -> Certificate:
+def write(
+    folder: Path, *, count: int = 40, noise: float = 1.0, reason: str | None = None, settings: dict[str, Any] = SETTINGS
+) -> Certificate:
     event = poisson_gaussian(sampling_rate=0.01, noise_multiplier=noise)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(event, count)])
-    (folder / CONFIG).write_text(json.dumps(SETTINGS))
+    (folder / CONFIG).write_text(json.dumps(settings))
     ledger.create(folder / LEDGER, settings=sha256(folder / CONFIG))
     for _ in range(20):
         ledger.charge(event)
@@ -35,7 +48,7 @@ def write(folder: Path, *, count: int = 40, noise: float = 1.0, reason: str | No
         ledger.declassify(reason)
     (folder / MODEL).write_bytes(b"weights")
     certificate = Certificate.build(
-        ledger, SETTINGS, model_sha256=sha256(folder / MODEL), versions={"gossamer": "0"}, created="2026-01-01"
+        ledger, settings, model_sha256=sha256(folder / MODEL), versions={"gossamer": "0"}, created="2026-01-01"
     )
     certificate.save(folder)
     ledger.close()
@@ -168,7 +181,7 @@ def other(value: Any) -> list[Any]:
 
 def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path) -> None:
     """Another value, or none, for every entry at any depth; the date, the versions and what is declared are taken as stated."""
-    write(tmp_path)
+    write(tmp_path, settings={**SETTINGS, "format": CONFIG_FORMAT})
     original = (tmp_path / CERTIFICATE).read_text()
     body = json.loads(original)
     tried = 0
@@ -483,12 +496,48 @@ def test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate(tmp
     assert verify(tmp_path) == [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes 3."]
 
 
-@pytest.mark.parametrize("number", [1, 4, True, "3", 3.0, None])
+def test_a_certificate_of_format_3_has_the_words_of_its_time(tmp_path: Path) -> None:
+    """They verify under that number alone, and a run that was made by a version of format 4 cannot take it."""
+    alone = {"epsilon": 9.0, "delta": 1e-5, "relation": "add-or-remove-one", "unit": "record"}
+    accounts = {"earlier_runs": 0, "together": alone}
+    settings = {**SETTINGS, "accounts": accounts}
+    write(tmp_path, settings=settings)
+    words = "When this run began, its account book held no earlier run"
+    assert Certificate.load(tmp_path).adds_up.endswith(f"{words} under this name.")
+    before = (tmp_path / CERTIFICATE).read_text().replace(f"{words} under this name.", f"{words} on this data set.")
+    body = {name: value for name, value in json.loads(before).items() if name != "seal"}
+    for number, right in ((3, True), (4, False)):
+        (tmp_path / CERTIFICATE).write_text(sealed({**body, "format": number}))
+        assert (verify(tmp_path) == []) == right
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    write(tmp_path, settings={**settings, "format": CONFIG_FORMAT})
+    rewrite(tmp_path, ("format",), 3)
+    assert f"{CERTIFICATE}: 'format' is 3, and {CONFIG} is of a version that writes 4." in verify(tmp_path)
+
+
+def test_the_headline_names_the_other_one_where_one_is_exchanged() -> None:
+    """Whether a unit is there at all is what a certificate for replace-one does not bound."""
+    for relation, words in ((ADD_OR_REMOVE_ONE, "was in the data changes"), (REPLACE_ONE, EXCHANGED)):
+        ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=relation, unit="writer")
+        best = {
+            "accountant": "PLD",
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "relation": RELATION_NAMES[relation],
+            "unit": "writer",
+        }
+        settings = {**SETTINGS, "card": {**CARD, "unit": "writer"}}
+        said = promise.statement(ledger, settings, best)
+        assert f"Whether any one writer {words} the chance of any outcome" in said
+
+
+@pytest.mark.parametrize("number", [1, 5, True, "3", 3.0, None])
 def test_another_format_is_not_read(tmp_path: Path, number: Any) -> None:
     write(tmp_path)
     rewrite(tmp_path, ("format",), number)
-    assert any("this version reads 2 and 3" in problem for problem in verify(tmp_path))
-    with pytest.raises(LedgerDamaged, match="this version reads 2 and 3"):
+    assert any("this version reads 2, 3 and 4" in problem for problem in verify(tmp_path))
+    with pytest.raises(LedgerDamaged, match="this version reads 2, 3 and 4"):
         Certificate.load(tmp_path)
 
 

@@ -124,27 +124,47 @@ def test_secret_draws_and_poisson_runs_have_a_finite_sum() -> None:
 
 
 def test_draws_among_clients_elsewhere_say_nothing_of_one_client_more() -> None:
-    """Shards have coins, clients have none: such runs are added up for replace-one."""
+    """Shards have coins, clients have none: with runs of another relation too, such runs are added up for replace-one."""
     event = SampledWithoutReplacementDpEvent(100, 1, GaussianDpEvent(2.0))
     clients = run(event, 500, REPLACE_ONE, "client", by_client=True)
     alone = smallest(together([clients], delta=DELTA))
     assert alone.relation is REPLACE_ONE and math.isfinite(alone.epsilon)
-    assert smallest(together([run(event, 500, REPLACE_ONE, "client")], delta=DELTA)).relation is ADD_OR_REMOVE_ONE
     assert math.isfinite(smallest(together([clients, clients], delta=DELTA)).epsilon)
-    assert smallest(together([clients, run(POISSON, 1, unit="client")], delta=DELTA)).relation is REPLACE_ONE
+    adding = run(POISSON, 1, unit="client")
+    assert smallest(together([clients, adding], delta=DELTA)).relation is REPLACE_ONE
+    shards = dataclasses.replace(clients, by_client=False)
+    assert smallest(together([shards, adding], delta=DELTA)).relation is ADD_OR_REMOVE_ONE
     assert math.isinf(smallest(together([clients, run(POISSON, 1)], delta=DELTA)).epsilon)
 
 
-def test_the_book_knows_whose_draws_were_among_clients_elsewhere() -> None:
-    """A federation's server has no records, so its entry has no mark of any."""
+def test_runs_of_one_relation_and_unit_have_a_sum_under_it() -> None:
+    """The certificate of such a run states its guarantee and its sum with the runs before it: one relation for both."""
+    event = SampledWithoutReplacementDpEvent(100, 1, GaussianDpEvent(2.0))
+    for count in (1, 2):
+        total = smallest(together([run(event, 500, REPLACE_ONE)] * count, delta=DELTA))
+        assert total == accounting.guarantee([(event, 500 * count)], delta=DELTA, relation=REPLACE_ONE)
+    units = [run(event, 500, REPLACE_ONE, unit) for unit in ("record", "writer")]
+    assert smallest(together(units, delta=DELTA)).relation is ADD_OR_REMOVE_ONE
+
+
+def test_the_book_knows_whose_draws_were_among_clients() -> None:
+    """In a book of an earlier version, all that may have been: there, a simulation's entry looks like that of shards."""
     event = SampledWithoutReplacementDpEvent(100, 1, GaussianDpEvent(2.0))
     here = Charge(
         run="r", name="d", mark="m", date="2026-11-23", method="gs-wgan", folder="/run", plan=((event, 500),),
         relation=REPLACE_ONE, unit="client", delta=DELTA,
     )  # fmt: skip
-    elsewhere = dataclasses.replace(here, mark="")
-    assert smallest(together([here.spending], delta=DELTA)).relation is ADD_OR_REMOVE_ONE
-    assert smallest(together([elsewhere.spending], delta=DELTA)).relation is REPLACE_ONE
+    adding = run(POISSON, 1, unit="client")
+    written = {name: value for name, value in here.to_json().items() if name != "by_client"}
+    for charge, relation in (
+        (here, ADD_OR_REMOVE_ONE),
+        (dataclasses.replace(here, by_client=True), REPLACE_ONE),
+        (Charge.from_json(here.to_json()), ADD_OR_REMOVE_ONE),
+        (Charge.from_json(written), REPLACE_ONE),
+        (Charge.from_json({**written, "unit": "record"}), ADD_OR_REMOVE_ONE),
+    ):
+        others = dataclasses.replace(adding, unit=charge.unit)
+        assert smallest(together([charge.spending, others], delta=DELTA)).relation is relation
 
 
 def test_many_different_runs_are_summed_by_renyi_bounds_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,7 +294,7 @@ def test_edited_files_are_named_with_their_line(gossamer: Run, fit_words: list[s
     run = tmp_path / "run"
     for name, old, new, line in (
         ("ledger.jsonl", '"count": 20', '"count": 19', 2),
-        ("certificate.json", '"format": 3', '"format": 2', 3),
+        ("certificate.json", '"format": 4', '"format": 2', 3),
     ):
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(run, tmp_path / "copy")

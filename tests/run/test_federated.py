@@ -36,12 +36,15 @@ from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import accounting, federation, noise
-from gossamer.privacy.certificate import Certificate, sha256
+from gossamer.privacy.accounts import AccountBook
+from gossamer.privacy.certificate import LEDGER, Certificate, sha256
+from gossamer.privacy.composition import smallest
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
 from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.rows import SanitizedRows
+from gossamer.run.accounts import charge_from
 from gossamer.run.cli import main
 from gossamer.run.federated import deploy, messages
 from gossamer.run.federated import simulate as module_of_simulation
@@ -361,6 +364,12 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     )  # granted Gaussians are one of s / sqrt(granted)
     assert views["the server and the other clients"] == str(against_server)
     assert str(against_server) in stated.statement
+    (entry,) = AccountBook(tmp_path / "book").read().entries
+    assert entry.charge.by_client
+    together = smallest(AccountBook(tmp_path / "book").read().under(entry.charge.name).spent(1e-3)).to_json()
+    assert stated.facts["all_runs"]["together"] == together
+    assert together["relation"] == stated.guarantee["relation"] == "replace-one"
+    assert charge_from(RunFolder(tmp_path / "run"), PrivacyLedger.load(tmp_path / "run" / LEDGER)).by_client
     assert verify(tmp_path / "run").ok
     clients = sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())
     assert len(clients) == K

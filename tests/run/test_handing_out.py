@@ -1,6 +1,7 @@
 """A release is for the next person: README, declarations, samples, and a loader that needs PyTorch and safetensors alone."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import shutil
@@ -24,12 +25,13 @@ from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.methods.teacher.nets import Classifier
 from gossamer.privacy import promise
 from gossamer.privacy.certificate import Certificate, sha256
-from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS
+from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
 from gossamer.run.folder import RunFolder
-from gossamer.run.loader import Unloadable, _Collected, loader
+from gossamer.run.loader import Unloadable, _Collected, is_same, loader
 from gossamer.run.readme import class_names, readme
 from gossamer.run.release import ATTACKED, MEASURED, release
 from gossamer.run.verify import verify
+from gossamer.run.versions import with_source
 
 Run = Callable[..., Any]
 FORMAT_2 = Path(__file__).resolve().parents[1] / "fixtures" / "format_2"
@@ -354,6 +356,52 @@ def test_what_others_wrote_is_text_in_the_readme(run: Path) -> None:
     assert "| made by | &lt;script&gt;alert(1)&lt;/script&gt;\\|x |" in page
 
 
+def test_the_words_of_the_readme_go_with_the_format_of_the_certificate() -> None:
+    """`verify` writes the page again. Where its words change, so must `_FORMAT`: else honest releases are called forged."""
+    card = {"shape": [1, 8, 8], "classes": 2, "unit": "record", "title": "T", "class_names": ["a", "b"]}
+    part = {
+        "purpose": "training",
+        "event": {"event": "Gaussian", "noise_multiplier": 2.0},
+        "count": 1,
+        "alone": {"epsilon": 1, "delta": 1e-5},
+    }
+    told = Certificate(
+        statement="Statement.", method="moments", guarantee={"epsilon": 1.0}, guarantees=[], plan=[], reasons=[],
+        assumptions=[], public_data="", covered=[], not_covered=["not covered"], adds_up="Adds up.", card=card,
+        config={}, model={}, ledger={},
+        versions={}, created="2026-01-01", declared={**nothing_declared(), "settings_chosen": "uncounted"},
+        facts={
+            "protects": "one record", "adjacency": "adjacency", "not_promised": ["not promised"],
+            "public_inputs": [{"what": "glyphs", "origin": "here", "tuned": "no"}],
+        },
+        figures={"at_deltas": [{"epsilon": 1.0, "delta": 1e-5}], "components": [part]},
+    )  # fmt: skip
+    assert told.format == 4
+    pages = [readme(told, samples=3, no_loader="", classifies=True), readme(told, samples=0, no_loader="it needs PIL")]
+    digest = hashlib.sha256("".join(pages).encode()).hexdigest()
+    assert digest[:16] == "15e3088b19aaba3e"
+
+
+def test_a_loader_is_compared_as_a_program(tmp_path: Path) -> None:
+    """Another version of Python lays it out otherwise, and another machine has other fonts. Code is code."""
+    text = loader("evolve")
+    assert is_same(text.encode(), text)
+    assert is_same(text.replace("\n\n\n", "\n\n# laid out otherwise\n\n").encode(), text)
+    (line,) = (line for line in text.splitlines() if line.startswith("_STROKES = "))
+    other = text.replace(line, "_STROKES = {'digits': ([0], 'x'),", 1)
+    assert not is_same(other.encode(), text)
+    assert is_same(other.encode(), text, strokes=False)
+    for edit in (
+        text.replace("import torch\n", "import torch\nprint()\n", 1),
+        text.replace(line, "_STROKES = print() or {", 1),
+        text.replace(line, f"_STROKES = 1\n{line}", 1),
+        text + "\x00",
+        "(" * 10_000,
+        f"# coding: utf-7\n{text}\n#+AAo-print()",
+    ):
+        assert not is_same(edit.encode(), text, strokes=False)
+
+
 def weights_of_today(folder: Path) -> None:
     """Put a generator there that this version builds from the settings: `moments` has had another net since."""
     old, model = Certificate.load(folder), folder / "model.safetensors"
@@ -372,8 +420,8 @@ def test_a_run_of_an_earlier_version_is_released_with_todays_certificate(tmp_pat
     before = Certificate.load(tmp_path / "run")
     assert verify(tmp_path / "run").ok
     after = Certificate.load(release(tmp_path / "run", tmp_path / "out", declared={"contact": "office"}))
-    assert (before.format, after.format, after.declared["contact"]) == (2, 3, "office")
-    assert (after.created, after.versions) == (before.created, before.versions)
+    assert (before.format, after.format, after.declared["contact"]) == (2, 4, "office")
+    assert (after.created, after.versions) == (before.created, {**before.versions, "release": with_source()})
     assert math.isclose(after.guarantee["epsilon"], before.guarantee["epsilon"], rel_tol=1e-6)
     assert verify(tmp_path / "out").ok
 

@@ -102,7 +102,14 @@ def test_a_release_names_its_files_and_verifies(gossamer: Run, out: Path) -> Non
     assert lines == {name: sha256(out / name) for name in RELEASED if name != SUMS}
     answer = gossamer("verify", out, "--json").json
     assert answer["ok"]
-    assert set(answer) == {"ok", "problems", "guarantees", "notes"}
+    assert set(answer) == {"ok", "problems", "guarantees", "notes", "not_checked"}
+    assert [each.split(":")[0] for each in answer["not_checked"]] == [
+        "model.safetensors", "certificate.json", "config.json", "report.html", "samples.png"
+    ]  # fmt: skip
+    shown = gossamer("verify", out).out.splitlines()
+    assert [line.removeprefix("Not checked: ") for line in shown if line.startswith("Not")] == [
+        f"Note: {UNSIGNED}", *answer["not_checked"]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RELEASED)

@@ -39,8 +39,8 @@ from typing import IO, Any
 from gossamer.errors import AccountsError, BudgetError, LedgerDamaged
 from gossamer.files import hold, sync_folder
 from gossamer.privacy.accounting import Bound
-from gossamer.privacy.composition import Spending, smallest, together
-from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, NeighboringRelation, Plan
+from gossamer.privacy.composition import RECORD, Spending, smallest, together
+from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.ledger import START, chain, plan_from_json, plan_to_json, read_line
 
 FILE = "accounts.jsonl"
@@ -64,6 +64,8 @@ class Charge:
         infinite: the run has no guarantee, whatever its plan says.
         given_up: share of the units that the run gave up as public; the sum says nothing about them.
         place: where the records come from; empty in an older book.
+        by_client: its answers were drawn among clients; see `composition.Spending`. An older book does not say it: there, all
+            that may have been counts as drawn among clients.
     """
 
     run: str
@@ -79,12 +81,13 @@ class Charge:
     infinite: bool = False
     given_up: float = 0.0
     place: str = ""
+    by_client: bool = False
 
     @property
     def spending(self) -> Spending:
-        """For adding up. Without a mark, the records are those of a federation's clients."""
+        """For adding up."""
         return Spending(
-            plan=self.plan, relation=self.relation, unit=self.unit, infinite=self.infinite, by_client=not self.mark
+            plan=self.plan, relation=self.relation, unit=self.unit, infinite=self.infinite, by_client=self.by_client
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -94,8 +97,9 @@ class Charge:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Charge":
         """The inverse of `to_json`."""
+        by_client = {"by_client": data["relation"] == RELATION_NAMES[REPLACE_ONE] and data["unit"] != RECORD, **data}
         return cls(
-            **{**data, "plan": tuple(plan_from_json(data["plan"])), "relation": RELATIONS[data["relation"]]}
+            **{**by_client, "plan": tuple(plan_from_json(data["plan"])), "relation": RELATIONS[data["relation"]]}
         )  # fmt: skip
 
 

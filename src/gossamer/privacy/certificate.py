@@ -3,8 +3,8 @@
 `build` writes down the promise of a ledger and the settings of its run, `save` seals it, `load` reads it and holds all
 files against each other, `verify` writes it again from ledger and settings, with every accountant that knows the events, and
 compares.
-What nobody can recompute is in the entry `declared`, which says so (`declared.py`). Format 3 has it, with `facts` and
-`figures`; format 2, without the three, is read and verified as it was written.
+What nobody can recompute is in the entry `declared`, which says so (`declared.py`). The format numbers the words, those of
+the README too. Formats 2 and 3 are read and verified as they were written; 2 has no `declared`, `facts` and `figures`.
 The chain of the ledger pins the settings. Seal and chain show accidents and edits, with the line; they are no signature:
 whoever can write the folder can write a new ledger, and a certificate to go with it.
 """
@@ -29,7 +29,9 @@ from gossamer.privacy.promise import MODEL
 LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
-_FORMAT = 3
+_FORMAT = 4
+CONFIG_FORMAT = 3
+"""Format of config.json, by which a run shows that it was made by a version that writes certificates of format 4."""
 _SINCE_3 = ("declared", "facts", "figures")
 _LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions", "format", "declared")
 """Compared with the files themselves, or held to their form, before the rest is written again."""
@@ -113,7 +115,7 @@ class Certificate:
 
     def save(self, folder: Path) -> None:
         """Write certificate.json, sealed line by line."""
-        body = {name: value for name, value in asdict(self).items() if self.format == _FORMAT or name not in _SINCE_3}
+        body = {name: value for name, value in asdict(self).items() if self.format != 2 or name not in _SINCE_3}
         ordered = {"statement": body.pop("statement"), "format": body.pop("format"), **body}
         write_atomically(folder / CERTIFICATE, sealed(ordered))
 
@@ -132,7 +134,12 @@ class Certificate:
             raise LedgerDamaged(
                 f"{folder} is damaged, and nothing is taken from it. {' '.join(problems)} Restore the folder from a copy."
             )
-        return cls(**{name: files.stated[name] for name in _names(files.stated)})
+        return cls.of(files.stated)
+
+    @classmethod
+    def of(cls, stated: dict[str, Any]) -> "Certificate":
+        """The certificate with these entries, of which all are there."""
+        return cls(**{name: stated[name] for name in _names(stated)})
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,8 @@ def check(folder: Path) -> Checked:
             guarantees=expected if wrong else files.stated["guarantees"],
         )  # fmt: skip
         rebuilt = json.loads(json.dumps(asdict(again)))
+        if files.stated.get("format") != _FORMAT:
+            rebuilt |= {name: rebuilt[name].replace(*words) for name, words in promise.BEFORE_4.items()}
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -297,11 +306,13 @@ def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedge
 def _form(stated: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     """Whether the format is one that these settings may have, and what is declared has its form."""
     number = stated.get("format")
-    if type(number) is not int or number not in (2, _FORMAT):
-        return [f"{CERTIFICATE}: 'format' is {short(number)}; this version reads 2 and {_FORMAT}."]
+    if type(number) is not int or number not in (2, 3, _FORMAT):
+        return [f"{CERTIFICATE}: 'format' is {short(number)}; this version reads 2, 3 and {_FORMAT}."]
+    writes = _FORMAT if settings.get("format") == CONFIG_FORMAT else 3 if "components" in settings else 2
+    if number < writes:  # somebody took new entries out, or would have a page of their own not compared
+        return [f"{CERTIFICATE}: 'format' is {number}, and {CONFIG} is of a version that writes {writes}."]
     if number == 2:
-        cut = "components" in settings  # which only runs of format 3 have: somebody took the new entries out
-        return [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes {_FORMAT}."] if cut else []
+        return []
     wrong = what_is_wrong(stated.get("declared"))
     return [f"{CERTIFICATE}: 'declared': {wrong}."] if wrong else []
 

@@ -3,10 +3,11 @@
 Runs whose events one accountant knows are composed like the releases of one run. What is left is added up by basic composition:
 epsilons and deltas add (Dwork and Roth 2014, theorem 3.16), delta being shared out evenly beforehand.
 
-**Relations.** The total is stated for add-or-remove-one wherever every run can be. A run of secret draws, stated for
+**Relations.** Runs that all state one relation for one unit have a total under that relation, as their certificates do.
+Others have one for add-or-remove-one wherever every run can. A run of secret draws, stated for
 replace-one, can: its records go to shards by independent coins, so adding or removing a record changes one shard too
-(`rows.py`). A federated run whose clients are elsewhere cannot: nobody deals them out, and one client more is one more to draw
-from and to take turns with. Else the total is for replace-one, and that is two steps of add-or-remove-one.
+(`rows.py`). A federated run cannot, simulated or not: one client more is one more to draw from and to take turns with.
+Else the total is for replace-one, and that is two steps of add-or-remove-one.
 
 **Units.** Runs that protect different units have a total for the record only, because a writer's promise says something about
 each of his records, and a record's promise nothing about a writer. To take one record from a writer is to exchange the writer
@@ -48,7 +49,7 @@ class Spending:
         relation: of the run's own statement.
         unit: of the run's own statement.
         infinite: it has no guarantee, whatever the plan says.
-        by_client: its answers were drawn among clients elsewhere, so that the plan says nothing of one client more.
+        by_client: its answers were drawn among clients, so that the plan says nothing of one client more.
     """
 
     plan: Plan
@@ -82,7 +83,9 @@ def together(runs: Sequence[Spending], *, delta: float) -> tuple[Bound, ...]:
     """
     units = {run.unit for run in runs}
     unit = units.pop() if len(units) == 1 else RECORD
-    for relation in (ADD_OR_REMOVE_ONE, REPLACE_ONE):
+    stated = {run.relation for run in runs}
+    own = (REPLACE_ONE,) if stated == {REPLACE_ONE} and all(run.unit == unit for run in runs) else ()
+    for relation in (*own, ADD_OR_REMOVE_ONE, REPLACE_ONE):
         steps = [_steps(run, relation, unit) for run in runs]
         if all(steps):
             break

@@ -44,6 +44,16 @@ _ADJACENT = {
     "replace-one": "two data sets of the same size are compared that differ in one {unit}: it is exchanged for another",
 }
 
+_IN_DATA = {
+    "add-or-remove-one": "was in the data",
+    "replace-one": "was in the data, or another in its place,",
+}
+BEFORE_4 = {
+    "statement": (_IN_DATA["replace-one"], "was in the data"),
+    "adds_up": (" under this name", " on this data set"),
+}
+"""Words of today, and what stood in their place in certificates of format 2 and 3, by entry."""
+
 _TRUST = (
     "central: whoever ran this had the records as they are, and nothing here binds them. The promise is about everyone who "
     "has what was released and nothing else. It takes for granted that this program, unchanged, made the release, on a "
@@ -172,9 +182,9 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
         given_up = f" NOT protected: {_given_up(settings)}."
     second = federation.statement(settings) if "federated" in settings else ""
     return (
-        f"Differentially private: {guarantee}. Whether any one {unit}{part} was in the data changes the chance of any "
-        f"outcome by at most a factor e^epsilon, up to delta.{given_up} Bound by the {best['accountant']} accountant for the "
-        f"whole reserved plan.{second}"
+        f"Differentially private: {guarantee}. Whether any one {unit}{part} {_IN_DATA[best['relation']]} changes the chance of "
+        f"any outcome by at most a factor e^epsilon, up to delta.{given_up} Bound by the {best['accountant']} accountant for "
+        f"the whole reserved plan.{second}"
     )
 
 
@@ -229,10 +239,10 @@ def adds_up(settings: dict[str, Any]) -> str:
         return f"{said} This run was entered in no account book."
     count = known["earlier_runs"]
     if count == 0:
-        return f"{said} When this run began, its account book held no earlier run on this data set."
+        return f"{said} When this run began, its account book held no earlier run under this name."
     sum_ = Guarantee.from_json(known["together"])
     runs = "one earlier run" if count == 1 else f"{count:,} earlier runs"
-    return f"{said} When this run began, its account book held {runs} on this data set: together with this one, {sum_}."
+    return f"{said} When this run began, its account book held {runs} under this name: together with this one, {sum_}."
 
 
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:

@@ -129,9 +129,10 @@ def charge_of(
     method: str,
     folder: Path,
     infinite: bool,
+    by_client: bool = False,
 ) -> Charge:
-    """What a run costs, as the book enters it."""
-    known = {"mark": found.identity.mark, "given_up": found.public_facts.get("share", 0.0)}
+    """What a run costs, as the book enters it. by_client: it is a federated run, simulated or not."""
+    known = {"mark": found.identity.mark, "given_up": found.public_facts.get("share", 0.0), "by_client": by_client}
     return _charge(ledger, run, card, sources, method, folder, infinite=infinite, **known)
 
 
@@ -144,12 +145,15 @@ def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
     card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(source_json["sources"])
     run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
     infinite, mark = bool(METHODS[method].without_guarantee), source_json["mark"]
-    return _charge(ledger, run, card, sources, method, folder.path, infinite=infinite, mark=mark, given_up=given_up)
+    return _charge(
+        ledger, run, card, sources, method, folder.path, infinite=infinite, mark=mark, given_up=given_up,
+        by_client="federated" in config_json,
+    )  # fmt: skip
 
 
 def _charge(
     ledger: PrivacyLedger, run: str, card: DataCard, sources: Sources, method: str, folder: Path, *, infinite: bool, mark: str,
-    given_up: float,
+    given_up: float, by_client: bool,
 ) -> Charge:  # fmt: skip
     return Charge(
         run=run,
@@ -165,6 +169,7 @@ def _charge(
         infinite=infinite or math.isinf(ledger.promise().epsilon),
         given_up=given_up,
         place=place_of(sources),
+        by_client=by_client,
     )
 
 

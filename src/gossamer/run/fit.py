@@ -15,7 +15,7 @@ from gossamer.errors import AccountsError, DataError, RequestError, RunFolderErr
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate import CONFIG, LEDGER, sha256
+from gossamer.privacy.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.noise import Rng
@@ -210,7 +210,7 @@ def enter(
         return None
     charge = charge_of(
         ledger, run=run, card=request.job.card, sources=sources, found=found, method=method.name, folder=folder.path,
-        infinite=rng.reproducible or bool(method.without_guarantee),
+        infinite=rng.reproducible or bool(method.without_guarantee), by_client="federated" in (more or {}),
     )  # fmt: skip
     try:
         booked = begin(book_at(accounts, beside=folder), charge, write, say=say)
@@ -335,7 +335,7 @@ def _check_shades(found: Found, card: DataCard, data: str | Path, say: Callable[
 
 def _config_json(request: Request, seed: int, device: str, found: Found, *, with_tensorboard: bool) -> dict[str, Any]:
     return {
-        "format": 2,
+        "format": CONFIG_FORMAT,
         "method": request.job.method.name,
         "config": request.job.settings,
         "card": request.job.card.to_dict(),

@@ -8,6 +8,7 @@ What needs another package still is refused, and the README of the release says 
 
 import ast
 import base64
+import dataclasses
 import importlib.util
 import sys
 import zlib
@@ -22,6 +23,7 @@ import numpy as np
 
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
+from gossamer.privacy.certificate import Certificate
 from gossamer.run.versions import versions
 
 if TYPE_CHECKING:
@@ -34,12 +36,15 @@ _MARK = "# --- what the method needs stands here\n"
 _CLASSIFIES = "probabilities"
 """The method of a release's generator, and of `Release`, that a classifier has."""
 _LINE = 100
+EARLIER = "its settings are of an earlier version"
+"""Why a release has no load.py, as its README says."""
 
 Definition: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 Place: TypeAlias = tuple[str, str]
 """A module of ours, and a name in it."""
 _STROKES: Place = ("gossamer.data.glyphs", "strokes")
 """What needs fonts, and stands in the file as data."""
+_STROKES_IN_FILE = "_STROKES"
 
 
 class Unloadable(Exception):
@@ -67,6 +72,50 @@ def loader(method: str) -> str:
     head = head.replace("{version}", versions()["gossamer"]).replace("{method}", method)
     imports = sorted(found.imports - set(head.splitlines()))
     return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *found.texts.values(), tail.strip()]) + "\n"
+
+
+def loadable(certificate: Certificate) -> tuple[str, str]:
+    """The text of load.py for a release, and why it has none; one of the two is empty."""
+    known = {each.name for each in dataclasses.fields(METHODS[certificate.method].config_type)}
+    if certificate.config.keys() != known:  # a loader has no defaults
+        return "", EARLIER
+    try:
+        return loader(certificate.method), ""
+    except Unloadable as error:
+        return "", str(error)
+
+
+def is_same(found: bytes, written: str, *, strokes: bool = True) -> bool:
+    """Whether a load.py is the program that was written here. Another version of Python may have laid it out otherwise.
+
+    Args:
+        found: what lies in a release.
+        written: the text that `loader` gives.
+        strokes: False leaves out the strokes, which follow from the fonts of the machine that wrote the file.
+    """
+    try:
+        program = ast.parse(found)  # of bytes, so that the encoding counts which the file itself declares
+        return _statements_of(program, strokes=strokes) == _statements_of(ast.parse(written), strokes=strokes)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _statements_of(program: ast.Module, *, strokes: bool) -> list[str]:
+    """The statements of a file as text. strokes: False leaves out the value of the strokes, where that is data and no code."""
+    for node in () if strokes else program.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name == _STROKES_IN_FILE and _is_data(node.value):
+                node.value = ast.Constant(None)
+    return [ast.dump(node) for node in program.body]
+
+
+def _is_data(value: ast.expr) -> bool:
+    """Whether an expression is made of numbers and strings alone."""
+    try:
+        ast.literal_eval(value)
+    except ValueError:
+        return False
+    return True
 
 
 def classifies(text: str) -> bool:
@@ -146,13 +195,13 @@ def _strokes(called: str) -> str:
         lines = [f'        "{packed[at : at + _LINE]}",\n' for at in range(0, len(packed), _LINE)]
         rows.append(f'    "{classes}": (\n        {first.tolist()},\n{"".join(lines)}    ),\n')
     side = paths.shape[1]
-    return f'''_STROKES = {{
+    return f'''{_STROKES_IN_FILE} = {{
 {"".join(rows)}}}
 
 
 def {called}(classes):
     """The strokes of all characters as thin lines, and where each class begins; taken from fonts as this file was written."""
-    first, *lines = _STROKES[classes]
+    first, *lines = {_STROKES_IN_FILE}[classes]
     packed = zlib.decompress(base64.b85decode("".join(lines)))
     bits = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[:, None] >> torch.arange(7, -1, -1)
     return (bits & 1).bool().view(-1, {side}, {side}), torch.tensor(first)'''
@@ -191,8 +240,12 @@ def _module(name: str) -> _Module:
 
 
 def _source(name: str) -> Path | None:
-    """The file of a module; None where no module has this name."""
+    """The file of a module; None where no module has this name. Imports no module but packages."""
+    parent = name.rpartition(".")[0]
     try:
+        around = importlib.util.find_spec(parent) if parent else None
+        if around is not None and around.submodule_search_locations is None:  # a name in a module
+            return None
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:  # the first part of the name is no package
         return None

@@ -136,7 +136,10 @@ def _up(epsilon: float | str) -> str:
 
 _CHECKING = """## How to check it
 
-`gossamer verify .` recomputes every figure from `ledger.jsonl` and compares every file with `SHA256SUMS`; with `--key` and the
-public key of whoever made it, it also says whether they signed it. `check_release.py` of Gossamer's source recomputes epsilon
-without Gossamer. `certificate.json` has all of this with every digit, and the Renyi curve for adding it to other releases.
-What the table "who made it says" holds was declared, and no check can confirm it."""
+`gossamer verify .` recomputes every figure from `ledger.jsonl`, writes this page and `load.py` again, and compares every file
+with `SHA256SUMS`. It lists what it does not check. With `--key` and the public key of whoever made the release, it also says
+whether they signed it. `check_release.py` of Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all
+of this with every digit, and the Renyi curve for adding it to other releases.
+
+What the table "who made it says" holds was declared, and no check can confirm it. Nor can a check show that the model came from
+the queries in `ledger.jsonl`. The ledger shows what these queries cost. You rely on whoever signs for the rest."""

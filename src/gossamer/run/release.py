@@ -1,6 +1,5 @@
 """Handing out a run: the folder that others get, and the signature of whoever stands for it."""
 
-import dataclasses
 import datetime
 import glob
 import shutil
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
 from gossamer.lazy import Lazy
-from gossamer.methods import METHODS
 from gossamer.privacy.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.declared import declare
 from gossamer.privacy.ledger import PrivacyLedger
@@ -21,9 +19,21 @@ from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import audited
 from gossamer.run.folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
-from gossamer.run.loader import Unloadable, classifies, loader
+from gossamer.run.loader import classifies, loadable
 from gossamer.run.readme import readme
-from gossamer.run.verify import LOADER, MAY_HAVE, README, SAMPLE_SET, Verdict, is_release, read_sums, to_sign, verify
+from gossamer.run.verify import (
+    LOADER,
+    MAY_HAVE,
+    README,
+    RELEASED_BY,
+    SAMPLE_SET,
+    Verdict,
+    is_release,
+    read_sums,
+    to_sign,
+    verify,
+)
+from gossamer.run.versions import with_source
 
 if TYPE_CHECKING:
     from gossamer.data import writers
@@ -206,25 +216,14 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
         writers.write_samples(partial / SAMPLE_SET, generator.stream(samples), count=samples)
         (partial / SAMPLE_SET).chmod(0o644)
         more.append(SAMPLE_SET)
-    text = cannot = ""
-    try:
-        _refuse_old_settings(certificate)
-        text = loader(certificate.method)
+    text, cannot = loadable(certificate)
+    if text:
         write_atomically(partial / LOADER, text)
         more.append(LOADER)
-    except Unloadable as error:
-        cannot = str(error)
     page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies(text))
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)
-
-
-def _refuse_old_settings(certificate: Certificate) -> None:
-    """Raise Unloadable where settings were added since: a loader has no defaults."""
-    known = {each.name for each in dataclasses.fields(METHODS[certificate.method].config_type)}
-    if certificate.config.keys() != known:
-        raise Unloadable("its settings are of an earlier version")
 
 
 def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
@@ -232,7 +231,7 @@ def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
     old, folder = Certificate.load(partial), RunFolder(partial)
     new = Certificate.build(
         PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],
-        versions=old.versions, created=old.created, declared=answers,
+        versions={**old.versions, RELEASED_BY: with_source()}, created=old.created, declared=answers,
     )  # fmt: skip
     new.save(partial)
     return new

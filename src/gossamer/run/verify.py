@@ -5,16 +5,18 @@ A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A R
 """
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
+from gossamer.data import npz
 from gossamer.data.card import DataCard
-from gossamer.errors import GossamerError, RunFolderError
+from gossamer.errors import DataError, GossamerError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.privacy import certificate, federation
-from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, sha256
+from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
 from gossamer.privacy.figures import purposes
-from gossamer.privacy.guarantee import RELATION_NAMES
+from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.privacy.promise import MODEL
 from gossamer.run import signing
@@ -25,6 +27,7 @@ from gossamer.run.folder import (
     AUDIT,
     EVENTS,
     METRICS,
+    OURS,
     PRIVATE,
     RELEASED,
     REPORT,
@@ -34,12 +37,29 @@ from gossamer.run.folder import (
     TENSORBOARD,
     RunFolder,
 )
+from gossamer.run.loader import EARLIER, classifies, is_same, loadable
+from gossamer.run.readme import readme
+from gossamer.run.versions import with_source
 
 README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
 MAY_HAVE = (README, LOADER, SAMPLE_SET)
 """What a release may hold besides; SHA256SUMS names those that it holds."""
+RELEASED_BY = "release"
+"""Among the versions of a certificate: of the Gossamer that wrote the release, which may not be the one that trained."""
+NOT_CHECKED = {
+    MODEL: "whether it came from the queries in the ledger, which shows what they cost. You rely on whoever signs for that.",
+    CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
+    CONFIG: "whether the data card and the count of earlier runs are true.",
+    REPORT: "whether it agrees with the certificate.",
+    SAMPLES: "whether the generator drew it.",
+    SAMPLE_SET: "whether the generator drew it.",
+}
+"""What no check of files can show, or none does, by the file."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
 """What must not lie in a release: computed on real records, or not covered by the guarantee."""
+
+_SUM_TOLERANCE = 1e-3
+"""Relative: so much less than its own cost may be stated for a run with others, because accountants step by finite widths."""
 
 RUNS = frozenset({".py", ".pyc", ".pyd", ".pyw", ".so"})
 """Endings of what Python runs when something beside it is imported."""
@@ -52,12 +72,14 @@ class Verdict:
     Args:
         problems: each in a sentence that names file and line; empty if all holds.
         guarantees: the promise recomputed from the ledger, one entry per accountant.
-        notes: what the check does not speak about, each in a sentence.
+        notes: who signed, what an audit measured, and files that are no part of the folder, each in a sentence.
+        not_checked: what may be wrong although all holds, each by the name of its file.
     """
 
     problems: list[str]
     guarantees: list[dict[str, Any]]
     notes: list[str] = dataclasses.field(default_factory=list)
+    not_checked: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -89,7 +111,10 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         )
     found = certificate.check(folder.path)
     problems = list(found.problems)
+    if found.ledger is not None and found.settings is not None:
+        problems += _settings(found.settings, found.ledger, found.guarantees)
     notes: list[str] = []
+    not_checked = [f"{name}: {what}" for name, what in NOT_CHECKED.items() if folder.file(name).is_file()]
     try:
         named, notes = _sums(folder.path)
         wrong, said = signing.check(folder.path, to_sign(folder.path), key=key)
@@ -99,17 +124,18 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         # Whoever has a release in hand could put a file there: of an audit, its certificate alone speaks.
         known = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [known or said_by(found.stated)])
+        if is_release(folder.path) and not problems:
+            edited, not_compared = _pages(folder.path, Certificate.of(found.stated))
+            problems, not_checked = problems + edited, not_checked + not_compared
     except RunFolderError as error:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
-    if found.ledger is not None and found.settings is not None:
-        problems += _settings(found.settings, found.ledger)
-    return Verdict(problems, found.guarantees, notes)
+    return Verdict(problems, found.guarantees, notes, not_checked)
 
 
-def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
-    """Whether config.json and the method's plan lead to what the ledger opened with and reserved."""
+def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
+    """Whether config.json and the method's plan lead to what the ledger opened with and reserved, and a query was paid for."""
     try:
         card = DataCard.from_dict(settings["card"])
         job = METHODS[settings["method"]].job(settings["config"], card)
@@ -120,6 +146,11 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
         named = purposes([(phase.name, phase.plan) for phase in job.phases])
         same_parts = settings.get("components", named) == named
         same_answers = "federated" not in settings or federation.granted(settings) == settings["federated"]["answers"]
+        best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
+        promises = math.isfinite(float(best["epsilon"]))
+        enough = not promises or _is_enough(settings.get("accounts"), best)
+        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federation.CLIENT
+        paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -134,6 +165,10 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
             f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[relation]}, and line 1 of {LEDGER} says "
             f"{RELATION_NAMES[ledger.relation]}."
         )
+    if not paid:
+        problems.append(f"{LEDGER} pays for none of the queries that it reserves: it certifies nothing.")
+    if not enough:
+        problems.append(f"{CONFIG}: its runs together are said to cost less than this run alone, or at another delta.")
     if not same_answers:
         problems.append(f"{CONFIG}: its clients grant another number of answers than these settings ask of any.")
     if not same_parts:
@@ -141,6 +176,50 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger) -> list[str]:
     if not same:
         problems.append(f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves.")
     return problems
+
+
+def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
+    """Whether the sum over all runs that a run states is at least its own cost, which is finite."""
+    if accounts is None:
+        return True
+    sum_ = Guarantee.from_json(accounts["together"])
+    return bool(sum_.delta == own["delta"] and sum_.epsilon >= own["epsilon"] * (1 - _SUM_TOLERANCE))
+
+
+def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]]:
+    """Whether README and loader of a release are those that the certificate leads to; and what was not compared, by its file.
+
+    The format of the certificate numbers the words of the README. The loader is cut out of the source of one version.
+    """
+    problems, not_compared, found = [], [], b""
+    text, cannot = loadable(certificate)
+    ours = certificate.versions.get(RELEASED_BY) == with_source()
+    another = "not compared, because another version of Gossamer wrote it."
+    named = read_sums(folder)
+    loads = LOADER in named
+    if loads:
+        found = (folder / LOADER).read_bytes()
+        if text and is_same(found, text):
+            pass
+        elif text and is_same(found, text, strokes=False):
+            not_compared.append(
+                f"{LOADER}: the strokes of its drawing program, which follow from the fonts of a machine."
+            )
+        elif ours:
+            problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
+        else:
+            not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
+    if certificate.format < 4:
+        return problems, [*not_compared, f"{README}: {another}"]
+    try:
+        samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in named else 0
+    except (DataError, TypeError):  # the second of a number in place of an array
+        return [*problems, f"{SAMPLE_SET} does not hold samples."], not_compared
+    asked = classifies(text or found.decode(errors="replace"))
+    page = readme(certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=asked)
+    if README not in named or (folder / README).read_bytes() != page.encode():
+        problems.append(f"{README} is missing, or not the page that the certificate leads to.")
+    return problems, not_compared
 
 
 def to_sign(folder: Path) -> list[str]:
@@ -164,12 +243,18 @@ def is_release(folder: Path) -> bool:
 def _sums(folder: Path) -> tuple[list[str], list[str]]:
     """What is wrong with the files that a release names or must not hold; and what is not checked."""
     if not is_release(folder):
-        stripped = [name for name in (README, LOADER) if (folder / name).exists()]
-        if stripped and not (folder / PRIVATE).is_dir():
-            return [f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names."], []
+        stripped = sorted(path.name for path in folder.iterdir() if path.name.casefold() in (README.casefold(), LOADER))
+        if stripped:
+            return [
+                f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. If it is a RUN, move "
+                f"{stripped[0]} elsewhere."
+            ], []
+        known = {*OURS, PRIVATE, TENSORBOARD}
+        others = sorted(path.name for path in folder.iterdir() if path.name not in known)
         return [], [
             f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is rewritten after every "
-            "evaluation."
+            "evaluation.",
+            *(f"{name!r} is not part of the run: nothing here speaks for it." for name in others),
         ]
     try:
         named = read_sums(folder)

@@ -35,9 +35,11 @@ def verify(run: Path, key: str | None, as_json: bool) -> None:
     elif verdict.ok:
         for entry in verdict.guarantees:
             click.echo(f"{entry['accountant']}: {guarantee.Guarantee.from_json(entry)}")
-        click.echo(f"{run}: verified. Ledger, certificate, settings and model agree.")
+        click.echo(f"{run}: verified. The certificate follows from ledger and settings, and names this model.")
         for note in verdict.notes:
             click.echo(f"Note: {note}")
+        for each in verdict.not_checked:
+            click.echo(f"Not checked: {each}")
     if not verdict.ok:
         raise GossamerError(f"{run} does not verify. {' '.join(verdict.problems)}")
 

@@ -204,7 +204,7 @@ def go_on_serving(
         if config_json["accounts"] is not None:
             charge = charge_of(
                 ledger, run=config_json["run"], card=card, sources=sources, found=held, method=METHOD, folder=folder.path,
-                infinite=rng.reproducible,
+                infinite=rng.reproducible, by_client=True,
             )  # fmt: skip
             booked = go_on(book_at(accounts or source_json["accounts"], beside=folder), charge, ledger, say=_say(sink))
             if accounts is not None:
