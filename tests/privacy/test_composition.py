@@ -76,7 +76,8 @@ def test_events_that_no_accountant_knows_together_are_added_with_delta_shared_ou
 def test_a_mixed_sum_is_two_steps_of_removing_and_adding() -> None:
     """A Gaussian for add-or-remove-one has half its multiplier for replace-one: the bound must not lie below that, exactly."""
     gaussian = run(GaussianDpEvent(2.0), 1)
-    other = run(GaussianDpEvent(50.0), 1, relation=REPLACE_ONE)  # not known to hold for adding
+    drawn = SampledWithoutReplacementDpEvent(2, 2, GaussianDpEvent(50.0))
+    other = run(drawn, 1, relation=REPLACE_ONE)  # not known to hold for adding
     total = smallest(together([gaussian, other], delta=DELTA))
     assert total.relation is REPLACE_ONE
     true = exact(1 / math.hypot(2 / 2.0, 1 / 50.0), DELTA)
