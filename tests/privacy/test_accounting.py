@@ -17,7 +17,7 @@ from dp_accounting import (
 )
 
 from gossamer.errors import BudgetError, LedgerDamaged
-from gossamer.privacy import accountants
+from gossamer.privacy import accountants, accounting
 from gossamer.privacy.accountants import Pld, Rdp, accountants_for, flatten
 from gossamer.privacy.accounting import (
     Odometer,
@@ -374,6 +374,20 @@ def test_calibrated_noise_for_the_secret_draw() -> None:
     noise = calibrate_noise(plan_for, epsilon=10.0, delta=1e-5, relation=REPLACE_ONE)
     assert 2.870 < noise <= 2.872
     assert meets(guarantee(plan_for(noise), delta=1e-5, relation=REPLACE_ONE).epsilon, 10.0)
+
+
+def test_noise_is_rounded_up_and_a_rate_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To six digits, towards more privacy, before its cost is asked."""
+    assert [accounting._six_digits(1.23456712, up=up) for up in (True, False)] == [1.23457, 1.23456]
+    assert [accounting._six_digits(0.25, up=up) for up in (True, False)] == [0.25, 0.25]
+    seen: list[bool] = []
+    kept = accounting._six_digits
+    monkeypatch.setattr(accounting, "_six_digits", lambda value, *, up: (seen.append(up), kept(value, up=up))[1])
+    calibrate_noise(lambda noise: [(RevealedDrawGaussianDpEvent(1, noise), 1)], epsilon=1.0, delta=1e-5)
+    assert set(seen) == {True}
+    seen.clear()
+    calibrate_rate(lambda rate: poisson(rate, 2.0, 10), epsilon=1.0, delta=1e-5)
+    assert set(seen) == {False}
 
 
 def test_calibrated_steps() -> None:

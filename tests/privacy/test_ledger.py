@@ -39,6 +39,17 @@ def test_reserving_beyond_the_budget_raises_and_reserves_nothing() -> None:
         ledger.charge(EVENT)
 
 
+def test_a_plan_that_costs_the_budget_fits_and_one_that_costs_a_little_more_does_not() -> None:
+    free = PrivacyLedger(budget=math.inf, delta=1e-5)
+    free.reserve([(EVENT, 1_000)])
+    cost = free.promise().epsilon
+    PrivacyLedger(budget=cost, delta=1e-5).reserve([(EVENT, 1_000)])
+    short = PrivacyLedger(budget=cost * (1 - 1e-9), delta=1e-5)
+    with pytest.raises(BudgetExceeded):
+        short.reserve([(EVENT, 1_000)])
+    assert short.plan == []
+
+
 def test_two_plans_together_must_fit_the_budget() -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(EVENT, 1_000)])
