@@ -239,7 +239,9 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
             yield {}
 
     phase = start_of_runs._before(
-        OnPrivate(name="training", steps=3, plan=[(event, 3)], body=endless), job("moments", {"noise_multiplier": 9.0}), []
+        OnPrivate(name="training", steps=3, plan=[(event, 3)], body=endless),
+        job("moments", {"noise_multiplier": 9.0}),
+        [],
     )
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(event, 100)])

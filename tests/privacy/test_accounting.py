@@ -162,10 +162,13 @@ def test_a_coarser_grid_only_loosens_the_bound() -> None:
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-8, 1e-10, 1e-11, 1e-13])
 def test_pld_stays_an_upper_bound_in_spite_of_rounding(delta: float) -> None:
-    """Without the allowance for rounding it reads 14.244 at delta 1e-10, where 14.274 is exact."""
+    """Without the allowance for rounding it reads 14.244 at delta 1e-10, where 14.274 is exact.
+
+    At a rate of 1 it would be one plain Gaussian, which is not composed by a Fourier transform; this is as near to it.
+    """
     steps = 450_000
-    found = figures(poisson(1.0, math.sqrt(steps) / 2, steps), delta)["PLD"]
-    assert found >= dp_accounting.get_epsilon_gaussian(0.5, delta)
+    found = figures(poisson(1 - 1e-12, math.sqrt(steps) / 2, steps), delta)["PLD"]
+    assert found >= dp_accounting.get_epsilon_gaussian(0.5, delta) - 1e-6
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,14 @@ def test_different_units_are_added_for_the_record_in_two_steps() -> None:
     assert alike.epsilon == smallest(together([records, records], delta=DELTA)).epsilon
 
 
+def test_runs_of_two_larger_units_are_two_steps_of_a_record_though_one_family() -> None:
+    """To exchange a writer or a hospital for another moves each sum by two sensitivities: no figure may lie below that."""
+    runs = [run(GaussianDpEvent(4.0), 1, unit=unit) for unit in ("writer", "hospital")]
+    (bound,) = together(runs, delta=DELTA)
+    assert (bound.accountant, bound.guarantee.unit) == ("basic composition", "record")
+    assert exact(1 / (2 * math.hypot(1 / 4, 1 / 4)), DELTA) <= bound.guarantee.epsilon < math.inf
+
+
 def test_what_nothing_adds_is_infinite_and_not_forgotten() -> None:
     total = smallest(together([run(GaussianDpEvent(5.0), 1, REPLACE_ONE, "writer"), run(POISSON, 1)], delta=DELTA))
     assert math.isinf(total.epsilon)
