@@ -76,15 +76,16 @@ def bounds(plan, delta, relation):
     noises = [event.get("of", event).get("noise_multiplier", 0) for event, _ in plan]
     if not all(noise > 0 for noise in noises):
         return {"no noise": math.inf}
+    # The noise of a plain Gaussian is measured against one record more or fewer: to exchange one may move a sum twice as far.
+    fit = {"REPLACE" if event["event"] == "SampledWithoutReplacement" else "ADD_OR_REMOVE" for event, _ in plan}
+    demand(fit == {relation.name.removesuffix("_ONE")}, f"this script cannot bound this plan under {relation.name}")
     (first, count), s, k = plan[0], noises[0], plan[0][0].get("population")
     if first["event"] == "RevealedDrawGaussian" and len(plan) == 1:
-        return {"revealed draw": revealed_epsilon(k, s, count, delta)}
+        return {"revealed draw": revealed_epsilon(k, first["noise_multiplier"], count, delta)}
     steps = dp.ComposedDpEvent([dp.SelfComposedDpEvent(event_of(event), times) for event, times in plan])
     rdp = dp.rdp.RdpAccountant(neighboring_relation=relation).compose(steps)  # Mironov, Talwar, Zhang 2019
-    left = delta - 2.0**-52 * sum(
-        times for _, times in plan
-    )  # rounding of a Fourier transform that is raised to a power
-    if first.get("drawn") == 1 and len(plan) == 1:
+    left = delta - 2.0**-52 * sum(times for _, times in plan)  # a Fourier transform to a power is rounded
+    if first["event"] == "SampledWithoutReplacement" and len(plan) == 1:
         pld = secret_draw(1 / k, s, min(1e-4, 1 / (20 * k * s))).self_compose(count)
         return {"PLD": pld.get_epsilon_for_delta(left), "RDP": rdp.get_epsilon(delta)}
     grid = min(1e-4, min(event.get("sampling_rate", 1) for event, _ in plan) / (4 * max(noises)))
@@ -109,11 +110,10 @@ def secret_draw(q, s, grid):
 
 
 def revealed_epsilon(k, s, count, delta):
-    """One of k parts answers and all see which: n ~ Binomial(count, 1/k) answers, a Gaussian of mu = sqrt(n)/s."""
+    """One of k parts answers, all see which: n ~ Binomial(count, 1/k) Gaussians (Balle and Wang 2018, theorem 8)."""
     law = binom(count, 1 / k)
     n = np.arange(1, law.isf(delta / 1e4) + 1)
     mu, p, lost = np.sqrt(n) / s, law.pmf(n), law.sf(n[-1])
-    # the mean over n of the delta of each Gaussian: Balle and Wang 2018, theorem 8
     return brentq(lambda e: p @ (ndtr(mu / 2 - e / mu) - np.exp(e + log_ndtr(-mu / 2 - e / mu))) + lost - delta, 0, 1e6)
 
 

@@ -24,6 +24,7 @@ Messages name the argument, the file and the remedy in one paragraph. They never
 
 import difflib
 import errno
+import traceback
 from collections.abc import Iterable
 
 
@@ -100,6 +101,14 @@ class LedgerDamaged(PrivacyError):
 
 class ConfinedError(PrivacyError):
     """Something failed, or was tried, inside `Confined`. Carries no message from inside: that could be a record."""
+
+
+def withheld(error: Exception) -> str:
+    """What failed and where, without the error's own message: that could hold a record."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    file = frame.filename.rsplit("/", 1)[-1]
+    place = f"{type(error).__name__} in {frame.name} ({file}, line {frame.lineno})"
+    return f"{place}. Its message is withheld, because it could hold a record."
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -89,6 +89,15 @@ def test_near_copies_against_brute_force():
     assert (found.excess.chance, found.excess.lowest, found.of_members.n) == (0.0, -1.0, 400)
 
 
+def test_the_radius_favours_neither_set():
+    """Members lie close together, held-out records far apart: which set is called which must not matter."""
+    synthetic, close, far = _normal(0, 400, 2), 0.1 * _normal(1, 60, 2), 3 * _normal(2, 60, 2)
+    there, back = (near_copies(synthetic, *sets, alpha=0.1) for sets in ((close, far), (far, close)))
+    assert there.of_members.value == back.of_held_out.value > 0
+    assert there.of_held_out.value == back.of_members.value > 0
+    assert there.excess.estimate.value == -back.excess.estimate.value
+
+
 def test_copies_are_found():
     members, held_out = _pictures(0, 200), _pictures(1, 200)
     synthetic = np.r_[members[:20], _pictures(2, 180)]

@@ -85,6 +85,11 @@ def test_true_positive_rate_by_hand():
     assert [found.tpr_at(fpr).value for fpr in (0.1, 0.25, 0.375, 0.5, 0.9)] == pytest.approx([0.6, 0.6, 0.7, 0.8, 0.8])
 
 
+def test_at_a_vertical_piece_of_the_curve_the_rate_is_its_top():
+    """At a threshold of 5 two more members are accused, and no non-member: from 1 of 3 members to all, at a rate of 1 in 2."""
+    assert roc([10, 5, 5], [9, 1]).tpr_at(0.5).value == 1.0
+
+
 def test_true_positive_interval_by_hand():
     """1,000 non-members at 1 %: between 4 and 18 of them lie above the true threshold, each but for 1.25 %."""
     members, nonmembers = _scores(5, 3000, 1000)

@@ -89,6 +89,20 @@ def test_the_cell_of_a_record_is_found_without_rounding() -> None:
     assert sorted(set((asked.nearest(images, labels) // 4 - labels).tolist())) == [0]
 
 
+def test_a_place_is_made_of_axes_and_a_middle_on_the_grid() -> None:
+    """Pixels, axes and middle are multiples of 1/256 and 1/4096: their products add up without rounding."""
+    plain, images = query(axes=12), records(300).tensors()[0]
+    torch.manual_seed(3)
+    plain.latent.centre.copy_(torch.rand_like(plain.latent.centre))
+    basis, middle = ((4_096 * part.double()).round() / 4_096 for part in (plain.latent.basis, plain.latent.centre))
+    assert not torch.equal(basis, plain.latent.basis.double()) and not torch.equal(middle, plain.latent.centre.double())
+    pixels = (255 * images).round().double().flatten(1) / 256
+    exact = (256 / 255 * (pixels @ basis) - middle @ basis) / plain.latent.scale.double()
+    found = plain.placed(images)
+    assert torch.equal(found, (4_096 * exact).round() / 4_096)
+    assert torch.equal(4_096 * found, (4_096 * found).round())
+
+
 def test_a_far_record_moves_the_cells_by_one() -> None:
     plain, held = query(radius=0.01), records(40)
     asked = dataclasses.replace(plain, centres=centres(plain, 3))

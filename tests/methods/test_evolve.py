@@ -141,6 +141,18 @@ def test_the_lookahead_is_the_mean_over_variations() -> None:
     assert float(moved.norm(dim=1).median()) > 0.5
 
 
+def test_the_lookahead_is_on_the_grid() -> None:
+    """A third of a sum on the grid is not on it: distances would be rounded by the order of their sums."""
+    from gossamer.methods.evolve import loop
+
+    running = Running(job(embedding="cosines", variations=3), draw(1, seed=0))
+    running.state.G.degree.fill_(0.5)
+    steps = 4_096 * loop.lookahead(running.training._run, running.state)
+    assert steps.dtype == torch.float64
+    assert torch.equal(steps, steps.round())
+    assert float(steps.abs().max()) > 4_096
+
+
 def test_the_features_learn_from_drawings_alone_and_resume_in_the_middle(tmp_path: Path) -> None:
     asked = job(embedding_steps=60, embedding_batch_size=64, steps=1)
     whole = Running(asked, draw(20, seed=0))
@@ -180,6 +192,23 @@ def test_the_exact_features_are_those_that_learnt() -> None:
         found = net(images)
     assert found.dtype == torch.float64
     torch.testing.assert_close(found.float(), expected, atol=0.02, rtol=0)
+
+
+def test_each_layer_of_the_features_is_on_the_grid() -> None:
+    """Layer by layer, each rounded to 1/4096 before the next: all but the last division is exact."""
+
+    def grid(values: torch.Tensor) -> torch.Tensor:
+        return (4_096 * values.double()).round() / 4_096
+
+    torch.manual_seed(0)
+    net, images = Features((1, 28, 28), 10), draw(50, seed=1).tensors()[0]
+    with torch.no_grad():
+        x = (255 * images).round().double() / 256
+        for layer in (net.conv1, net.conv2):
+            x = grid(F.conv2d(x, grid(layer.weight), grid(layer.bias), stride=2, padding=layer.padding)).relu()
+        x = grid(F.linear(x.flatten(1), grid(net.hidden.weight), grid(net.hidden.bias)))
+        found = net(images)
+    torch.testing.assert_close(found, x / x.norm(dim=1, keepdim=True), atol=1e-12, rtol=0)
 
 
 def test_any_pixels_and_labels_of_records_are_no_reason_to_stop() -> None:

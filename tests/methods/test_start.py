@@ -3,6 +3,7 @@
 import importlib
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
+from gossamer.methods import start as start_of_runs
+from gossamer.methods.method import BaseConfig, Job, OnPrivate, OnPublic, Reached, Run, State, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger, merge
@@ -225,6 +227,30 @@ def test_a_start_takes_no_release_of_the_method_when_a_run_is_resumed(
     assert again.ledger.used[0] == 3
     assert dict(seen)["drawing"] == 2
     assert seen[-1][1] == 3
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: int) -> None:
+    """A ledger with 100 of its event, and a loop that goes on for ever: three steps, and none when resumed behind them."""
+    event = GaussianDpEvent(9.0)
+
+    def endless(run: Any, state: Any, private: Any) -> Iterator[dict[str, Any]]:
+        while True:
+            yield {}
+
+    phase = start_of_runs._before(
+        OnPrivate(name="training", steps=3, plan=[(event, 3)], body=endless),
+        job("moments", {"noise_multiplier": 9.0}),
+        [],
+    )
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(event, 100)])
+    state: Any = SimpleNamespace(step=at, begun=SimpleNamespace(state=SimpleNamespace()))
+    taken = 0
+    for _ in phase.body(Run(job("dpgan", DPGAN).config, CARD, Rng(0)), state, Confined(records(2), ledger)):
+        state.step, taken = state.step + 1, taken + 1
+        assert taken <= 3
+    assert taken == 3 - at
 
 
 def test_a_start_whose_release_was_lost_leaves_the_method_its_own() -> None:

@@ -76,7 +76,8 @@ def test_events_that_no_accountant_knows_together_are_added_with_delta_shared_ou
 def test_a_mixed_sum_is_two_steps_of_removing_and_adding() -> None:
     """A Gaussian for add-or-remove-one has half its multiplier for replace-one: the bound must not lie below that, exactly."""
     gaussian = run(GaussianDpEvent(2.0), 1)
-    other = run(GaussianDpEvent(50.0), 1, relation=REPLACE_ONE)  # not known to hold for adding
+    drawn = SampledWithoutReplacementDpEvent(2, 2, GaussianDpEvent(50.0))
+    other = run(drawn, 1, relation=REPLACE_ONE)  # not known to hold for adding
     total = smallest(together([gaussian, other], delta=DELTA))
     assert total.relation is REPLACE_ONE
     true = exact(1 / math.hypot(2 / 2.0, 1 / 50.0), DELTA)
@@ -107,6 +108,14 @@ def test_different_units_are_added_for_the_record_in_two_steps() -> None:
     alike = smallest(together([writers, writers], delta=DELTA))
     assert alike.unit == "writer"
     assert alike.epsilon == smallest(together([records, records], delta=DELTA)).epsilon
+
+
+def test_runs_of_two_larger_units_are_two_steps_of_a_record_though_one_family() -> None:
+    """To exchange a writer or a hospital for another moves each sum by two sensitivities: no figure may lie below that."""
+    runs = [run(GaussianDpEvent(4.0), 1, unit=unit) for unit in ("writer", "hospital")]
+    (bound,) = together(runs, delta=DELTA)
+    assert (bound.accountant, bound.guarantee.unit) == ("basic composition", "record")
+    assert exact(1 / (2 * math.hypot(1 / 4, 1 / 4)), DELTA) <= bound.guarantee.epsilon < math.inf
 
 
 def test_what_nothing_adds_is_infinite_and_not_forgotten() -> None:

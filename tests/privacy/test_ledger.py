@@ -39,6 +39,17 @@ def test_reserving_beyond_the_budget_raises_and_reserves_nothing() -> None:
         ledger.charge(EVENT)
 
 
+def test_a_plan_that_costs_the_budget_fits_and_one_that_costs_a_little_more_does_not() -> None:
+    free = PrivacyLedger(budget=math.inf, delta=1e-5)
+    free.reserve([(EVENT, 1_000)])
+    cost = free.promise().epsilon
+    PrivacyLedger(budget=cost, delta=1e-5).reserve([(EVENT, 1_000)])
+    short = PrivacyLedger(budget=cost * (1 - 1e-9), delta=1e-5)
+    with pytest.raises(BudgetExceeded):
+        short.reserve([(EVENT, 1_000)])
+    assert short.plan == []
+
+
 def test_two_plans_together_must_fit_the_budget() -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(EVENT, 1_000)])
@@ -47,6 +58,48 @@ def test_two_plans_together_must_fit_the_budget() -> None:
     ledger.reserve([(EVENT, 1_000)])
     with pytest.raises(BudgetExceeded):
         ledger.reserve([(EVENT, 1_000)])
+
+
+def test_what_is_reserved_twice_adds_up() -> None:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    for count in (5, 2):
+        ledger.reserve([(EVENT, count)])
+    assert ledger.plan == [(EVENT, 7)]
+    assert ledger.promise().epsilon == in_memory(7).promise().epsilon
+
+
+def in_memory(count: int) -> PrivacyLedger:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, count)])
+    return ledger
+
+
+def test_a_rank_that_follows_goes_on_from_what_was_used() -> None:
+    ledger = in_memory(7)
+    ledger.catch_up([5])
+    assert (ledger.used, ledger.remaining(EVENT)) == ([5], 2)
+    for _ in range(2):
+        ledger.charge(EVENT)
+    with pytest.raises(UnplannedRelease):
+        ledger.charge(EVENT)
+    with pytest.raises(ValueError, match="on disk, or in use"):
+        ledger.catch_up([5])
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_charge_beyond_the_plan_is_refused_under_a_good_chain(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = on_disk(path, count=3)
+    for _ in range(3):
+        ledger.charge(EVENT)
+    ledger.close()
+    assert PrivacyLedger.load(path).used == [3]
+    body = {"charge": number}
+    line = json.dumps({**body, "hash": chain(ledger.last_hash, body)})
+    path.write_text(path.read_text() + line + "\n")
+    for read in (PrivacyLedger.load, PrivacyLedger.resume):
+        with pytest.raises(LedgerDamaged, match="line 6: not a line of a ledger"):
+            read(path)
 
 
 def test_charges_up_to_the_plan_and_no_further() -> None:

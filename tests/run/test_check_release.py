@@ -13,11 +13,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import CONFIG, LEDGER, Certificate, sealed, sha256
 from gossamer.privacy.costs import plan_of, poisson_gaussian
-from gossamer.privacy.guarantee import REPLACE_ONE
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.promise import MODEL, NO_PUBLIC
 from gossamer.run.release import release
@@ -193,6 +194,68 @@ def test_it_bounds_the_draws_of_gs_wgan(script: ModuleType, tmp_path: Path, draw
     assert min(found.values()) <= certificate.guarantee["epsilon"] * (1 + 1e-6)
     if draw != "secret" or "PLD" in names:
         assert min(found.values()) == pytest.approx(certificate.guarantee["epsilon"], rel=1e-3)
+
+
+ONCE: dict[str, Plan] = {
+    "a Gaussian": [(GaussianDpEvent(1.0), 3)],
+    "a Poisson draw": [(poisson_gaussian(sampling_rate=0.1, noise_multiplier=1.0), 20)],
+    "a secret draw": plan_of(draw="secret", critics=50, batch_size=4, noise_multiplier=8.0, steps=20),
+    "a revealed draw": plan_of(draw="paper", critics=50, batch_size=4, noise_multiplier=8.0, steps=20),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_plan_is_refused_under_the_relation_that_its_noise_is_not_for(
+    script: ModuleType, tmp_path: Path, name: str
+) -> None:
+    """Ledger and certificate say the other relation, each under good hashes. RDP takes a Gaussian there, at half its cost."""
+    honest, other = (REPLACE_ONE, ADD_OR_REMOVE_ONE) if name == "a secret draw" else (ADD_OR_REMOVE_ONE, REPLACE_ONE)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=honest)
+    ledger.reserve(ONCE[name])
+    write(tmp_path / "out", ledger)
+    script.check(tmp_path / "out")
+    reopen(tmp_path / "out", RELATION_NAMES[honest], RELATION_NAMES[other])
+    for each in (RELATION_NAMES[other], "replace-special"):
+        with pytest.raises(ValueError, match="cannot bound this plan under"):
+            script.check(tmp_path / "out")
+        reopen(tmp_path / "out", RELATION_NAMES[other], each)
+
+
+def test_two_events_of_different_relations_are_refused(script: ModuleType) -> None:
+    secret, plain = {"population": 50, "drawn": 1}, {"event": "Gaussian", "noise_multiplier": 1.0}
+    plan = [[plain, 1], [{"event": "SampledWithoutReplacement", **secret, "of": plain}, 1]]
+    for relation in (ADD_OR_REMOVE_ONE, REPLACE_ONE):
+        with pytest.raises(ValueError, match="cannot bound this plan under"):
+            script.bounds(plan, 1e-5, relation)
+
+
+def test_a_gaussian_that_claims_a_draw_is_a_gaussian(script: ModuleType) -> None:
+    """What stands beside the parts of an event makes it no cheaper."""
+    plain, revealed = ({"event": name, "noise_multiplier": 1.0} for name in ("Gaussian", "RevealedDrawGaussian"))
+    more = {"population": 50, "drawn": 1}
+    as_it_is = script.bounds([[plain, 1]], 1e-5, ADD_OR_REMOVE_ONE)
+    assert script.bounds([[{**plain, **more}, 1]], 1e-5, ADD_OR_REMOVE_ONE) == as_it_is
+    quiet = {**revealed, **more, "of": {"noise_multiplier": 100.0}}
+    as_it_is = script.bounds([[{**revealed, **more}, 1]], 1e-5, ADD_OR_REMOVE_ONE)
+    assert script.bounds([[quiet, 1]], 1e-5, ADD_OR_REMOVE_ONE) == as_it_is
+
+
+def reopen(folder: Path, before: str, after: str) -> None:
+    """The release under another relation: a ledger and a certificate that say so, each under good hashes."""
+    last, lines = "0" * 32, []
+    for text in (folder / LEDGER).read_text().splitlines():
+        line = json.loads(text)
+        del line["hash"]
+        if "open" in line:
+            line["open"]["relation"] = after
+        last = ledgers.chain(last, line)
+        lines.append(json.dumps({**line, "hash": last}))
+    (folder / LEDGER).write_text("\n".join(lines) + "\n")
+    body = json.loads((folder / "certificate.json").read_text().replace(f'"{before}"', f'"{after}"'))
+    body["statement"] = body["statement"].replace(before, after)
+    body["ledger"]["last_hash"] = last
+    del body["seal"]
+    (folder / "certificate.json").write_text(sealed(body))
 
 
 def test_several_events_and_none_without_noise(script: ModuleType, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.identity import NOBODY, identify
 from gossamer.data.records import Records
-from gossamer.errors import DataError, RequestError, RunFolderError, TooFewClients
+from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
@@ -48,7 +48,7 @@ from gossamer.run.accounts import charge_from
 from gossamer.run.cli import main
 from gossamer.run.federated import deploy, messages
 from gossamer.run.federated import simulate as module_of_simulation
-from gossamer.run.federated.client import Client
+from gossamer.run.federated.client import REFUSED, Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.local import LocalGrid, context
 from gossamer.run.federated.messages import (
@@ -215,13 +215,6 @@ def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[
     assert "public.npz" in made.certificate.not_covered[0]
     assert any("the server cannot check" in each for each in made.certificate.assumptions)
     assert all(verify(each).ok for each in [tmp_path / "run", *(one.folder.path for one in four)])
-
-
-def test_a_start_of_another_shape_is_refused(tmp_path: Path) -> None:
-    one = client(tmp_path, 0)
-    wrong = {"critic.out.bias": torch.zeros(7)}
-    assert "another network" in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(), wrong)))
-    one.close()
 
 
 def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: Path) -> None:
@@ -504,28 +497,104 @@ def question(answers: int = 1) -> RecordDict:
 
 
 def test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says(tmp_path: Path) -> None:
-    one = client(tmp_path, 0)
+    heard = Heard()
+    one = client(tmp_path, 0, sink=heard)
     assert not ask(one, messages.TERMS, messages.terms_record(terms())).has_error()
     assert "rows" in ask(one, messages.ROUND, question(2)).content
-    refused = ask(one, messages.ROUND, question(2))  # one is left
-    assert "1 are left" in messages.reason_of(refused)
+    assert messages.reason_of(ask(one, messages.ROUND, question(2))) == REFUSED  # one is left
     assert "rows" in ask(one, messages.ROUND, question(1)).content
-    assert "0 are left" in messages.reason_of(ask(one, messages.ROUND, question(1)))
+    assert messages.reason_of(ask(one, messages.ROUND, question(1))) == REFUSED
     richer = ask(one, messages.TERMS, messages.terms_record(terms(answers=100)))
     assert "not the terms" in messages.reason_of(richer)
-    assert "0 are left" in messages.reason_of(ask(one, messages.ROUND, question(1)))
+    assert messages.reason_of(ask(one, messages.ROUND, question(1))) == REFUSED
+    assert [text.split("granted ")[1] for text in heard] == [
+        "3 answers, 1 are left, and 2 were asked for at once", *["3 answers, 0 are left, and 1 were asked for at once"] * 2
+    ]  # fmt: skip
     one.close()
 
 
 def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> None:
     read: list[int] = []
-    one = client(tmp_path, 0, epsilon=5.0)
+    heard = Heard()
+    one = client(tmp_path, 0, epsilon=5.0, sink=heard)
     one.records = lambda _card: read.append(1)  # type: ignore[assignment, func-returns-value]  # to see that it is not called
     for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
         refused = ask(one, messages.TERMS, messages.terms_record(cheap))
-        assert "more than the budget" in messages.reason_of(refused)
+        assert messages.reason_of(refused) == REFUSED
+        assert "more than the budget of epsilon 5" in heard.pop()
     assert not read
     assert not one.folder.path.exists() or one.folder.blank
+
+
+WRONG_START = {"critic.out.bias": torch.zeros(7)}
+FAILURES: dict[str, Any] = {
+    "a class that the card does not declare": CardError("the card declares 3 classes"),
+    "damaged records": DataError("mine.npz is damaged"),
+    "an error of a library": ValueError("invalid literal: 'patient 17'"),
+    "too many records for the memory": MemoryError(),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, what: str) -> None:
+    """The kind of error was in the reply: one bit about the records, without noise. Its own log has the reason."""
+    heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
+    failing = client(tmp_path, 1, sink=heard)
+
+    def fail(_card: DataCard) -> Found:
+        raise FAILURES[what]
+
+    failing.records = fail
+    replies = [ask(one, messages.TERMS, messages.terms_record(terms())).error for one in (failing, broke)]
+    assert [(each.code, each.reason) for each in replies] == [(messages.REFUSED, REFUSED)] * 2
+    assert len(heard) == 1
+    assert "17" not in heard[0]
+    assert str(FAILURES[what]) in heard[0] or "could hold a record" in heard[0]
+
+
+def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
+    """A server that sends a start of another shape learns the same from all: that it is malformed."""
+
+    def fail(_card: DataCard) -> Found:
+        raise CardError("the card declares 3 classes")
+
+    clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
+    clients[2].records = fail
+    asked = messages.terms_record(terms(), WRONG_START)
+    (said,) = {messages.reason_of(ask(one, messages.TERMS, asked)) for one in clients}
+    assert "another network" in said
+    assert not any(one.folder.path.exists() for one in clients)
+
+
+def test_a_round_is_checked_before_its_folder(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one.folder.path.rename(tmp_path / "moved")
+    assert "holds fakes" in messages.reason_of(ask(one, messages.ROUND, RecordDict()))
+    with pytest.raises(RunFolderError):
+        one.close()
+
+
+@pytest.mark.parametrize("place", ["train", "release"])
+def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """An error that is none of ours ended the client, and the server saw it go."""
+    heard = Heard()
+    one = client(tmp_path, 0, sink=heard)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("patient 17")
+
+    asked = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), []) if place == "train" else None
+    with monkeypatch.context() as patch:
+        patch.setattr(one._panel, place, fail)
+        refused = ask(one, messages.ROUND, round_record(asked) if asked else question())
+    assert messages.reason_of(refused) == REFUSED
+    assert "RuntimeError in fail" in heard[0] and "17" not in heard[0]
+    assert "rows" in ask(one, messages.ROUND, question()).content
+    one.close()
 
 
 @pytest.mark.parametrize(
@@ -578,7 +647,7 @@ def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Pa
     again._panel._critics.update(lambda held: copies.append(held.weights.clone()))
     assert torch.equal(copies[0], copies[1])
     assert again._panel.left == 2
-    assert "2 are left" in messages.reason_of(ask(again, messages.ROUND, question(3)))
+    assert messages.reason_of(ask(again, messages.ROUND, question(3))) == REFUSED
     again.close()
 
 
@@ -592,7 +661,7 @@ def test_a_client_whose_folder_was_moved_answers_and_pays_no_more(tmp_path: Path
         question(),
         round_record(Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])),
     ):
-        assert "RunFolderError" in messages.reason_of(ask(one, messages.ROUND, asked))
+        assert messages.reason_of(ask(one, messages.ROUND, asked)) == REFUSED
     assert (moved / "ledger.jsonl").read_bytes() == paid
     with pytest.raises(RunFolderError, match="was moved, deleted or replaced"):
         one.close()
@@ -608,8 +677,10 @@ def test_a_killed_client_does_not_go_on_with_other_records(tmp_path: Path) -> No
     one = client(tmp_path, 0)
     ask(one, messages.TERMS, messages.terms_record(terms()))
     one._open.close()
-    again = client(tmp_path, 0, records(7))
-    assert "DataError" in messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms())))
+    heard = Heard()
+    again = client(tmp_path, 0, records(7), sink=heard)
+    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "not what it was when the run began" in heard[0]
     again.close()
 
 
@@ -621,8 +692,10 @@ def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> N
     text = config.read_text()
     config.write_text(text.replace('"max_norm": 1.0', '"max_norm": 2.0'))
     assert config.read_text() != text
-    again = client(tmp_path, 0)
-    assert "LedgerDamaged" in messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms())))
+    heard = Heard()
+    again = client(tmp_path, 0, sink=heard)
+    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "config.json is not the one" in heard[0]
     again.close()
 
 

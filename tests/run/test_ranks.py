@@ -266,6 +266,16 @@ def test_noise_is_added_once(four: Several) -> None:
     assert abs(float(x.mean())) < 3.9 * 1.5 / math.sqrt(n)
 
 
+def large_and_small(ranks: Ranks) -> Tensor:
+    """2^24 on one rank and 1 on the other: in single precision their sum is 2^24. What stands for the noise takes that off."""
+    part = torch.tensor([2.0**24 if ranks.first else 1.0])
+    return ranks.release(lambda: part, lambda total: total - 2.0**24, lambda: "the same")
+
+
+def test_parts_are_added_up_in_double_precision(two: Several) -> None:
+    assert [each.tolist() for each in two.all(large_and_small)] == [[1.0], [1.0]]
+
+
 def test_each_rank_tosses_coins_of_its_own(two: Several) -> None:
     """At rate 1/2, without noise: 100 draws of 203 records. The halves are drawn independently: no two alike."""
     x = two.all(released, numbered(), 0.0, 0.5, 100)[0][0] / 2.0

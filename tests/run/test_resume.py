@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dp_accounting import GaussianDpEvent
 
 from gossamer.data.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
@@ -33,6 +34,25 @@ SETTINGS: dict[str, Any] = {
     "warm_steps": 10,
     "discriminator_steps": 4,
 }
+
+
+def test_a_resume_says_how_many_charges_came_after_the_checkpoint(tmp_path: Path) -> None:
+    """They are paid for, and trained nothing that is left: three of five; all five where there is no checkpoint."""
+    event = GaussianDpEvent(9.0)
+    ledger = PrivacyLedger(budget=10.0, delta=1e-5)
+    ledger.reserve([(event, 8)])
+    ledger.create(tmp_path / "ledger.jsonl")
+    for number in range(5):
+        if number == 2:
+            checkpoint.save(tmp_path, {"phase": "training", "step": 2}, {}, ledger)
+        ledger.charge(event)
+    ledger.close()
+    read, lost = PrivacyLedger.load(tmp_path / "ledger.jsonl"), []
+    found = checkpoint.load(tmp_path, read, lost=lost.append)
+    assert found is not None
+    (tmp_path / checkpoint.FILE).unlink()
+    assert checkpoint.load(tmp_path, read, lost=lost.append) is None
+    assert (found[0]["step"], lost) == (2, [3, 5])
 
 
 class Stopped(Exception):

@@ -67,14 +67,18 @@ class Rdp:
     orders: ClassVar[np.ndarray] = _ORDERS
 
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
-        """Gaussians: plain, Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one)."""
+        """Gaussians: plain or Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one).
+
+        dp_accounting's RDP takes a plain Gaussian under replace-one too, with the sensitivity to one record more or fewer. To
+        exchange a record may move a sum by twice that.
+        """
         match event:
-            case PoissonSampledDpEvent(event=GaussianDpEvent()):
+            case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent():
                 return relation is ADD_OR_REMOVE_ONE
             case SampledWithoutReplacementDpEvent(event=GaussianDpEvent()):
                 return relation is REPLACE_ONE
             case _:
-                return isinstance(event, GaussianDpEvent | NonPrivateDpEvent)
+                return isinstance(event, NonPrivateDpEvent)
 
     def curve(self, plan: FlatPlan, relation: NeighboringRelation) -> np.ndarray:
         """Renyi divergence of the whole plan at every order. float64 [orders]; linear in the counts."""
@@ -169,8 +173,8 @@ def refuse_unknown(plan: FlatPlan, relation: NeighboringRelation) -> None:
         names = sorted({type(event).__name__ for event, _ in plan})
         raise BudgetError(
             f"no accountant can bound a plan of {', '.join(names)} under {RELATION_NAMES[relation]}: change the "
-            "relation or the mechanism (Poisson sampling goes with add-or-remove-one, sampling without replacement "
-            "with replace-one)."
+            "relation or the mechanism (a Gaussian, with Poisson sampling or without, goes with add-or-remove-one, sampling "
+            "without replacement with replace-one)."
         )
 
 

@@ -5,7 +5,6 @@ It stops mistakes, not a hostile author: a closure can smuggle a value out, and 
 """
 
 import os
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
@@ -14,7 +13,7 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
-from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full
+from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, withheld
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms import Mechanism
 from gossamer.privacy.ranks import ALONE, Ranks
@@ -150,9 +149,5 @@ def _inside(compute: Callable[[], Result]) -> Result:
     except GossamerError:
         raise
     except Exception as error:  # whatever it is, its message could hold a record
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        failure = ConfinedError(
-            f"a {type(error).__name__} inside Confined, in {frame.name} ({frame.filename.rsplit('/', 1)[-1]}, line "
-            f"{frame.lineno}). Its message is withheld, because it could hold a record."
-        )
+        failure = ConfinedError(f"inside Confined: {withheld(error)}")
     raise failure

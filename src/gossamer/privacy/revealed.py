@@ -21,7 +21,7 @@ from dp_accounting import DpEvent
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from gossamer.privacy.guarantee import NeighboringRelation, Plan
+from gossamer.privacy.guarantee import RELATION_NAMES, NeighboringRelation, Plan
 
 _ORDERS: np.ndarray = np.unique(
     np.round(np.concatenate([np.arange(1.02, 2, 0.01), dp_accounting.rdp.RdpAccountant().orders]), 2)
@@ -49,9 +49,9 @@ class RevealedMixture:
 
     name = "revealed mixture"
 
-    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:  # noqa: ARG002 (both relations alike)
-        """Revealed draws and nothing else."""
-        return isinstance(event, RevealedDrawGaussianDpEvent)
+    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
+        """Revealed draws and nothing else, under add-or-remove-one and replace-one."""
+        return isinstance(event, RevealedDrawGaussianDpEvent) and relation in RELATION_NAMES
 
     def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (both relations alike)
         """See `Accountant`."""
@@ -72,9 +72,9 @@ class RevealedRdp:
     name = "revealed RDP"
     orders: ClassVar[np.ndarray] = _ORDERS
 
-    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:  # noqa: ARG002 (both relations alike)
-        """Revealed draws and nothing else."""
-        return isinstance(event, RevealedDrawGaussianDpEvent)
+    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
+        """Revealed draws and nothing else, under add-or-remove-one and replace-one."""
+        return isinstance(event, RevealedDrawGaussianDpEvent) and relation in RELATION_NAMES
 
     def curve(self, plan: Plan, relation: NeighboringRelation) -> np.ndarray:  # noqa: ARG002 (both relations alike)
         """Renyi divergence of the whole plan at every order. float64 [orders]; linear in the counts."""

@@ -14,9 +14,10 @@ from typing import Any, Literal, cast
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.errors import BudgetExceeded, GossamerError, RequestError, RunFolderError, UnplannedRelease
+from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import Config
@@ -49,6 +50,8 @@ from gossamer.run.sources import Found, Sources
 from gossamer.run.training import Underway, finish
 
 METHOD = "gs-wgan"
+REFUSED = "the reason is in this client's own log"
+"""All that a refusal says, unless the message is malformed. The kind of error could follow from records or from the budget."""
 
 
 @dataclasses.dataclass
@@ -106,7 +109,10 @@ class Client:
             self._open.close()
 
     def _answering(self, act: Callable[[Message], RecordDict | None]) -> Callable[[Message, Context], Message]:
-        """What it does about a message; where it will not, the reply says why, in words that no record has touched."""
+        """What it does about a message. A refusal says what is malformed in the message, or `REFUSED`.
+
+        `act` checks the message before it looks at records, folder or budget.
+        """
 
         def answer(message: Message, context: Context) -> Message:
             del context  # Flower's own memory of a client; ours is on disk
@@ -114,11 +120,10 @@ class Client:
                 return reply(message, act(message))
             except Malformed as error:
                 said = f"the message is malformed: {error}"
-            except (BudgetExceeded, UnplannedRelease) as error:
-                said = str(error)
-            except GossamerError as error:
-                said = f"{type(error).__name__}; this client's own log has the reason"
-                self.sink(note(str(error)))
+            except Exception as error:  # all others alike: an error that ended the client would be seen too
+                reason = str(error) if isinstance(error, GossamerError) else withheld(error)
+                self.sink(note(f"{message.metadata.message_type} is refused: {reason}"))
+                said = REFUSED
             return refusal(message, said)
 
         return answer
@@ -138,17 +143,18 @@ class Client:
 
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         job, seed = self._own_job(terms)
+        run = Run(job.config, self.card, self.rng(seed))
+        self._training = Training(job, run)
+        start = read_start(content, networks(self._training.state).state_dict())
         with ExitStack() as stack:
             stack.enter_context(in_hand(self.folder))
             begin = self._go_on if self.folder.begun else self._start
-            self._run, saved = begin(terms, job, seed, stack)
-            run = Run(job.config, self.card, self._run.rng)
-            self._training = Training(job, run)
+            self._run, saved = begin(terms, job, run.rng, stack)
             if saved is not None:
                 self._training.state.load_state_dict(saved[0])
                 run.rng.restore(saved[1])
-            else:
-                self._start_on(content)
+            elif start is not None:
+                self._start_on(start)
             private = Confined(self._run.found.private, self._run.ledger)
             self._warm_up(private)
             self._panel = Panel(run, self._training.state.confine(run, private))
@@ -181,16 +187,15 @@ class Client:
         return ledger
 
     def _start(
-        self, terms: dict[str, Any], job: Job[Config, State], seed: int, stack: ExitStack
+        self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
     ) -> tuple[Underway, None]:
         """A new run of this client: reserve, then read, then write down."""
         self.folder.check_free(force=None)
         ledger = stack.enter_context(closing(self._reserved(job)))
         found = self.records(self._as_one_unit())
         request = Request(job=cast(Any, job), epsilon=self.epsilon, delta=self.delta, plan=job.plan, bounds=())
-        rng = self.rng(seed)
         booked = enter(
-            self.folder, request, ledger, found, self.sources, seed=seed, device="cpu", rng=rng, accounts=self.accounts,
+            self.folder, request, ledger, found, self.sources, seed=rng.seed, device="cpu", rng=rng, accounts=self.accounts,
             say=lambda text: self.sink(note(text)), more=self._more(job), source={"terms": terms},
         )  # fmt: skip
         return Underway(
@@ -199,7 +204,7 @@ class Client:
         ), None  # fmt: skip
 
     def _go_on(
-        self, terms: dict[str, Any], job: Job[Config, State], seed: int, stack: ExitStack
+        self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
     ) -> tuple[Underway, tuple[dict[str, Any], dict[str, Any]] | None]:
         """The run of this client as its folder has it, with the charges that its ledger has."""
         config_json, source_json = self.folder.config(), self.folder.source()
@@ -210,7 +215,6 @@ class Client:
         )
         found = self.records(self._as_one_unit())
         found.refuse_others(source_json, self.sources)
-        rng = self.rng(seed)
         charge = charge_of(
             ledger, run=config_json["run"], card=self.card, sources=self.sources, found=found, method=METHOD,
             folder=self.folder.path, infinite=rng.reproducible,
@@ -237,16 +241,13 @@ class Client:
     def _more(self, job: Job[Config, State]) -> dict[str, Any]:
         return {"federated": {"role": federation.CLIENT, "answers": job.config.steps}}
 
-    def _start_on(self, content: RecordDict) -> None:
-        """Take the weights that public records have made, where the server sends some, and warm up on fakes of that generator.
+    def _start_on(self, start: dict[str, Tensor]) -> None:
+        """Take the weights that public records have made, and warm up on fakes of that generator.
 
         They may be anything: what they lead to leaves through the mechanism like all else.
         """
-        parts = networks(self._training.state)
-        start = read_start(content, parts.state_dict())
-        if start is not None:
-            parts.load_state_dict(start)
-            self._training.state.own_fakes = True
+        networks(self._training.state).load_state_dict(start)
+        self._training.state.own_fakes = True
 
     def _warm_up(self, private: Confined[Any]) -> None:
         """The critic's warm start, on the client alone: nothing leaves, and nothing comes in."""
@@ -265,13 +266,13 @@ class Client:
         """Train where asked to, then answer where asked to. Every answer is paid for before the records are read."""
         if self._terms is None:
             raise Malformed("the run has not told its terms yet")
-        self._run.ledger.check_place()
         config = self._config
         asked = read_round(
             message.content, shape=self.card.shape, classes=self.card.classes, trains=max(
                 config.critic_batch_size, config.batch_size * int(self._terms["config"]["answers"])
             ), rows=config.batch_size,
         )  # fmt: skip
+        self._run.ledger.check_place()
         if len(asked.asked) > self._panel.left:
             raise UnplannedRelease(
                 f"this client has granted {config.steps:,} answers, {self._panel.left:,} are left, and {len(asked.asked):,} "
