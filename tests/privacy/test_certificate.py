@@ -493,6 +493,7 @@ def test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate(tmp
     rewrite(tmp_path, ("format",), 2)
     for name in ("declared", "facts", "figures"):
         rewrite(tmp_path, (name,), ...)
+    rewrite(tmp_path, ("assumptions",), made.assumptions[:-1])
     assert verify(tmp_path) == [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes 3."]
 
 
@@ -506,6 +507,7 @@ def test_a_certificate_of_format_3_has_the_words_of_its_time(tmp_path: Path) -> 
     assert Certificate.load(tmp_path).adds_up.endswith(f"{words} under this name.")
     before = (tmp_path / CERTIFICATE).read_text().replace(f"{words} under this name.", f"{words} on this data set.")
     body = {name: value for name, value in json.loads(before).items() if name != "seal"}
+    assert body["assumptions"].pop() == "the noise is of version 2"
     for number, right in ((3, True), (4, False)):
         (tmp_path / CERTIFICATE).write_text(sealed({**body, "format": number}))
         assert (verify(tmp_path) == []) == right
@@ -514,6 +516,24 @@ def test_a_certificate_of_format_3_has_the_words_of_its_time(tmp_path: Path) -> 
     write(tmp_path, settings={**settings, "format": CONFIG_FORMAT})
     rewrite(tmp_path, ("format",), 3)
     assert f"{CERTIFICATE}: 'format' is 3, and {CONFIG} is of a version that writes 4." in verify(tmp_path)
+
+
+def test_a_certificate_says_which_noise_it_had(tmp_path: Path) -> None:
+    """With version 1 it says what may be wrong. Where nothing is promised it says nothing of it."""
+    write(tmp_path)
+    said = Certificate.load(tmp_path).assumptions[-1]
+    assert said == "the noise is of version 2"
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 40)])
+    made = {"model_sha256": "", "versions": {}, "created": "2026-01-01"}
+    for versions, begins in (
+        ([1], "of version 1. In a long run"),
+        ([1, 2], "of version 1, and later queries had version 2. In"),
+    ):
+        ledger.noise = versions
+        assert Certificate.build(ledger, SETTINGS, **made).assumptions[-1].startswith(f"the noise is {begins}")
+    ledger.declassify("a test")
+    assert "noise" not in Certificate.build(ledger, SETTINGS, **made).assumptions[-1]
 
 
 def test_the_headline_names_the_other_one_where_one_is_exchanged() -> None:

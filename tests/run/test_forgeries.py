@@ -121,14 +121,13 @@ def everything(
     old = json.loads((out / CERTIFICATE).read_text())
     pinned = {"file": LEDGER, "lines": text.count("\n"), "last_hash": last}
     try:
-        ledger = PrivacyLedger.load(out / LEDGER)
-    except Exception:  # what cannot be read leads to no certificate: the old one, with a new pin
+        new = Certificate.build(
+            PrivacyLedger.load(out / LEDGER), json.loads((out / CONFIG).read_text()), model_sha256=old["model"]["sha256"],
+            versions=old["versions"], created=old["created"], declared=old["declared"],
+        )  # fmt: skip
+    except Exception:  # what leads to no certificate: the old one, with a new pin
         certify(out, "ledger", to=pinned)
         return
-    new = Certificate.build(
-        ledger, json.loads((out / CONFIG).read_text()), model_sha256=old["model"]["sha256"], versions=old["versions"],
-        created=old["created"], declared=old["declared"],
-    )  # fmt: skip
     new.save(out)
     write_page(out, dataclasses.asdict(new))
 
@@ -161,6 +160,8 @@ def other_relation(out: Path, _: SimpleNamespace) -> None:
     settings = json.loads((out / CONFIG).read_text())
     settings["accounts"]["together"]["relation"] = "replace-one"
     everything(out, settings, relation="replace-one")
+    replaced(out, CERTIFICATE, "add-or-remove-one", "replace-one")
+    certify(out, "config", to=settings["config"])
 
 
 def as_a_run(out: Path, _: SimpleNamespace) -> None:
@@ -307,6 +308,7 @@ def earlier(out: Path) -> None:
     del body["versions"]["release"]
     for name, (today, before) in BEFORE_4.items():
         body[name] = body[name].replace(today, before)
+    body["assumptions"].pop()  # which noise it was
     (out / CERTIFICATE).write_text(sealed({**body, "format": 3}), encoding="utf-8")
     replaced(out, README, "## How to check it", "## How it is checked")
 

@@ -90,6 +90,7 @@ class Certificate:
         """
         guarantees = recompute(ledger) if guarantees is None else guarantees
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]))
+        proved = math.isfinite(float(best["epsilon"]))
         return cls(
             statement=promise.statement(ledger, settings, best),
             method=settings["method"],
@@ -97,7 +98,7 @@ class Certificate:
             guarantees=guarantees,
             plan=plan_to_json(ledger.plan),
             reasons=list(ledger.reasons),
-            assumptions=promise.assumptions(settings, proved=math.isfinite(float(best["epsilon"]))),
+            assumptions=[*promise.assumptions(settings, proved=proved), *([promise.noise(ledger)] if proved else [])],
             public_data=promise.public_data(settings),
             covered=promise.covered(best, settings),
             not_covered=promise.not_covered(settings),
@@ -209,6 +210,7 @@ def check(folder: Path) -> Checked:
         rebuilt = json.loads(json.dumps(asdict(again)))
         if files.stated.get("format") != _FORMAT:
             rebuilt |= {name: rebuilt[name].replace(*words) for name, words in promise.BEFORE_4.items()}
+            rebuilt["assumptions"] = [each for each in again.assumptions if each != promise.noise(files.ledger)]
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them

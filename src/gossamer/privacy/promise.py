@@ -9,7 +9,7 @@ from typing import Any
 
 from gossamer.privacy import federation
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
-from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.ledger import NOISE_VERSION, PrivacyLedger
 
 MODEL = "model.safetensors"
 
@@ -299,6 +299,17 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         "how a record changes the rounding of others is assumed to tell nothing"
     )
     return [*facts, entropy] if proved else facts
+
+
+def noise(ledger: PrivacyLedger) -> str:
+    """Which noise the queries had, for the assumptions. Certificates of format 2 and 3 do not have it."""
+    if ledger.noise == [NOISE_VERSION]:
+        return f"the noise is of version {NOISE_VERSION}"
+    later = "" if ledger.noise == [1] else f", and later queries had version {NOISE_VERSION}"
+    return (
+        f"the noise is of version 1{later}. In a long run, noised sums of version 1 may show a record with a chance larger "
+        'than delta: see "The precision of the noise" in docs/guarantees.md of Gossamer'
+    )
 
 
 def _given_up(settings: dict[str, Any]) -> str:

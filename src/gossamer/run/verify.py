@@ -18,7 +18,7 @@ from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificat
 from gossamer.privacy.figures import purposes
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
-from gossamer.privacy.promise import MODEL
+from gossamer.privacy.promise import MODEL, noise
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import audited, refuted, said_by
@@ -124,6 +124,8 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         # Whoever has a release in hand could put a file there: of an audit, its certificate alone speaks.
         known = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [known or said_by(found.stated)])
+        if found.ledger is not None and found.ledger.noise[0] == 1 and found.stated.get("format") in (2, 3):
+            notes.append(f"{LEDGER}: {noise(found.ledger)}.")
         if is_release(folder.path) and not problems:
             edited, not_compared = _pages(folder.path, Certificate.of(found.stated))
             problems, not_checked = problems + edited, not_checked + not_compared
