@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gossamer.data.card import DataCard
-from gossamer.errors import RequestError
+from gossamer.errors import GossamerError, RequestError
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
 from gossamer.privacy.ledger import PrivacyLedger
@@ -125,7 +125,7 @@ def everything(
             PrivacyLedger.load(out / LEDGER), json.loads((out / CONFIG).read_text()), model_sha256=old["model"]["sha256"],
             versions=old["versions"], created=old["created"], declared=old["declared"],
         )  # fmt: skip
-    except Exception:  # what leads to no certificate: the old one, with a new pin
+    except GossamerError:  # what cannot be read or accounted for leads to none: the old one, with a new pin
         certify(out, "ledger", to=pinned)
         return
     new.save(out)

@@ -149,12 +149,12 @@ def test_the_whole_plan_is_charged_before_the_first_step(place: Place, state_hom
 def test_the_certificate_says_what_the_book_knew_and_verifies(place: Place, tmp_path: Path) -> None:
     first = place.fit()
     assert "adds to this figure" in first.certificate.adds_up
-    assert "no earlier run" in first.certificate.adds_up
+    assert "no earlier run under this name." in first.certificate.adds_up
     second = place.fit(tmp_path / "second")
     both = accounting.guarantee([(PrivacyLedger.load(place.run / "ledger.jsonl").plan[0][0], 4 * BLOCK)], delta=DELTA)
-    assert f"one earlier run on this data set: together with this one, {both}." in second.certificate.adds_up
+    assert f"one earlier run under this name: together with this one, {both}." in second.certificate.adds_up
     assert verify(tmp_path / "second").ok
-    assert "one earlier run on this data set" in (tmp_path / "second" / "report.html").read_text()
+    assert "one earlier run under this name" in (tmp_path / "second" / "report.html").read_text()
     config = json.loads((tmp_path / "second" / "config.json").read_text())
     config["accounts"]["earlier_runs"] = 0
     (tmp_path / "second" / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -167,7 +167,7 @@ def test_the_released_settings_follow_from_the_name_and_never_from_the_records(p
     copy = tmp_path / "elsewhere.npz"
     shutil.copy(place.data, copy)
     second = place.fit(tmp_path / "second", data=copy)
-    assert "no earlier run" in second.certificate.adds_up
+    assert "no earlier run under this name." in second.certificate.adds_up
     assert len(place.account.entries) == 2
     assert "The book knows the same records as" in place.words
     settings = (tmp_path / "second" / "config.json").read_text()
