@@ -3,8 +3,8 @@
 A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A RUN has none: its report is rewritten after every
 `evaluate` and `attack`, and neither it nor the pictures are part of the promise.
 
-README and loader of a release follow from its certificate: they are written again and compared. What nothing in the folder leads
-to is listed as not checked.
+README and loader of a release follow from its certificate: they are written again and compared. What nothing in the folder
+leads to is listed as not checked.
 """
 
 import dataclasses
