@@ -5,16 +5,21 @@ python tests/mutants.py noise      those whose name holds "noise"
 """
 
 import argparse
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
+SERVER = multiprocessing.get_context("forkserver")
+LIBRARIES = ["PIL.Image", "dp_accounting", "pytest", "scipy.optimize", "scipy.stats", "sklearn.datasets", "torch"]
+"""Imported once. None of them imports Gossamer, whose modules are those of the copied source."""
 
 
 @dataclass(frozen=True)
@@ -992,44 +997,58 @@ def plant(mistake: Mistake, folder: Path) -> Path:
 def caught(mistake: Mistake) -> tuple[bool, str]:
     """Whether a test fails, and which; a mistake that breaks the collection does not count as caught."""
     with tempfile.TemporaryDirectory() as folder:
-        source = plant(mistake, Path(folder))
-        environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            "--no-header",
-            "--tb=no",
-            "-rf",
-            *mistake.tests.split(),
-        ]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    failed = [
-        line.removeprefix("FAILED ").split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED ")
-    ]
-    return done.returncode == 1 and bool(failed), failed[0] if failed else done.stdout.strip().splitlines()[-1]
+        status, failed, last = run_tests(plant(mistake, Path(folder)), ["-x", *mistake.tests.split()])
+    return status == 1 and bool(failed), failed[0] if failed else last
+
+
+def run_tests(source: Path, arguments: list[str]) -> tuple[int | None, list[str], str]:
+    """Run pytest on a source, in a fork of a process that has imported the libraries: this halves the time of a campaign.
+
+    Returns:
+        pytest's exit status, the tests that failed, and the last line of its output.
+    """
+    with tempfile.NamedTemporaryFile("r") as output:
+        child = SERVER.Process(target=_pytest, args=(str(source), arguments, output.name))
+        child.start()
+        child.join()
+        lines = output.read().splitlines()
+    failed = [line.removeprefix("FAILED ").split(" - ")[0] for line in lines if line.startswith("FAILED ")]
+    return child.exitcode, failed, next((line for line in reversed(lines) if line.strip()), "no output")
+
+
+def _pytest(source: str, arguments: list[str], output: str) -> None:
+    """In the fork: run the tests on `source`, which comes before the installed package, here and in processes of the tests."""
+    file = os.open(output, os.O_WRONLY)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.chdir(ROOT)
+    os.environ |= {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    sys.path.insert(0, source)
+    os._exit(pytest.main(["-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf", *arguments]))
 
 
 def main() -> None:
-    """Plant them all and print the table; exit status 1 if one is not caught."""
+    """Plant them all and print the table; exit status 1 if one is not caught, or its test fails without the mistake too."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pattern", nargs="?", default="", help="only mistakes whose name holds this")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    SERVER.set_forkserver_preload(LIBRARIES)
     chosen = [mistake for mistake in MISTAKES if arguments.pattern in mistake.name]
     print("| planted mistake | in | caught by |\n|---|---|---|", flush=True)
-    missed = 0
+    missed, tests = 0, set[str]()
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for mistake, (found, by) in zip(chosen, pool.map(caught, chosen), strict=True):
             missed += not found
+            tests |= {by} if found else set()
             print(
                 f"| {mistake.name} | `{mistake.file}` | {f'`{by}`' if found else f'**nothing** ({by})'} |", flush=True
             )
     print(f"\n{len(chosen) - missed} of {len(chosen)} caught")
-    sys.exit(missed > 0)
+    _, failed, last = run_tests(ROOT / "src", sorted(tests)) if tests else (0, [], "")
+    print(f"The tests that caught them, without a mistake: {last}")
+    sys.exit(missed > 0 or bool(failed))
 
 
 if __name__ == "__main__":
