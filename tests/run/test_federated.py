@@ -126,7 +126,7 @@ def weights(synthesizer: Any) -> Tensor:
 
 # ---------------------------------------------------------------------- the same as the central loop
 
-QUIET = {"noise_multiplier": 0.01}
+QUIET = {"noise_multiplier": 0.02}
 """So little noise that another critic would move the generator by more than the tolerance."""
 
 
