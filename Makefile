@@ -45,7 +45,7 @@ mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
 fuzz: $(READY)
-	$(BIN)/python tests/data/fuzz.py
+	$(BIN)/python tests/data/readers/fuzz.py
 
 faults: $(READY)
 	$(BIN)/python tests/run/faults.py

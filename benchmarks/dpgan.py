@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods import METHODS
 from gossamer.methods.dpgan import loop
 from gossamer.methods.method import Reached

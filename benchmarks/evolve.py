@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods.evolve import Config
 from gossamer.methods.method import Training
 from gossamer.privacy.confined import Confined

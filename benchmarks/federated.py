@@ -34,7 +34,7 @@ from torch import nn
 
 import fed_avg_gan
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan

@@ -43,8 +43,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import Interrupted
 from gossamer.events import Event
 from gossamer.methods import METHODS

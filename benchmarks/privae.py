@@ -25,9 +25,9 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.data.toys import ARMS, EXTENT, as_points, pinwheel
+from gossamer.data.synthetic.toys import ARMS, EXTENT, as_points, pinwheel
 from gossamer.files import write_atomically
 from gossamer.methods.privae import Config, Privae
 from gossamer.methods.privae.nets import CENTRES, Autoencoder

@@ -26,7 +26,7 @@ from gossamer.attacks.discriminator import white_box
 from gossamer.attacks.monte_carlo import set_attack
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records, Samples
 from gossamer.files import write_atomically
 from gossamer.intervals import mean

@@ -38,7 +38,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 import stored
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods import METHODS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.metrics import classify, fidelity, neighbours

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
 from gossamer.methods.teacher import Config, learning_rate

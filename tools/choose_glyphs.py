@@ -1,4 +1,4 @@
-"""How the constants of `data/glyphs.py` were chosen: which lookalikes stay, and how far a glyph is bent.
+"""How the constants of `data/synthetic/glyphs.py` were chosen: which lookalikes stay, and how far a glyph is bent.
 
     python tools/choose_glyphs.py
 
@@ -17,8 +17,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, grid_sample
 
-from gossamer.data import glyphs
-from gossamer.data.drawing import Range
+from gossamer.data.synthetic import glyphs
+from gossamer.data.synthetic.drawing import Range
 
 PER_SHAPE = 80
 WIDTHS = (0.5, 0.7, 0.9, 1.2)

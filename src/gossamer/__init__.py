@@ -12,7 +12,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from gossamer.data.card import DataCard as DataCard
-    from gossamer.data.readers import read as read
+    from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
     from gossamer.data.records import Samples as Samples
     from gossamer.errors import AccountsError as AccountsError
@@ -65,7 +65,7 @@ if typing.TYPE_CHECKING:
 # Where each name lives: those that a curator calls, and those that the author of a method builds with (docs/python.md).
 _FOR_CURATORS = {
     "gossamer.data.card": "DataCard",
-    "gossamer.data.readers": "read",
+    "gossamer.data.readers.read": "read",
     "gossamer.data.records": "Records Samples",
     "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError Interrupted "
     "LedgerDamaged PrivacyError RequestError RunFolderError UnplannedRelease",

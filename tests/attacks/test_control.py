@@ -3,7 +3,7 @@
 import numpy as np
 
 from gossamer.attacks.control import told_apart
-from gossamer.data.glyphs import draw
+from gossamer.data.synthetic.glyphs import draw
 
 
 def test_the_control_is_silent_where_membership_was_dealt() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import RequestError, RunFolderError

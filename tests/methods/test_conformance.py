@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.identity import SALT, given_up
+from gossamer.data.fingerprint import SALT, given_up
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS

@@ -12,8 +12,8 @@ from safetensors.torch import load
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.evolve.nets import Evolved

@@ -18,7 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.data.toys import EXTENT, as_points, pinwheel
+from gossamer.data.synthetic.toys import EXTENT, as_points, pinwheel
 from gossamer.errors import RequestError
 from gossamer.methods.method import Job, Run
 from gossamer.methods.privae import Config, Privae, objective

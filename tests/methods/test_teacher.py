@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import RequestError
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import model_bytes

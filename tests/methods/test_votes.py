@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods.likeness import Features, _exact
 from gossamer.methods.votes import Cosines, Votes, ballot, chosen, embedded, kept, on_grid, pick
 from gossamer.privacy.confined import Confined

@@ -352,7 +352,7 @@ def test_bad_protocol(bad):
 @pytest.mark.skipif(not MNIST.is_dir(), reason="../shared/data/mnist is absent")
 def test_mnist_train_to_test():
     """3,000 real digits at four epochs: 92.6 to 93.4 % over the seeds 0, 1 and 2."""
-    from gossamer.data.readers import read
+    from gossamer.data.readers.read import read
 
     train, test = read(str(MNIST), split="train"), read(str(MNIST), split="test")
     estimate = classify.accuracy(

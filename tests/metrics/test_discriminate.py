@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import jensenshannon
 
-from gossamer.data.glyphs import draw
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, RequestError
 from gossamer.metrics import discriminate as module
 from gossamer.metrics.discriminate import LARGEST, discriminate, divergence, symmetrised

@@ -12,8 +12,8 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from gossamer.data.glyphs import draw
 from gossamer.data.records import Records
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, RequestError
 from gossamer.metrics.features import ClassifierFeatures, InceptionFeatures, train_classifier
 from gossamer.nets.features import FeatureCNN
@@ -258,7 +258,7 @@ def test_inception_needs_its_weights_and_its_library(weights, tmp_path, monkeypa
 @pytest.mark.parametrize("name, lowest", [("mnist", 0.99), ("fashion_mnist", 0.905)])
 def test_reaches_the_papers_accuracy(name, lowest):
     """Five epochs of 60,000 records, about two minutes on one core; the paper reports 99.06 % on MNIST."""
-    from gossamer.data.readers import read
+    from gossamer.data.readers.read import read
 
     train, test = (read(str(DATA / name), split=split) for split in ("train", "test"))
     features = ClassifierFeatures.train(train.images, train.labels, classes=10, seed=0)

@@ -8,7 +8,7 @@ from scipy import linalg
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import pdist
 
-from gossamer.data.glyphs import draw
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, RequestError
 from gossamer.metrics import fidelity
 from gossamer.metrics.features import ClassifierFeatures

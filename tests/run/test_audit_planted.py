@@ -14,7 +14,7 @@ from torch import nn
 
 from gossamer.attacks import audit as bounds
 from gossamer.data.card import DataCard
-from gossamer.data.identity import SALT
+from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
 from gossamer.privacy.engine import clipping, ghost, rounding

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from gossamer.data.glyphs import draw
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.run.cli import COMMANDS
 
 Run = Callable[..., Any]

@@ -12,9 +12,10 @@ from forms import encoded
 from PIL import Image
 from pyarrow import parquet
 
-from gossamer.data import images, pictures
+from gossamer.data import to_uint8
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers import image_files
+from gossamer.data.readers.read import read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 
@@ -48,7 +49,7 @@ def test_scans_of_16_bits(gossamer: Run, fit_words: list[str], tmp_path: Path) -
     DataCard(shape=(1, 28, 28), classes=2, declared_size=160, pixel_range=(0, 4095)).save(card)
     fitted = gossamer(*words)
     assert fitted.status == 0, fitted.err
-    said = (images.SCALED, images.MADE_GREY, pictures.ON_WHITE)
+    said = (to_uint8.SCALED, to_uint8.MADE_GREY, image_files.ON_WHITE)
     for note in said:
         assert note in " ".join(fitted.err.split())
     for file in run.rglob("*"):
@@ -60,7 +61,7 @@ def test_scans_of_16_bits(gossamer: Run, fit_words: list[str], tmp_path: Path) -
     other = deep_scans(tmp_path / "others", 200)
     evaluated = gossamer("evaluate", run, "--train", scans, "--test", other, "-n", 200, "--metrics", "mmd")
     assert evaluated.status == 0, evaluated.err
-    assert images.SCALED in " ".join(evaluated.err.split())
+    assert to_uint8.SCALED in " ".join(evaluated.err.split())
     assert gossamer("resume", run).status == 0
 
 
@@ -136,7 +137,7 @@ def test_deep_scans_and_pictures_in_a_table_are_dealt(gossamer: Run, tmp_path: P
     words = ["split", tmp_path / "a.parquet", "--share", 0.5, "-o", tmp_path / "dealt.npz", "--labels-key", "eye"]
     dealt = gossamer(*words, "--images-key", "scan")
     assert dealt.status == 0, dealt.err
-    assert pictures.ON_WHITE in " ".join(dealt.err.split())
+    assert image_files.ON_WHITE in " ".join(dealt.err.split())
     sides = [read(f"{tmp_path / 'dealt.npz'}:{side}", split="train") for side in ("train", "test")]
     assert sum(map(len, sides)) == 40
     assert all(side.class_names == ("left", "right") and side.shape == (3, 9, 9) for side in sides)

@@ -27,7 +27,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.identity import NOBODY, identify
+from gossamer.data.fingerprint import NOBODY, identify
 from gossamer.data.records import Records
 from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event

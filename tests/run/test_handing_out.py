@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.evolve.nets import Evolved
@@ -145,7 +145,7 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
 
 def test_what_needs_another_package_is_refused() -> None:
     with pytest.raises(Unloadable, match="it needs numpy"):
-        _Collected().take(("gossamer.data.images", "scaled"))
+        _Collected().take(("gossamer.data.to_uint8", "scaled"))
 
 
 def test_two_definitions_of_one_name_stand_beside_each_other() -> None:

@@ -16,7 +16,7 @@ from nasty import collection
 from PIL import Image
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
 from gossamer.methods import METHODS
 from gossamer.run.evaluate import _read_samples
 

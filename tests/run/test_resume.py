@@ -17,7 +17,7 @@ import pytest
 import torch
 from dp_accounting import GaussianDpEvent
 
-from gossamer.data.glyphs import draw
+from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from gossamer.data.card import DataCard, protected_part
-from gossamer.data.identity import SALT, given_up
-from gossamer.data.readers import read
+from gossamer.data.fingerprint import SALT, given_up
+from gossamer.data.readers.read import read
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.fit import fit, resume
 from gossamer.run.folder import WARM

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from gossamer.data.mapped import chosen_rows
+from gossamer.data.memory_mapped import chosen_rows
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.mapped import free_memory
+from gossamer.data.memory_mapped import free_memory
 from gossamer.data.records import Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically

@@ -22,8 +22,8 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
-from gossamer.data.identity import digests, fingerprint, shared
-from gossamer.data.readers import check_two_arrays, read
+from gossamer.data.fingerprint import digests, fingerprint, shared
+from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from gossamer.data.identity import fingerprint
+from gossamer.data.fingerprint import fingerprint
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
 from gossamer.files import hold, write_atomically

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from dp_accounting import DpEvent
 
 from gossamer.data.card import DataCard
-from gossamer.data.mapped import is_mapped
+from gossamer.data.memory_mapped import is_mapped
 from gossamer.data.records import Records
 from gossamer.errors import Interrupted, NotBegun, RanksDisagree
 from gossamer.methods.method import BaseConfig, Job, State

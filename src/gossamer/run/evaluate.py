@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data import ground
+from gossamer.data import polarity
 from gossamer.data.card import MOST_CLASSES, DataCard
-from gossamer.data.classes import absent, matched
-from gossamer.data.readers import read
+from gossamer.data.class_names import absent, match_labels
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records, Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
@@ -118,7 +118,7 @@ def evaluate(
     real = read(train, split="train", **asked)
     asked["class_names"] = asked["class_names"] or real.class_names
     tests = read(test, split="test", **asked)
-    remarks = (ground.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
+    remarks = (polarity.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
     for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:
             sink(note(remark))
@@ -188,7 +188,7 @@ def _read_samples(path: Path, card: DataCard | None) -> Samples:
     if names and len(numbers) == len(names) and (card is None or numbers == list(range(len(names)))):
         return Samples(found.images, np.array(numbers)[labels])
     if names and card is not None:
-        labels, names = matched(labels, names, card.reading["class_names"], where=str(path)), card.class_names
+        labels, names = match_labels(labels, names, card.reading["class_names"], where=str(path)), card.class_names
     return Samples(found.images, labels, names)
 
 

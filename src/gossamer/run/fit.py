@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 
 from gossamer.data.card import DataCard, protected_part
-from gossamer.data.ground import NEARLY_CONSTANT, contrast, nearly_constant
-from gossamer.data.images import SCALED
+from gossamer.data.polarity import NEARLY_CONSTANT, contrast, nearly_constant
+from gossamer.data.to_uint8 import SCALED
 from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod

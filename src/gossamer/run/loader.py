@@ -27,9 +27,9 @@ from gossamer.privacy.certificate import Certificate
 from gossamer.run.versions import versions
 
 if TYPE_CHECKING:
-    from gossamer.data import glyphs
+    from gossamer.data.synthetic import glyphs
 else:
-    glyphs = Lazy("gossamer.data.glyphs")
+    glyphs = Lazy("gossamer.data.synthetic.glyphs")
 
 _ALLOWED = {"torch", "safetensors", *sys.stdlib_module_names}
 _MARK = "# --- what the method needs stands here\n"
@@ -42,7 +42,7 @@ EARLIER = "its settings are of an earlier version"
 Definition: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 Place: TypeAlias = tuple[str, str]
 """A module of ours, and a name in it."""
-_STROKES: Place = ("gossamer.data.glyphs", "strokes")
+_STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
 """What needs fonts, and stands in the file as data."""
 _STROKES_IN_FILE = "_STROKES"
 

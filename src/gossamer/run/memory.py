@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gossamer.data.mapped import SHARE, free_memory
-from gossamer.data.npz import MAP_FROM
+from gossamer.data.memory_mapped import SHARE, free_memory
+from gossamer.data.readers.npz import MAP_FROM
 from gossamer.methods.method import batch_of
 
 if TYPE_CHECKING:

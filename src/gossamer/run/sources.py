@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard, check, check_units
-from gossamer.data.classes import listed
-from gossamer.data.identity import SALT, Identity, fingerprint, given_up, identify, share_a_picture
-from gossamer.data.mapped import remarks
-from gossamer.data.readers import DIGITS, EMBEDDED, read, split_of
+from gossamer.data.class_names import listed
+from gossamer.data.fingerprint import SALT, Identity, fingerprint, given_up, identify, share_a_picture
+from gossamer.data.memory_mapped import remarks
+from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import EMBEDDED
+from gossamer.data.readers.read import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.accounting import Bound
 from gossamer.privacy.accounts import Account, Charge, Entry, Limit, Pages

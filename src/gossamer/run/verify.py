@@ -12,8 +12,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from gossamer.data import npz
 from gossamer.data.card import DataCard
+from gossamer.data.readers import npz
 from gossamer.errors import DataError, GossamerError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.privacy import certificate, federation

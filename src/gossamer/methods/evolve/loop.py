@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.drawing import DrawingProgram, Patches
-from gossamer.data.glyphs import Glyphs
 from gossamer.data.records import Records
+from gossamer.data.synthetic.drawing import DrawingProgram, Patches
+from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.methods import adversarial, likeness, method, votes
 from gossamer.methods.evolve import Config, candidates_of
 from gossamer.methods.evolve.nets import Evolved

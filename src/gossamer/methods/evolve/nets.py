@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.drawing import DrawingProgram
+from gossamer.data.synthetic.drawing import DrawingProgram
 from gossamer.methods.votes import pick
 
 

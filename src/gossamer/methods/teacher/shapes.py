@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
-from gossamer.data.glyphs import drawn
+from gossamer.data.synthetic.glyphs import drawn
 from gossamer.methods import adversarial
 from gossamer.methods.teacher.nets import Classifier
 

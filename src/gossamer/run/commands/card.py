@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from gossamer.data.card import STORED, check_range, draft
-from gossamer.data.readers import LEFT_OUT, read, sizes
-from gossamer.data.remarks import drafted_size, remarks
+from gossamer.data.card_hints import drafted_size, remarks
+from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.run.options import force, images_key, labels_key, pixel_range, refuse_taken, units
 
 

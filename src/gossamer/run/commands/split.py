@@ -10,9 +10,9 @@ from gossamer.lazy import Lazy
 from gossamer.run.options import checked_seed, images_key, labels_key, pixel_range, units
 
 if TYPE_CHECKING:
-    from gossamer.run import split as splitting
+    from gossamer.data import split as splitting
 else:
-    splitting = Lazy("gossamer.run.split")
+    splitting = Lazy("gossamer.data.split")
 
 
 @click.command()

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gossamer.data.card import DataCard
-from gossamer.data.identity import NOBODY
+from gossamer.data.fingerprint import NOBODY
 from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard
-from gossamer.data.identity import identify
+from gossamer.data.fingerprint import identify
 from gossamer.data.records import Records
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import read
-from gossamer.data.toys import ARMS, pinwheel
+from gossamer.data.readers.read import read
+from gossamer.data.synthetic.toys import ARMS, pinwheel
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.run.measured import Pictures
 
@@ -20,7 +20,7 @@ class DataSet:
     Args:
         title: what it is called; also the name of its account.
         where: its place below ROOT; empty: it comes with the package.
-        toy: whether it is the points of `data/toys.py`, which `part` writes to a file, test points too.
+        toy: whether it is the points of `data/synthetic/toys.py`, which `part` writes to a file, test points too.
         pictures: what its records show, as `measured.toml` says it.
         shape: of a record.
         classes: number of labels.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossamer.data.mapped import Filling
+from gossamer.data.memory_mapped import Filling
 from gossamer.data.records import Records
 
 SALT = "gossamer public share 1"

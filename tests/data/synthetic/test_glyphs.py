@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gossamer.data.glyphs import _path, _thin, draw
-from gossamer.data.readers import read
+from gossamer.data.readers.read import read
+from gossamer.data.synthetic.glyphs import _path, _thin, draw
 from gossamer.errors import RequestError
 
-REAL = Path(__file__).parents[2] / "../shared/data"
+REAL = Path(__file__).parents[3] / "../shared/data"
 
 
 def test_equal_arguments_give_equal_glyphs():
@@ -58,7 +58,7 @@ def test_framed_as_mnist(size):
 
 def test_no_character_is_missing_from_its_font():
     """A font draws a box for a character it lacks; no two characters of one font may look the same."""
-    from gossamer.data.glyphs import _DIGIT_FONTS, _LOOKALIKES
+    from gossamer.data.synthetic.glyphs import _DIGIT_FONTS, _LOOKALIKES
 
     for font in _DIGIT_FONTS:
         box = _path(font, "\U000f0000")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from gossamer.data.drawing import DrawingProgram, Patches
-from gossamer.data.glyphs import Glyphs, draw
+from gossamer.data.synthetic.drawing import DrawingProgram, Patches
+from gossamer.data.synthetic.glyphs import Glyphs, draw
 
 PROGRAMS = [Patches(), Glyphs("digits"), Glyphs("letters")]
 NAMES = ["patches", "digits", "letters"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.data.pictures import SUFFIXES
+from gossamer.data.readers.image_files import SUFFIXES
 from gossamer.errors import DataError
 
 _SPLITS = ("train", "test")

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gossamer.data import npz
-from gossamer.data.readers import read
+from gossamer.data.readers import npz
+from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError
 
-REAL = Path(__file__).parents[2] / "../shared/data"
+REAL = Path(__file__).parents[3] / "../shared/data"
 needs_real_data = pytest.mark.skipif(not REAL.exists(), reason="the real data sets are not at ../shared/data")
 
 RNG = np.random.default_rng(0)

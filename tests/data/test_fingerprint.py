@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from gossamer.data.identity import SALT, given_up, share_a_picture, shared
+from gossamer.data.fingerprint import SALT, given_up, share_a_picture, shared
 from gossamer.data.records import Records
 from gossamer.data.units import numbered
 

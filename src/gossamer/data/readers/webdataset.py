@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from gossamer.data.labels import NONE
-from gossamer.data.pictures import SUFFIXES, Decoder, stacked
-from gossamer.data.workers import Source
+from gossamer.data.readers.decode_workers import Source
+from gossamer.data.readers.image_files import SUFFIXES, Decoder, stacked
 from gossamer.errors import DataError
 
 LARGEST = 1 << 28

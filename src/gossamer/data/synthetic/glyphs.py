@@ -24,8 +24,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from gossamer.data.drawing import DrawingProgram, Range
 from gossamer.data.records import Records
+from gossamer.data.synthetic.drawing import DrawingProgram, Range
 from gossamer.errors import RequestError
 
 Classes = Literal["digits", "letters"]

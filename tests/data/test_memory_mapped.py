@@ -25,12 +25,13 @@ import pytest
 import torch
 from PIL import Image
 
-from gossamer.data import identity, idx, images, labels, mapped, npz, tables, workers
+from gossamer.data import fingerprint, labels, memory_mapped, to_uint8
 from gossamer.data.card import DataCard
-from gossamer.data.identity import SALT, digests, given_up, identify, share_a_picture
-from gossamer.data.mapped import Filling, chosen_rows, filled
-from gossamer.data.pictures import Decoder, Sizer, read_files
-from gossamer.data.readers import read, sizes
+from gossamer.data.fingerprint import SALT, digests, given_up, identify, share_a_picture
+from gossamer.data.memory_mapped import Filling, chosen_rows, filled
+from gossamer.data.readers import decode_workers, idx, npz, parquet_csv
+from gossamer.data.readers.image_files import Decoder, Sizer, read_files
+from gossamer.data.readers.read import read, sizes
 from gossamer.data.records import Records
 from gossamer.errors import DataError
 from gossamer.run.sources import Sources
@@ -47,17 +48,17 @@ def on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(mapped, "SHARE", 0.0)
+    monkeypatch.setattr(memory_mapped, "SHARE", 0.0)
     return place
 
 
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is looked at piece by piece is, in sets of fifty records too."""
-    monkeypatch.setattr(mapped, "_ROWS", 7)
-    monkeypatch.setattr(images, "_CHUNK", 7)
+    monkeypatch.setattr(memory_mapped, "_ROWS", 7)
+    monkeypatch.setattr(to_uint8, "_CHUNK", 7)
     monkeypatch.setattr(labels, "_PIECE", 7)
-    monkeypatch.setattr("gossamer.data.identity._PIECE", 7)
+    monkeypatch.setattr("gossamer.data.fingerprint._PIECE", 7)
 
 
 def as_folder(folder: Path, **arrays: np.ndarray) -> str:
@@ -113,8 +114,8 @@ def test_large_plain_arrays_stay_in_their_files(tmp_path: Path, monkeypatch: pyt
             (tmp_path / name).write_bytes(head + array.astype(np.uint8).tobytes())
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=50)
     found = Sources.of(source, public=None, labels_key=None, units=None).read(card).private
-    assert mapped.is_mapped(found.images) and not mapped.is_nameless(found.images)
-    assert mapped.is_mapped(found.labels) == (form != "idx") and found.labels.dtype == np.int64
+    assert memory_mapped.is_mapped(found.images) and not memory_mapped.is_nameless(found.images)
+    assert memory_mapped.is_mapped(found.labels) == (form != "idx") and found.labels.dtype == np.int64
     drawn = found.take(np.array([3, 17, 49]))
     assert np.array_equal(drawn.images, IMAGES[[3, 17, 49]]) and np.array_equal(drawn.labels, LABELS[[3, 17, 49]])
     assert drawn.tensors()[0].max() <= 1
@@ -138,18 +139,18 @@ def test_labels_are_looked_at_piece_by_piece(tmp_path: Path) -> None:
 def test_a_filling_in_memory_and_one_in_a_file_hold_the_same(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [IMAGES[:20], b"", IMAGES[20:21, :, ::-1], bytearray(b"abc"), IMAGES[:0]]
     for share, dtype in ((0.0, np.uint8), (0.25, np.uint8)):
-        monkeypatch.setattr(mapped, "SHARE", share)
+        monkeypatch.setattr(memory_mapped, "SHARE", share)
         whole = Filling()
         for part in parts:
             whole.add(part)
         found = whole.array((-1,), np.dtype(dtype))
-        assert isinstance(found, np.memmap) == (share == 0) == mapped.is_nameless(found)
+        assert isinstance(found, np.memmap) == (share == 0) == memory_mapped.is_nameless(found)
         assert len(whole) == len(found) == 21 * 30 + 3
         assert found.tobytes() == IMAGES[:20].tobytes() + IMAGES[20:21, :, ::-1].tobytes() + b"abc"
         assert not [*on_disk.iterdir()]
     numbers = np.arange(12, dtype=np.int64)
     for share in (0.0, 0.25):
-        monkeypatch.setattr(mapped, "SHARE", share)
+        monkeypatch.setattr(memory_mapped, "SHARE", share)
         whole = Filling(96)
         whole.add(numbers)
         assert np.array_equal(whole.array((3, 4), np.dtype(np.int64), "F"), numbers.reshape((3, 4), order="F"))
@@ -158,8 +159,8 @@ def test_a_filling_in_memory_and_one_in_a_file_hold_the_same(on_disk: Path, monk
 def test_a_filling_moves_to_the_disk_when_it_outgrows_the_memory(
     on_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapped, "SHARE", 1.0)
-    monkeypatch.setattr(mapped, "free_memory", lambda: 100)
+    monkeypatch.setattr(memory_mapped, "SHARE", 1.0)
+    monkeypatch.setattr(memory_mapped, "free_memory", lambda: 100)
     whole = Filling()
     whole.add(b"a" * 100)
     assert whole._file is None
@@ -182,10 +183,10 @@ def test_a_file_of_records_has_no_name_and_one_reader(on_disk: Path) -> None:
 
 def test_without_tmpdir_files_lie_where_large_files_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
-    monkeypatch.setattr(mapped, "_DISK", tmp_path)
-    assert mapped.folder() == tmp_path
-    monkeypatch.setattr(mapped, "_DISK", tmp_path / "gone")
-    assert mapped.folder() == Path(tempfile.gettempdir())
+    monkeypatch.setattr(memory_mapped, "_DISK", tmp_path)
+    assert memory_mapped.folder() == tmp_path
+    monkeypatch.setattr(memory_mapped, "_DISK", tmp_path / "gone")
+    assert memory_mapped.folder() == Path(tempfile.gettempdir())
 
 
 @pytest.mark.parametrize("expected", [0, 10_000])
@@ -193,9 +194,9 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     on_disk: Path, monkeypatch: pytest.MonkeyPatch, expected: int
 ) -> None:
     usage = shutil.disk_usage(on_disk)
-    needed = mapped._LEFT + mapped._STEP
+    needed = memory_mapped._LEFT + memory_mapped._STEP
     for free, fits in ((needed, True), (needed - 1, False)):
-        monkeypatch.setattr(mapped.shutil, "disk_usage", lambda place, free=free: usage._replace(free=free))
+        monkeypatch.setattr(memory_mapped.shutil, "disk_usage", lambda place, free=free: usage._replace(free=free))
         if fits:
             Filling(expected).add(b"a")
             continue
@@ -235,13 +236,13 @@ def test_every_conversion_is_the_same_on_the_disk(
         ("deep", {"pixel_range": (0, 300)}), ("parts", {"missing_label": "drop"}), ("deep", {}),
     ]  # fmt: skip
     for name, how in ways:
-        monkeypatch.setattr(mapped, "SHARE", 0.0)
+        monkeypatch.setattr(memory_mapped, "SHARE", 0.0)
         found = read(sources[name], split="train", **how)
-        monkeypatch.setattr(mapped, "SHARE", 0.25)
+        monkeypatch.setattr(memory_mapped, "SHARE", 0.25)
         expected = read(sources[name], split="train", **how)
-        assert mapped.is_nameless(found.images) and not mapped.is_nameless(expected.images), (name, how)
+        assert memory_mapped.is_nameless(found.images) and not memory_mapped.is_nameless(expected.images), (name, how)
         assert np.array_equal(found.images, expected.images) and np.array_equal(found.labels, expected.labels)
-        assert {*found.notes} - {*expected.notes} == {mapped.ON_DISK}
+        assert {*found.notes} - {*expected.notes} == {memory_mapped.ON_DISK}
     assert not [*on_disk.iterdir()]
 
 
@@ -256,16 +257,16 @@ def test_a_public_share_of_mapped_records_is_dealt_to_the_disk(
     public = given_up(Records(IMAGES, LABELS), share=0.3, salt=SALT)
     assert found.public is not None and 3 < public.sum() < 47
     assert np.array_equal(found.private.images, IMAGES[~public]) and np.array_equal(found.public.images, IMAGES[public])
-    assert mapped.is_nameless(found.private.images) and mapped.ON_DISK in found.notes
+    assert memory_mapped.is_nameless(found.private.images) and memory_mapped.ON_DISK in found.notes
 
 
 def test_rows_of_mapped_arrays_are_the_rows(tmp_path: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "a.npy", IMAGES)
     array = np.load(tmp_path / "a.npy", mmap_mode="r")
-    monkeypatch.setattr(mapped, "_ROWS", 7)
+    monkeypatch.setattr(memory_mapped, "_ROWS", 7)
     for positions in (np.arange(0, 50, 2), np.arange(50) % 3 == 0, np.array([2, 1, 1, 40, 3, 5, 6, 7]), np.arange(3)):
         assert np.array_equal(chosen_rows(array, positions), IMAGES[positions])
-    assert mapped.is_nameless(chosen_rows(array, np.arange(8))) and not mapped.is_nameless(array)
+    assert memory_mapped.is_nameless(chosen_rows(array, np.arange(8))) and not memory_mapped.is_nameless(array)
 
 
 def resident(array: np.ndarray) -> list[bool]:
@@ -289,8 +290,8 @@ def test_the_pages_of_a_draw_are_asked_for_before_they_are_read(tmp_path: Path) 
     begins = 128 + 784 * positions  # behind the head of the file
     wanted = {int(page) for begin in begins for page in (begin // mmap.PAGESIZE, (begin + 783) // mmap.PAGESIZE)}
     assert len(wanted) > len(positions) - 1
-    mapped.ask_for(array[10:], positions[2:] - 10)
-    mapped.ask_for(array[:, 0], positions[:2])
+    memory_mapped.ask_for(array[10:], positions[2:] - 10)
+    memory_mapped.ask_for(array[:, 0], positions[:2])
     for _ in range(100):
         there = resident(array)
         if all(there[page] for page in wanted):
@@ -298,8 +299,8 @@ def test_the_pages_of_a_draw_are_asked_for_before_they_are_read(tmp_path: Path) 
         time.sleep(0.1)
     assert all(there[page] for page in wanted) and sum(there) < len(there) / 4
     assert np.array_equal(chosen_rows(array, positions), np.array(array)[positions])
-    mapped.ask_for(np.zeros((3, 2)), np.array([0]))
-    mapped.ask_for(array[:0], np.array([], np.int64))
+    memory_mapped.ask_for(np.zeros((3, 2)), np.array([0]))
+    memory_mapped.ask_for(array[:0], np.array([], np.int64))
 
 
 # Workers
@@ -308,9 +309,9 @@ def test_the_pages_of_a_draw_are_asked_for_before_they_are_read(tmp_path: Path) 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three pictures are many, and there are two processors."""
-    monkeypatch.setattr(workers, "_ALONE", 3)
-    monkeypatch.setattr(workers, "_FILES", 4)
-    monkeypatch.setattr(workers, "_processors", lambda: 2)
+    monkeypatch.setattr(decode_workers, "_ALONE", 3)
+    monkeypatch.setattr(decode_workers, "_FILES", 4)
+    monkeypatch.setattr(decode_workers, "_processors", lambda: 2)
 
 
 def pictures(folder: Path, count: int = 30) -> list[Path]:
@@ -342,17 +343,19 @@ def test_workers_give_the_same_pictures_in_the_same_order(
         source = str(tmp_path / "a.parquet")
         table = pa.table({"image": [path.read_bytes() for path in paths], "label": [at % 3 for at in range(30)]})
         pq.write_table(table, source)
-        assert tables._rows([Path(source)]) == 30
+        assert parquet_csv._rows([Path(source)]) == 30
     started = []
 
-    def give(self: workers._Worker, given: list[workers.Source], give=workers._Worker.give) -> None:
+    def give(
+        self: decode_workers._Worker, given: list[decode_workers.Source], give=decode_workers._Worker.give
+    ) -> None:
         started.append(self)
         give(self, given)
 
-    monkeypatch.setattr(workers._Worker, "give", give)
+    monkeypatch.setattr(decode_workers._Worker, "give", give)
     found = read(source, split="train")
     assert len({*started}) == 2 and len(started) == 7
-    monkeypatch.setattr(workers, "_ALONE", 100)
+    monkeypatch.setattr(decode_workers, "_ALONE", 100)
     alone = read(source, split="train")
     assert len(started) == 7
     assert np.array_equal(found.images, alone.images) and np.array_equal(found.labels, alone.labels)
@@ -372,12 +375,14 @@ def test_the_first_damaged_picture_is_named_whoever_decodes_it(tmp_path: Path) -
 
 @pytest.mark.usefixtures("many")
 def test_a_worker_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def give(self: workers._Worker, given: list[workers.Source], give=workers._Worker.give) -> None:
+    def give(
+        self: decode_workers._Worker, given: list[decode_workers.Source], give=decode_workers._Worker.give
+    ) -> None:
         self._process.kill()
         self._process.wait()
         give(self, given)
 
-    monkeypatch.setattr(workers._Worker, "give", give)
+    monkeypatch.setattr(decode_workers._Worker, "give", give)
     with pytest.raises(DataError, match="process that decodes pictures has ended"):
         read_files(pictures(tmp_path), Decoder())
 
@@ -394,7 +399,7 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from gossamer.data import mapped, workers
-from gossamer.data.pictures import Decoder
+from gossamer.data.readers.image_files import Decoder
 mapped.SHARE, workers._ALONE, workers._FILES = 0.0, 1, 2
 workers._processors = lambda: 2
 class Worker(workers._Worker):
@@ -619,8 +624,8 @@ def test_records_are_known_again_whatever_holds_them(
     tmp_path: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch, holds: str, piece: int
 ) -> None:
     """Fingerprint and mark by their definitions; the mark is the one by which account books of before know records."""
-    monkeypatch.setattr(identity, "_BYTES", piece)
-    monkeypatch.setattr(identity, "_ROOM", 0 if holds == "no memory" else 1 << 26)
+    monkeypatch.setattr(fingerprint, "_BYTES", piece)
+    monkeypatch.setattr(fingerprint, "_ROOM", 0 if holds == "no memory" else 1 << 26)
     images = MANY
     if holds == "file":
         np.save(tmp_path / "a.npy", MANY)
@@ -634,7 +639,7 @@ def test_records_are_known_again_whatever_holds_them(
     text += (json.dumps(names[:4096]) + json.dumps(names[4096:])).encode()
     assert found.fingerprint == hashlib.sha256(text).hexdigest()
     assert digests(Records(images, OF_NINE_THOUSAND["labels"])).tobytes() == b"".join(each)
-    assert mapped.is_nameless(digests(Records(images, LABELS))) == (holds == "no memory")
+    assert memory_mapped.is_nameless(digests(Records(images, LABELS))) == (holds == "no memory")
     turned = Records(images.transpose(0, 1, 3, 2), LABELS)
     assert digests(turned).tobytes() == b"".join(hashlib.sha256(image.T.tobytes()).digest() for image in MANY[:, 0])
     assert not [*on_disk.iterdir()]

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from gossamer.data.mapped import filled
+from gossamer.data.memory_mapped import filled
 from gossamer.errors import DataError
 
 Resize = Literal["squash", "crop", "pad"]

@@ -9,7 +9,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from gossamer.data.mapped import Filling
+from gossamer.data.memory_mapped import Filling
 from gossamer.errors import DataError
 
 MAP_FROM = 64 << 20

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from gossamer.data import folders, idx, listed, npz, shards
 from gossamer.data.labels import NONE
-from gossamer.data.readers import EMBEDDED, IN_PIECES, Split, pictures_of, split_of
+from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
+from gossamer.data.readers.read import EMBEDDED, IN_PIECES, Split, pictures_of, split_of
 from gossamer.errors import DataError
 
 
-def class_folders(
+def list_class_folders(
     source: str, *, split: Split, labels_key: str | None = None, unit_folders: bool = True
-) -> folders.Listing | None:
+) -> class_folders.Listing | None:
     """The pictures of class folders, none of them opened; None where `read` would take the source for something else.
 
     Raises:
@@ -21,7 +21,9 @@ def class_folders(
     try:
         if name in EMBEDDED or not path.is_dir() or not _has_classes(path, labels_key):
             return None
-        return folders.list_folder(path, chosen or split, must_split=chosen is not None, unit_folders=unit_folders)
+        return class_folders.list_folder(
+            path, chosen or split, must_split=chosen is not None, unit_folders=unit_folders
+        )
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
 
@@ -61,4 +63,4 @@ def _has_classes(folder: Path, labels_key: str | None) -> bool:
     """Whether a folder has none of the other forms, so that its subfolders are its classes."""
     in_pieces = bool(shards.endings(folder, IN_PIECES))
     arrays = idx.is_idx_folder(folder) or npz.is_folder(folder)
-    return not (arrays or in_pieces or labels_key == NONE or listed.has_list(folder))
+    return not (arrays or in_pieces or labels_key == NONE or metadata_csv.has_list(folder))

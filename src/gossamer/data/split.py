@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.data import folders
 from gossamer.data.card import STORED, check_range
-from gossamer.data.glance import class_folders, leaves_out
-from gossamer.data.identity import given_up
-from gossamer.data.pictures import Decoder
-from gossamer.data.readers import CLASS_NAMES, read, split_of, units_of
+from gossamer.data.fingerprint import given_up
+from gossamer.data.readers import class_folders
+from gossamer.data.readers.image_files import Decoder
+from gossamer.data.readers.peek import leaves_out, list_class_folders
+from gossamer.data.readers.read import CLASS_NAMES, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import RequestError, RunFolderError
@@ -84,7 +84,7 @@ def split(
             f"{out} lies in {data}, whose folders are read as classes or splits. Choose a place beside it."
         )
     check_range(pixel_range or STORED)
-    pictures = class_folders(data, split="train", labels_key=labels_key, unit_folders=units == FOLDERS)
+    pictures = list_class_folders(data, split="train", labels_key=labels_key, unit_folders=units == FOLDERS)
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
         raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
@@ -155,7 +155,7 @@ def _arrays(records: Records, dealer: _Dealer, path: Path) -> Dealt:
 
 
 def _pictures(
-    listing: folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path, decoder: Decoder
+    listing: class_folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path, decoder: Decoder
 ) -> Dealt:
     """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places; for nobody else."""
     names = [""] * len(listing.paths)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.card import DataCard, check
-from gossamer.data.toys import ARMS, EXTENT, as_images, as_points, pinwheel
+from gossamer.data.synthetic.toys import ARMS, EXTENT, as_images, as_points, pinwheel
 from gossamer.errors import DataError
 
 

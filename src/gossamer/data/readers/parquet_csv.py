@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.labels import NONE
-from gossamer.data.mapped import Filling
-from gossamer.data.pictures import Decoder, stacked
+from gossamer.data.memory_mapped import Filling
+from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.errors import DataError, RequestError
 
 TABULAR = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls")

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from gossamer.data import dicom
-from gossamer.data.images import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
-from gossamer.data.mapped import Filling
-from gossamer.data.workers import Source, decoded
+from gossamer.data.memory_mapped import Filling
+from gossamer.data.readers import dicom
+from gossamer.data.readers.decode_workers import Source, decoded
+from gossamer.data.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
 from gossamer.errors import DataError, RequestError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")

@@ -12,10 +12,11 @@ import pytest
 from forms import COLOUR, DEEP, FORMS, GREY, LABELS, encoded, in_classes
 from PIL import Image
 
-from gossamer.data import dicom, mapped, pictures
+from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
-from gossamer.data.glance import class_folders
-from gossamer.data.readers import read
+from gossamer.data.readers import dicom, image_files
+from gossamer.data.readers.peek import class_folders
+from gossamer.data.readers.read import read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import CardError, DataError, RequestError
@@ -236,7 +237,7 @@ def test_the_sizes_of_pictures_are_told_by_their_heads(tmp_path):
     }
     for name, raw in raws.items():
         (tmp_path / name).write_bytes(raw)
-    sizer = pictures.Sizer()
+    sizer = image_files.Sizer()
     pixels = [sizer.read(tmp_path / name, where=name) for name in raws]
     assert sizer.sizes == {(8, 16): 1, (16, 8): 2, (5, 7): 1}
     assert sizer.channels == 1
@@ -297,7 +298,7 @@ def test_transparent_parts_are_laid_on_white(tmp_path, mode, ink):
         found.images[0, :, 5, 2], [share * each + (1 - share) * 255 for each in ink[:-1]], atol=1
     )
     assert found.images[0, :, 0, 0].tolist() == list(ink[:-1])
-    assert found.notes == (pictures.ON_WHITE,)
+    assert found.notes == (image_files.ON_WHITE,)
 
 
 def test_palettes_become_colours(tmp_path):
@@ -322,7 +323,7 @@ def test_cmyk_is_converted(tmp_path):
     ink.save(file, "TIFF")
     found = one(tmp_path, file.getvalue(), ".tif")
     assert found.images[0, :, 0, 0].tolist() == [0, 255, 255]
-    assert found.notes == (pictures.FROM_CMYK,)
+    assert found.notes == (image_files.FROM_CMYK,)
 
 
 @pytest.mark.parametrize(("kind", "suffix"), [("PNG", ".png"), ("TIFF", ".tif"), ("WEBP", ".webp"), ("JPEG", ".jpg")])
@@ -340,7 +341,7 @@ def test_exif_turns_pictures_upright(tmp_path, kind, suffix, orientation):
     raw = encoded(np.repeat(stored[None], 3, axis=0), kind, exif=exif, **({"lossless": True} if kind == "WEBP" else {}))
     found = one(tmp_path, raw, suffix)
     np.testing.assert_allclose(found.images[0, 0].astype(int), upright, atol=12 if kind == "JPEG" else 0)
-    assert found.notes == (() if orientation == 1 else (pictures.UPRIGHT,))
+    assert found.notes == (() if orientation == 1 else (image_files.UPRIGHT,))
 
 
 @pytest.mark.parametrize(("kind", "suffix"), [("GIF", ".gif"), ("PNG", ".png"), ("TIFF", ".tif"), ("WEBP", ".webp")])
@@ -350,7 +351,7 @@ def test_the_first_frame_is_read(tmp_path, kind, suffix):
     raw = encoded(frames[0], kind, save_all=True, append_images=[Image.fromarray(frames[1][0])], **options)
     found = one(tmp_path, raw, suffix)
     assert set(found.images.ravel().tolist()) == {40}
-    assert found.notes == (pictures.FIRST_FRAME,)
+    assert found.notes == (image_files.FIRST_FRAME,)
 
 
 def test_deep_pixels_are_scaled_by_the_declared_range(tmp_path, capsys):
@@ -359,7 +360,7 @@ def test_deep_pixels_are_scaled_by_the_declared_range(tmp_path, capsys):
         raw = encoded(deep, kind)
         found = one(tmp_path, raw, suffix, pixel_range=(1000, 3000))
         assert found.images[0, 0].tolist() == [[0, 0, 0], [128, 255, 255]]  # 127.5 is rounded to even
-        assert found.notes == (pictures.SCALED,)
+        assert found.notes == (image_files.SCALED,)
         with pytest.raises(
             DataError, match=r"not plain 8-bit ones\. Declare .*pixel_range .*--pixel-range 0 65535`.*0 4095"
         ):
@@ -459,7 +460,7 @@ def test_dicom_frames_and_words_in_the_picture_are_said(tmp_path):
     two = forms.dicom_bytes(GREY[0, 0], NumberOfFrames=2, PixelData=GREY[:2, 0].tobytes(), BurnedInAnnotation="YES")
     found = one(tmp_path, two, ".dcm")
     np.testing.assert_array_equal(found.images[0, 0], GREY[0, 0])
-    assert found.notes == tuple(sorted([pictures.FIRST_FRAME, dicom.BURNED_IN]))
+    assert found.notes == tuple(sorted([image_files.FIRST_FRAME, dicom.BURNED_IN]))
 
 
 def test_dicom_that_is_not_read(tmp_path):
@@ -792,8 +793,8 @@ def test_libraries_do_not_print(tmp_path, capfd):
 
 def test_what_is_unpacked_is_bounded_by_memory_and_disk(tmp_path, monkeypatch):
     """Zeros pack a thousandfold. Plain files are mapped, and may be of any size."""
-    monkeypatch.setattr(mapped, "free_memory", lambda: 2_000)
-    monkeypatch.setattr(mapped, "_LEFT", 1 << 60)
+    monkeypatch.setattr(memory_mapped, "free_memory", lambda: 2_000)
+    monkeypatch.setattr(memory_mapped, "_LEFT", 1 << 60)
     np.savez_compressed(tmp_path / "a.npz", images=GREY, labels=LABELS)
     data, _, _ = forms.idx_gz(tmp_path)
     for source in (str(tmp_path / "a.npz"), data):
@@ -805,7 +806,7 @@ def test_extras_are_optional():
     """What is imported with the readers is what everybody has."""
     import subprocess
 
-    code = "import sys, gossamer.data.readers; print({'pyarrow', 'pydicom'} & set(sys.modules))"
+    code = "import sys, gossamer.data.readers.read; print({'pyarrow', 'pydicom'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "set()"
 

@@ -7,13 +7,15 @@ from typing import Literal
 
 import numpy as np
 
-from gossamer.data import classes, folders, idx, listed, mapped, npz, shards, tables, tars
-from gossamer.data.digits import digits
-from gossamer.data.glyphs import glyphs
-from gossamer.data.images import SCALED, Form, Resize, as_images
+from gossamer.data import memory_mapped
+from gossamer.data.class_names import match_labels
 from gossamer.data.labels import MISSING, NONE, as_labels, first, refuse_missing
-from gossamer.data.pictures import SUFFIXES, Decoder, Sizer, read_files
+from gossamer.data.readers import class_folders, idx, metadata_csv, npz, parquet_csv, shards, webdataset
+from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.records import Records
+from gossamer.data.synthetic.digits import digits
+from gossamer.data.synthetic.glyphs import glyphs
+from gossamer.data.to_uint8 import SCALED, Form, Resize, as_images
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
 
@@ -54,7 +56,7 @@ class _Stored:
 
     images: np.ndarray
     labels: np.ndarray
-    listing: folders.Listing | None = None
+    listing: class_folders.Listing | None = None
     others: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
     formed: bool = False
@@ -139,7 +141,7 @@ def read(
         refuse_missing(labels, where=source)
     if not stored.formed:
         pixels = decoder.formed(pixels)
-    decoder.notes.update(mapped.remarks(pixels))
+    decoder.notes.update(memory_mapped.remarks(pixels))
     whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
     declared = tuple(class_names) or stored.class_names or called
@@ -147,7 +149,7 @@ def read(
     if first(labels, lambda some: some == MISSING) is not None:
         records = _labelled(records, source)
     if found := called or stored.class_names:  # a missing label would be the last name's
-        return replace(records, labels=classes.matched(records.labels, found, declared, where=source))
+        return replace(records, labels=match_labels(records.labels, found, declared, where=source))
     return records
 
 
@@ -157,7 +159,7 @@ def _labelled(records: Records, source: str) -> Records:
     if not len(kept):
         raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
     found = records[kept]
-    said = {*records.notes, *mapped.remarks(found.images), LEFT_OUT}
+    said = {*records.notes, *memory_mapped.remarks(found.images), LEFT_OUT}
     notes = tuple(sorted(said))
     if found.units is None:
         return replace(found, notes=notes)
@@ -224,12 +226,12 @@ def _stored(name: str, asked: _Asked) -> _Stored:
     if suffix == ".csv":
         if key != NONE:
             _refuse_keys(name, asked)
-        rows = tables.read_csv(path, asked.decoder.form.shape, forms=_FORMS)
+        rows = parquet_csv.read_csv(path, asked.decoder.form.shape, forms=_FORMS)
         if key == NONE:
             return _Stored(rows.images, np.zeros_like(rows.labels))
         return _Stored(rows.images, rows.labels, class_names=rows.class_names)
-    if suffix in tables.TABULAR:
-        raise tables.no_tables(path, _FORMS)
+    if suffix in parquet_csv.TABULAR:
+        raise parquet_csv.no_tables(path, _FORMS)
     if suffix in SUFFIXES:
         raise DataError(f"{name}: this is a single picture: give the folder that holds the class folders")
     if "-idx" in path.name:
@@ -254,7 +256,7 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
         )
     if pieces:
         return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), asked)
-    if asked.labels_key != NONE and not listed.has_list(path):
+    if asked.labels_key != NONE and not metadata_csv.has_list(path):
         _refuse_keys(str(path), asked)
     listing = pictures_of(path, split, must_split, labels_key=asked.labels_key, unit_folders=asked.unit_folders)
     images = read_files(listing.paths, asked.decoder)
@@ -263,22 +265,22 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
 
 def pictures_of(
     folder: Path, split: Split, must_split: bool, *, labels_key: str | None, unit_folders: bool
-) -> folders.Listing:
+) -> class_folders.Listing:
     """The pictures in a folder, none of them opened: without labels, by a list, or in class folders. Raises DataError."""
     if labels_key == NONE:
-        return listed.unlabelled(folder, split, must_split=must_split)
-    if listed.has_list(folder):
-        return listed.read_list(folder, split, must_split=must_split, labels_key=labels_key)
-    return folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
+        return metadata_csv.unlabelled(folder, split, must_split=must_split)
+    if metadata_csv.has_list(folder):
+        return metadata_csv.read_list(folder, split, must_split=must_split, labels_key=labels_key)
+    return class_folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
 def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
     """.parquet, .arrow or .tar files of one split."""
     keys = {"images_key": asked.images_key, "labels_key": asked.labels_key}
     if suffix == ".tar":
-        images, labels, others = tars.read(found.paths, found.others, asked.decoder, **keys)
+        images, labels, others = webdataset.read(found.paths, found.others, asked.decoder, **keys)
         return _Stored(images, labels, others=others, formed=True)
-    rows = tables.read_arrow(found.paths, found.others, asked.decoder, **keys, forms=_FORMS)
+    rows = parquet_csv.read_arrow(found.paths, found.others, asked.decoder, **keys, forms=_FORMS)
     return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names, formed=True)
 
 
@@ -323,7 +325,7 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
     if listing is None and spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
-        ids = tables.column_of(columns, spec[1:])
+        ids = parquet_csv.column_of(columns, spec[1:])
         return from_array(ids, count, missing, where=f"{name}{spec}")
     if listing is None:
         file, key = _array_of(spec, name)
@@ -335,7 +337,7 @@ def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, miss
     return units_of(listing, spec, missing)
 
 
-def units_of(listing: folders.Listing, spec: str, missing: Missing) -> Units:
+def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Units:
     """The units of pictures in class folders, none of them opened. Raises DataError."""
     if matched(spec) == "folder":
         if missing == "refuse" and not any(listing.units):

@@ -30,7 +30,7 @@ def wrong_with(names: Sequence[object]) -> str:
     return ""
 
 
-def matched(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
+def match_labels(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
     """Labels that count `found` names, as labels that count `declared` ones: each record keeps the name of its class.
 
     A declared class without a record keeps its number, and a found name without a record matters to nobody.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.folders import Listing
 from gossamer.data.labels import numbered
-from gossamer.data.pictures import SUFFIXES
+from gossamer.data.readers.class_folders import Listing
+from gossamer.data.readers.image_files import SUFFIXES
 from gossamer.errors import DataError
 
 LISTS = ("metadata.csv", "metadata.jsonl")

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from gossamer.data.classes import absent
-from gossamer.data.ground import NEARLY_CONSTANT, ground, nearly_constant
+from gossamer.data.class_names import absent
+from gossamer.data.polarity import NEARLY_CONSTANT, ground, nearly_constant
 from gossamer.data.records import Records
 
 USUAL = ((28, 28), (32, 32))

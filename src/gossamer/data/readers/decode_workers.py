@@ -21,7 +21,7 @@ import numpy as np
 from gossamer.errors import DataError, GossamerError
 
 if TYPE_CHECKING:
-    from gossamer.data.pictures import Decoder
+    from gossamer.data.readers.image_files import Decoder
 
 Source = tuple[str, Path | bytes]
 """A picture's place, for messages, and its file, or the bytes of one."""
@@ -68,7 +68,9 @@ class _Worker:
     """One process."""
 
     def __init__(self, decoder: "Decoder") -> None:
-        begin = f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.workers import serve; serve()"
+        begin = (
+            f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.readers.decode_workers import serve; serve()"
+        )
         self._process = subprocess.Popen([sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
