@@ -4,6 +4,7 @@ import ctypes
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import mmap
 import os
@@ -398,22 +399,23 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from gossamer.data import mapped, workers
+from gossamer.data import memory_mapped
+from gossamer.data.readers import decode_workers
 from gossamer.data.readers.image_files import Decoder
-mapped.SHARE, workers._ALONE, workers._FILES = 0.0, 1, 2
-workers._processors = lambda: 2
-class Worker(workers._Worker):
+memory_mapped.SHARE, decode_workers._ALONE, decode_workers._FILES = 0.0, 1, 2
+decode_workers._processors = lambda: 2
+class Worker(decode_workers._Worker):
     def give(self, given):
         print(self._process.pid, flush=True)
         super().give(given)
-workers._Worker = Worker
+decode_workers._Worker = Worker
 def sources():
     for at in range(10):
         if at == 6:
             print("now", flush=True)
             sys.stdin.read()
         yield str(at), Path(sys.argv[1])
-whole = mapped.Filling()
+whole = memory_mapped.Filling()
 for where, pixels in Decoder().read_all(sources()):
     whole.add(pixels)
 """
@@ -429,7 +431,7 @@ def test_nothing_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
     )  # fmt: skip
     with process:
         assert process.stdout is not None
-        said = [*iter(lambda: process.stdout.readline().strip(), "now")]
+        said = [*itertools.takewhile(lambda line: line != "now", map(str.strip, process.stdout))]
         open_files = [str(each.readlink()) for each in Path(f"/proc/{process.pid}/fd").iterdir()]
         assert any(str(place) in each for each in open_files), "it has decoded to the disk by now"
         process.send_signal(signal.SIGKILL)
@@ -448,12 +450,12 @@ def test_nothing_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 import numpy as np
-from gossamer.data import mapped
+from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
 from gossamer.run.sources import Sources
 def data():
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
-mapped.free_memory = lambda: 4 << 20
+memory_mapped.free_memory = lambda: 4 << 20
 source, rest = sys.argv[1], eval(sys.argv[2])
 card = DataCard(shape=rest.pop("shape", (1, 28, 28)), classes=10, declared_size=100_000, invert=rest.pop("invert", False))
 read = Sources.of(source, public=None, labels_key=None, units=None, **rest)
@@ -511,7 +513,7 @@ def test_the_limit_of_that_test_bites(tmp_path: Path) -> None:
 MEASURED = """
 import sys, threading, time
 from pathlib import Path
-from gossamer.data import mapped
+from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
 from gossamer.run.sources import Sources
 def anonymous():
@@ -521,7 +523,7 @@ def watch():
     while True:
         most[0] = max(most[0], anonymous())
         time.sleep(0.002)
-mapped.free_memory = lambda: 0
+memory_mapped.free_memory = lambda: 0
 most = [0]
 threading.Thread(target=watch, daemon=True).start()
 for source in sys.argv[1:]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gossamer.data.class_names import matched, wrong_with
+from gossamer.data.class_names import match_labels, wrong_with
 from gossamer.data.polarity import contrast, ground, nearly_constant
 from gossamer.data.records import Records
 from gossamer.data.to_uint8 import Form
@@ -86,15 +86,15 @@ def test_pictures_of_one_shade_are_nearly_constant(spread: int, constant: bool) 
 
 def test_labels_follow_the_names() -> None:
     labels = np.array([0, 1, 2, 1])
-    assert matched(labels, ["c", "a", "b"], ["a", "b", "c"], where="here").tolist() == [2, 0, 1, 0]
-    assert matched(labels, ["c", "a", "b", "unknown"], ["a", "b", "c"], where="here").tolist() == [2, 0, 1, 0]
+    assert match_labels(labels, ["c", "a", "b"], ["a", "b", "c"], where="here").tolist() == [2, 0, 1, 0]
+    assert match_labels(labels, ["c", "a", "b", "unknown"], ["a", "b", "c"], where="here").tolist() == [2, 0, 1, 0]
     with pytest.raises(
         DataError, match=r"here: the class of record 1 \(counted from 0\) is not among the declared ones: a, b, c\."
     ) as caught:
-        matched(labels, ["c", "fracture", "a"], ["a", "b", "c"], where="here")
+        match_labels(labels, ["c", "fracture", "a"], ["a", "b", "c"], where="here")
     assert "fracture" not in str(caught.value), "what a record holds is nothing for an exception text"
     with pytest.raises(DataError, match=r"record 2 .* beyond the 2 names"):
-        matched(labels, ["c", "b"], ["b", "c"], where="here")
+        match_labels(labels, ["c", "b"], ["b", "c"], where="here")
 
 
 @pytest.mark.parametrize("name", ["", " ", " a", "a ", ".a", "..", "a/b", "a\\b", "a\nb", "x" * 101, 7])
