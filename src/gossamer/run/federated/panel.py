@@ -34,7 +34,7 @@ from gossamer.run.federated.messages import (
 )
 
 LONGEST_NOISE = 9.0
-"""Standard deviations that no coordinate of the noise exceeds: `noise.py` ends at 8.57."""
+"""Standard deviations. A number of honest noise is larger once in 4e18 times."""
 _PAUSE = 0.1  # seconds between two looks for clients
 
 
