@@ -20,9 +20,9 @@ from gossamer.methods import METHODS
 from gossamer.methods.dpgan import loop
 from gossamer.methods.method import Reached
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.memory import keep_pages
 
 

@@ -37,11 +37,11 @@ from torch import Tensor, nn
 
 from gossamer.nets.dcgan import Discriminator
 from gossamer.nets.flat import flatten
-from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses
-from gossamer.privacy.engine.points import Points
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penalised_losses
+from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.memory import keep_pages
 
 BOUNDS = Bounds(norms=(1.0,))

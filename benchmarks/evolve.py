@@ -25,7 +25,7 @@ from gossamer.methods.evolve import Config
 from gossamer.methods.method import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.plan import plan
 
 MNIST = Path("../shared/data/mnist")

@@ -34,13 +34,14 @@ from gossamer.methods.adversarial import draw_labels
 from gossamer.methods.gs_wgan import Config, loop
 from gossamer.methods.gs_wgan.critics import Critics, Recipe
 from gossamer.methods.method import Run
-from gossamer.privacy import accounting, costs
+from gossamer.privacy.accounting import calibrate, events
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.rows import clipped
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.sanitized_rows import clipped
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.local import LocalGrid
 from gossamer.run.federated.messages import ROUND, read_weights, reply, to_client, weights_record
@@ -65,13 +66,13 @@ class Settings:
     def plan(self, card: DataCard, noise_multiplier: float) -> Plan:
         """What a run releases: one Poisson-sampled Gaussian a round."""
         rate = self.clients_per_round / card.declared_size
-        return [(costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=noise_multiplier), self.rounds)]
+        return [(events.poisson_gaussian(sampling_rate=rate, noise_multiplier=noise_multiplier), self.rounds)]
 
     def noise_for(self, card: DataCard, *, epsilon: float, delta: float) -> float:
         """The noise multiplier that a budget needs; zero where it is infinite."""
         if math.isinf(epsilon):
             return 0.0
-        return accounting.calibrate_noise(
+        return calibrate.calibrate_noise(
             lambda value: self.plan(card, value), epsilon=epsilon, delta=delta, relation=ADD_OR_REMOVE_ONE, unit=card.unit
         )  # fmt: skip
 

@@ -38,9 +38,9 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
-from gossamer.privacy import accounting, costs, federation
+from gossamer.privacy.accounting import calibrate, cost, events, federated
+from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
 from gossamer.run.cli import main as gossamer
 from gossamer.run.federated import client as client_module
 from gossamer.run.federated import messages
@@ -324,10 +324,10 @@ def curve() -> None:
     answers, noise = 20_000, 1.07
     for clients in (269, 539, 3_400, 10_000, 100_000, 1_000_000):
         delta = min(1e-5, 0.1 / clients)
-        plan = costs.plan_of(draw="secret", critics=clients, batch_size=1, noise_multiplier=noise, steps=answers)
-        release = accounting.guarantee(plan, delta=delta, relation=costs.relation_of("secret"), unit="client").epsilon
-        granted = federation.enough(answers=answers, critics=clients, clients=clients)
-        server = federation.against_server({
+        plan = events.plan_of(draw="secret", critics=clients, batch_size=1, noise_multiplier=noise, steps=answers)
+        release = cost.guarantee(plan, delta=delta, relation=events.relation_of("secret"), unit="client").epsilon
+        granted = federated.enough(answers=answers, critics=clients, clients=clients)
+        server = federated.against_server({
             "config": {"batch_size": 1, "noise_multiplier": noise}, "federated": {"answers": granted},
             "card": {"unit": "client"}, "delta": delta,
         }).epsilon  # fmt: skip
@@ -337,14 +337,14 @@ def curve() -> None:
     print("|---|---|---|")
     for clients in (269, 539, 3_400, 1_000_000):
         delta = min(1e-5, 0.1 / clients)
-        needed = accounting.calibrate_noise(
-            lambda s, k=clients: costs.plan_of(draw="secret", critics=k, batch_size=1, noise_multiplier=s, steps=answers),
-            epsilon=10.0, delta=delta, relation=costs.relation_of("secret"), unit="client",
+        needed = calibrate.calibrate_noise(
+            lambda s, k=clients: events.plan_of(draw="secret", critics=k, batch_size=1, noise_multiplier=s, steps=answers),
+            epsilon=10.0, delta=delta, relation=events.relation_of("secret"), unit="client",
         )  # fmt: skip
-        granted = federation.enough(answers=answers, critics=clients, clients=clients)
-        alone = accounting.calibrate_noise(
-            lambda s, n=granted: costs.plan_of(draw="round_robin", critics=1, batch_size=1, noise_multiplier=s, steps=n),
-            epsilon=10.0, delta=delta, relation=costs.relation_of("round_robin"), unit="client",
+        granted = federated.enough(answers=answers, critics=clients, clients=clients)
+        alone = calibrate.calibrate_noise(
+            lambda s, n=granted: events.plan_of(draw="round_robin", critics=1, batch_size=1, noise_multiplier=s, steps=n),
+            epsilon=10.0, delta=delta, relation=events.relation_of("round_robin"), unit="client",
         )  # fmt: skip
         print(f"| {clients:,} | {needed:.3f} | {alone:.3f} |", flush=True)
 

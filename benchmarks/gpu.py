@@ -52,14 +52,14 @@ from gossamer.methods.dp_diffusion.nets import UNet
 from gossamer.methods.parts import Learner, adam
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.flat import gradient
-from gossamer.privacy import noise
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.engine.precision import Precision, full_precision, lowered
-from gossamer.privacy.keystream import SPARE, WORDS, DeviceKeystream, Keystream
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng, grid
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.per_sample_gradients.precision import Precision, full_precision, lowered
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random import noise
+from gossamer.privacy.random.keystream import SPARE, WORDS, DeviceKeystream, Keystream
+from gossamer.privacy.random.noise import Rng, grid
 from gossamer.run.fit import fit, resume
 from gossamer.run.memory import fitted
 from gossamer.run.sources import Sources

@@ -34,7 +34,7 @@ from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.gs_wgan.nets import ProjectionCritic, ResNetGenerator, pixel_norm
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.memory import keep_pages
 

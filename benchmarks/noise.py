@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import torch
 
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 
 
 def cpu_ms(work: Callable[[], object]) -> float:

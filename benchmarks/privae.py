@@ -32,10 +32,10 @@ from gossamer.files import write_atomically
 from gossamer.methods.privae import Config, Privae
 from gossamer.methods.privae.nets import CENTRES, Autoencoder
 from gossamer.metrics import latent
-from gossamer.privacy import accounting
+from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import presets
 from gossamer.run.codes import codes
 from gossamer.run.memory import keep_pages
@@ -109,7 +109,7 @@ def trained(
 ) -> tuple[Autoencoder, Config]:
     """A network at the end of its training, with the noise that epsilon asks for."""
     if math.isfinite(epsilon):
-        noise = accounting.calibrate_noise(
+        noise = calibrate.calibrate_noise(
             lambda m: PRIVAE.job({"noise_multiplier": m, **given}, card).plan, epsilon=epsilon, delta=delta
         )
         given = {"noise_multiplier": noise, **given}

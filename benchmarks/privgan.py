@@ -36,7 +36,7 @@ from gossamer.methods.privgan.loop import State
 from gossamer.metrics import classify
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.memory import keep_pages
 
 PRIVGAN = Privgan()

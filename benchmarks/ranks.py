@@ -27,9 +27,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.distributed import ALONE, Group, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import ALONE, Group, Ranks
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.distributed import part_of
 
 N, WIDTH = 60_000, 32

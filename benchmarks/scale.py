@@ -42,7 +42,7 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods import METHODS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.memory import keep_pages
 from gossamer.run.sources import Sources
 

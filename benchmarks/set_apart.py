@@ -25,7 +25,7 @@ from gossamer.metrics import classify, fidelity, neighbours
 from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.plan import plan
 
 PROTOCOL = classify.Protocol(epochs=5, batch_size=128)

@@ -21,7 +21,7 @@ from gossamer.methods.teacher import Config, learning_rate
 from gossamer.methods.teacher.nets import Classifier, described
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.memory import keep_pages
 from gossamer.run.plan import Request, plan
 

@@ -41,14 +41,14 @@ if typing.TYPE_CHECKING:
     from gossamer.methods.method import Run as Run
     from gossamer.methods.method import State as State
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
-    from gossamer.privacy.certificate import Certificate as Certificate
+    from gossamer.privacy.certificate.certificate import Certificate as Certificate
     from gossamer.privacy.confined import Confined as Confined
-    from gossamer.privacy.engine.gradients import PerRecordGradient as PerRecordGradient
     from gossamer.privacy.guarantee import Guarantee as Guarantee
     from gossamer.privacy.ledger import PrivacyLedger as PrivacyLedger
-    from gossamer.privacy.mechanisms import Bounds as Bounds
-    from gossamer.privacy.mechanisms import PoissonGaussianSum as PoissonGaussianSum
-    from gossamer.privacy.noise import Rng as Rng
+    from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum as PoissonGaussianSum
+    from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient as PerRecordGradient
+    from gossamer.privacy.queries import Bounds as Bounds
+    from gossamer.privacy.random.noise import Rng as Rng
     from gossamer.run.attack import Attacked as Attacked
     from gossamer.run.attack import attack as attack
     from gossamer.run.evaluate import Evaluation as Evaluation
@@ -73,7 +73,7 @@ _FOR_CURATORS = {
     "gossamer.events": "Event Sink",
     "gossamer.methods": "METHODS",
     "gossamer.methods.synthesizer": "Synthesizer",
-    "gossamer.privacy.certificate": "Certificate",
+    "gossamer.privacy.certificate.certificate": "Certificate",
     "gossamer.privacy.guarantee": "Guarantee",
     "gossamer.run.attack": "Attacked attack",
     "gossamer.run.evaluate": "Evaluation evaluate",
@@ -86,10 +86,11 @@ _FOR_CURATORS = {
 _FOR_AUTHORS_OF_METHODS = {
     "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic OnReleased Run State",
     "gossamer.privacy.confined": "Confined",
-    "gossamer.privacy.engine.gradients": "PerRecordGradient",
+    "gossamer.privacy.per_sample_gradients.gradients": "PerRecordGradient",
     "gossamer.privacy.ledger": "PrivacyLedger",
-    "gossamer.privacy.mechanisms": "Bounds PoissonGaussianSum",
-    "gossamer.privacy.noise": "Rng",
+    "gossamer.privacy.mechanisms.gaussian": "PoissonGaussianSum",
+    "gossamer.privacy.queries": "Bounds",
+    "gossamer.privacy.random.noise": "Rng",
 }
 _HOME = {
     name: home

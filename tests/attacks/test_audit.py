@@ -20,14 +20,15 @@ from gossamer.attacks.audit import Errors, Profile
 from gossamer.attacks.canaries import TurnedCritics
 from gossamer.attacks.weights import shown_along
 from gossamer.errors import DataError, RequestError
-from gossamer.privacy import revealed
-from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.accounting import revealed_draw
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.quantiles import SharesBelow
-from gossamer.privacy.rows import SanitizedRows
-from gossamer.privacy.termwise import TermwiseGaussianSum
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
+from gossamer.privacy.mechanisms.quantiles import SharesBelow
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 DELTA = 1e-5
 
@@ -154,8 +155,8 @@ def test_a_curve_at_rate_1_is_the_gaussian_one() -> None:
 
 
 def test_a_curve_of_draws_that_all_are_told_is_that_of_the_accountant_and_one_part_is_no_draw() -> None:
-    event = revealed.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
-    known = revealed.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
+    event = revealed_draw.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
+    known = revealed_draw.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
     assert audit.told_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
         known, rel=2e-3
     )  # which charges a part of delta as lost

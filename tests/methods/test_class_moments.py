@@ -17,8 +17,8 @@ from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 ONE = Bounds(norms=(1.0,))
 

@@ -29,13 +29,13 @@ from gossamer.methods import METHODS
 from gossamer.methods.method import OnPublic, Reached, State
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine import gradients
-from gossamer.privacy.engine.precision import Precision
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import GroupedGaussianSum, PoissonGaussianSum
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.rows import SanitizedRows
-from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian
+from gossamer.privacy.per_sample_gradients import gradients
+from gossamer.privacy.per_sample_gradients.precision import Precision
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.sources import _split
 

@@ -16,10 +16,10 @@ from gossamer.methods import METHODS
 from gossamer.methods.dp_diffusion import Config, loop, sampler
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator, Perceptron
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 8, 8), classes=2, declared_size=100)
 SETTINGS = Config(noise_multiplier=1.0, multiplicity=4, axes=6, width=16, depth=2)

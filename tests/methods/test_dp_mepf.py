@@ -22,8 +22,8 @@ from gossamer.methods.method import Training
 from gossamer.methods.parts import Average
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.fit import fit
 from gossamer.run.plan import plan
 

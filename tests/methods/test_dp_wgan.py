@@ -26,12 +26,12 @@ from gossamer.methods.dp_wgan.nets import Critic
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.answers import norms
-from gossamer.privacy.engine.penalty import PenaltyGradient, penalised_losses
-from gossamer.privacy.engine.points import Points
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import GroupedGaussianSum
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
+from gossamer.privacy.per_sample_gradients.answers import norms
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penalised_losses
+from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.random.noise import Rng
 
 plan = DpWgan().plan
 

@@ -24,10 +24,10 @@ from gossamer.methods.dpgan import Config, Dpgan
 from gossamer.methods.dpgan.loop import FREQUENCIES, State, adapt
 from gossamer.methods.method import Reached, Run
 from gossamer.methods.synthesizer import model_bytes
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.plan import plan
 
 Z = 4.892

@@ -22,7 +22,7 @@ from gossamer.methods.method import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.plan import plan
 

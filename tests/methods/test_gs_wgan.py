@@ -25,11 +25,11 @@ from gossamer.methods.gs_wgan.panel import Panel
 from gossamer.methods.gs_wgan.stacked import Batch, Layout, adam, penalised, rounded
 from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.penalty import penalised_losses
-from gossamer.privacy.engine.points import Points
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.rows import SanitizedRows
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.per_sample_gradients.penalty import penalised_losses
+from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.cli import main
 from gossamer.run.plan import plan

@@ -36,11 +36,11 @@ from gossamer.methods.method import (
     Training,
 )
 from gossamer.methods.parts import InTraining, Learner, adam
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 2, 2), classes=1, declared_size=100)
 RELEASE = poisson_gaussian(sampling_rate=0.1, noise_multiplier=1.0)

@@ -15,8 +15,8 @@ from gossamer.methods.moments.mixture import Mixture, Noisy
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 D = 5
 ONE = Bounds(norms=(1.0,))

@@ -11,10 +11,10 @@ from pretended import DEVICE, Mixed, Pretended, pretended
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.privacy import noise
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random import noise
+from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=60)
 SMALL: dict[str, dict[str, Any]] = {

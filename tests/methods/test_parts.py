@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.methods.method import BaseConfig, Run
 from gossamer.methods.parts import Average, InTraining, Learner, adam
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 2, 2), classes=2, declared_size=10)
 RATE = adam(0.1, (0.5, 0.999))

@@ -28,13 +28,14 @@ from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.methods.privae.objective import Objective, batch_wise, sample_wise, secret_coins
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.metrics import fidelity
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian, clip_whole
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian, clip_whole
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import presets
 from gossamer.run.plan import checked
 

@@ -18,7 +18,7 @@ from gossamer.methods.privgan.loop import State
 from gossamer.methods.privgan.nets import Mixture
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.plan import plan
 
 PRIVGAN = Privgan()

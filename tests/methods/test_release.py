@@ -16,7 +16,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=40)
 DECAY = 0.7

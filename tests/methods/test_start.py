@@ -20,7 +20,7 @@ from gossamer.methods.method import BaseConfig, Job, OnPrivate, OnPublic, Reache
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger, merge
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=180)
 LETTERS = {

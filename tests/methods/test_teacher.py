@@ -22,12 +22,12 @@ from gossamer.methods.synthesizer import model_bytes
 from gossamer.methods.teacher import Config, Teacher, learning_rate, loop, nets, shapes
 from gossamer.methods.teacher.nets import Classifier, kept, losses
 from gossamer.nets.scattering import SMALLEST
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.engine.gradients import PerRecordGradient
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.plan import plan
 
 SHAPE = (1, 12, 12)

@@ -15,8 +15,8 @@ from gossamer.methods.votes import Cosines, Votes, ballot, chosen, embedded, kep
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 ONE = Bounds(norms=(1.0,))
 EXACT = Bounds(norms=(math.inf,))

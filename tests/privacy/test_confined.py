@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from gossamer.errors import ConfinedError, UnplannedRelease
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import FIXED_SEED, Confined
-from gossamer.privacy.costs import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 SECRET = 123456789.0
 

@@ -12,7 +12,7 @@ import pytest
 from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
-from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.ledger import BLOCK, START, PrivacyLedger, chain
 
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
@@ -359,7 +359,7 @@ def test_create_never_overwrites(tmp_path: Path) -> None:
 USES = """
 import os, sys
 from pathlib import Path
-from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.ledger import PrivacyLedger
 event = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 ledger = PrivacyLedger(budget=float('inf'), delta=1e-5)

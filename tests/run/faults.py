@@ -37,8 +37,8 @@ import numpy as np
 import torch
 
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate import LEDGER
-from gossamer.privacy.ranks import Group, Ranks
+from gossamer.privacy.certificate.certificate import LEDGER
+from gossamer.privacy.distributed import Group, Ranks
 from gossamer.run import checkpoint, training
 from gossamer.run.cli import main
 from gossamer.run.verify import verify

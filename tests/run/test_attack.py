@@ -13,7 +13,7 @@ from gossamer.data.records import Records
 from gossamer.data.to_uint8 import MADE_GREY
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import attack as attacking
 from gossamer.run.words import attack_rows, verdict
 

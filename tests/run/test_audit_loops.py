@@ -16,7 +16,7 @@ from gossamer.attacks import audit as bounds
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run import audit as auditing
 from gossamer.run.audit import Audited, audit, audit_run, lines
 from gossamer.run.audited import CONSISTENT, LOW_VALUE, REFUTED

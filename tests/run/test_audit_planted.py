@@ -17,11 +17,12 @@ from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.privacy.engine import clipping, ghost, rounding
-from gossamer.privacy.engine.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.mechanisms import GroupedGaussianSum, PoissonGaussianSum, PoissonSampled
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.termwise import TermwiseGaussianSum
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.sampling import PoissonSampled
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
+from gossamer.privacy.per_sample_gradients import clipping, ghost, rounding
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import sources
 from gossamer.run.audit import lower_bound
 from gossamer.run.trials import SMALL, Runs, Seen

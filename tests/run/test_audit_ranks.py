@@ -11,10 +11,10 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
-from gossamer.privacy.engine import clipping
-from gossamer.privacy.mechanisms import PoissonSampled
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import Group, Ranks
+from gossamer.privacy.distributed import Group, Ranks
+from gossamer.privacy.mechanisms.sampling import PoissonSampled
+from gossamer.privacy.per_sample_gradients import clipping
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.audit import lower_bound
 from gossamer.run.trials import SMALL, Runs
 

@@ -16,11 +16,11 @@ import pytest
 from dp_accounting import GaussianDpEvent
 
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate import CONFIG, LEDGER, Certificate, sealed, sha256
-from gossamer.privacy.costs import plan_of, poisson_gaussian
+from gossamer.privacy.accounting.events import plan_of, poisson_gaussian
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.statements import MODEL, NO_PUBLIC
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.promise import MODEL, NO_PUBLIC
 from gossamer.run.release import release
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "check_release.py"

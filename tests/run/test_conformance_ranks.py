@@ -15,12 +15,12 @@ from gossamer.data.records import Records
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.distributed import Ranks
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import GroupedGaussianSum, PoissonGaussianSum
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import Ranks
-from gossamer.privacy.rows import SanitizedRows
-from gossamer.privacy.termwise import TermwiseGaussianSum
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.distributed import part_of
 
 Shown = list[tuple[str, int, dict[str, float]]]

@@ -21,6 +21,7 @@ import torch
 
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
+from dp_accounting import GaussianDpEvent
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from pki import Authority
 from scipy.stats import binom
@@ -35,15 +36,16 @@ from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy import accounting, federation, noise
-from gossamer.privacy.accounts import AccountBook
-from gossamer.privacy.certificate import LEDGER, Certificate, sha256
-from gossamer.privacy.composition import smallest
+from gossamer.privacy.accounting import cost, federated
+from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.budget_log import AccountBook
+from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
-from gossamer.privacy.rows import SanitizedRows
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.random import noise
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.accounts import charge_from
 from gossamer.run.cli import main
 from gossamer.run.federated import deploy, messages
@@ -337,18 +339,18 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
         data=tmp_path / "d.npz", units=":units", card=CARD, out=tmp_path / "run", delta=1e-3, accounts=tmp_path / "book",
         **settings,
     )  # fmt: skip
-    granted = federation.enough(answers=6, critics=K, clients=K)
+    granted = federated.enough(answers=6, critics=K, clients=K)
     s = 4.0 / math.sqrt(4)
-    lost = accounting.guarantee(
-        [(accounting.GaussianDpEvent(s / math.sqrt(granted)), 1)], delta=1e-3, relation=federation.ADD_OR_REMOVE_ONE,
+    lost = cost.guarantee(
+        [(GaussianDpEvent(s / math.sqrt(granted)), 1)], delta=1e-3, relation=federated.ADD_OR_REMOVE_ONE,
         unit="client",
     )  # fmt: skip
     stated = made.certificate
     views = {view["against"]: view["guarantee"] for view in stated.facts["views"]}
-    assert views["those who see the release and nothing else"] == str(federation.Guarantee.from_json(
+    assert views["those who see the release and nothing else"] == str(federated.Guarantee.from_json(
         {key: stated.guarantee[key] for key in ("epsilon", "delta", "relation", "unit")}
     ))  # fmt: skip
-    against_server = federation.against_server({
+    against_server = federated.against_server({
         "config": {"batch_size": 4, "noise_multiplier": 4.0}, "federated": {"answers": granted}, "card": {"unit": "client"},
         "delta": 1e-3,
     })  # fmt: skip
@@ -374,12 +376,12 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
 def test_a_client_grants_what_the_draw_may_ask(tmp_path: Path) -> None:
     """By the tail of the binomial, summed term by term, over all clients."""
     for answers, critics, clients in ((6, 4, 4), (400, 8, 10), (50, 1, 3)):
-        n = federation.enough(answers=answers, critics=critics, clients=clients) - federation.SPARE
+        n = federated.enough(answers=answers, critics=critics, clients=clients) - federated.SPARE
         tail = lambda n, t=answers, k=critics: math.fsum(binom(t, 1 / k).pmf(np.arange(n + 1, t + 1)))  # noqa: E731
-        assert clients * tail(n) <= federation.CHANCE
-        assert n == 0 or clients * tail(n - 1) > federation.CHANCE
+        assert clients * tail(n) <= federated.CHANCE
+        assert n == 0 or clients * tail(n - 1) > federated.CHANCE
     with pytest.raises(RequestError, match="so many clients must be there"):
-        federation.enough(answers=6, critics=5, clients=4)
+        federated.enough(answers=6, critics=5, clients=4)
 
 
 def test_draws_are_uniform_over_those_who_are_there(tmp_path: Path) -> None:
@@ -430,7 +432,7 @@ def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard:
     job = Job(method, method.config_type(**{"critics": K, **settings, "steps": steps}), CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
     ledger.reserve(job.plan)
-    answers = federation.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
+    answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
     terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
     heard = Heard() if heard is None else heard
     return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, 20.0, 0.3, heard.append)

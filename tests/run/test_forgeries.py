@@ -19,9 +19,9 @@ import pytest
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RequestError
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.statements import BEFORE_4, MODEL
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.promise import BEFORE_4, MODEL
 from gossamer.run.fit import fit
 from gossamer.run.folder import PRIVATE, REPORT, SIGNATURE, SUMS
 from gossamer.run.readme import readme

@@ -23,9 +23,9 @@ from gossamer.methods import METHODS
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.methods.teacher.nets import Classifier
-from gossamer.privacy import promise
-from gossamer.privacy.certificate import Certificate, sha256
-from gossamer.privacy.declared import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
+from gossamer.privacy.certificate import statements
+from gossamer.privacy.certificate.certificate import Certificate, sha256
+from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
 from gossamer.run.folder import RunFolder
 from gossamer.run.loader import Unloadable, _Collected, is_same, loader
 from gossamer.run.readme import class_names, readme
@@ -285,7 +285,7 @@ def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(ru
     said.append(words(json.loads((out / "certificate.json").read_text(encoding="utf-8"))))
     settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
     deep = {**settings, "card": {**settings["card"], "pixel_range": [0, 65535], "missing_label": "drop"}}
-    said.append(words(promise.assumptions(deep, proved=True)))
+    said.append(words(statements.assumptions(deep, proved=True)))
     quotes = [line.removeprefix("> ") for line in page.splitlines() if line.startswith("> ")]
     assert len(quotes) >= 8
     for quote in quotes:

@@ -8,8 +8,8 @@ import pytest
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
-from gossamer.privacy import accounting
-from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.accounting import calibrate
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.run import measured, presets
 from gossamer.run.measured import Measured, clearness, mu
@@ -53,7 +53,7 @@ def test_a_run_whose_interval_does_not_hold_its_figure_is_refused() -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0, 100.0])
 def test_clearness_is_that_of_one_gaussian_release(epsilon: float) -> None:
     """1 / mu is the noise multiplier that the accountant finds: a second way to the same number, to the search's 0.1 %."""
-    noise = accounting.calibrate_noise(
+    noise = calibrate.calibrate_noise(
         lambda value: [(poisson_gaussian(sampling_rate=1.0, noise_multiplier=value), 1)],
         epsilon=epsilon, delta=1e-5, relation=ADD_OR_REMOVE_ONE, unit="record",
     )  # fmt: skip

@@ -14,8 +14,8 @@ import torch
 from gossamer.data.card import DataCard
 from gossamer.errors import Interrupted
 from gossamer.events import Event
-from gossamer.privacy.engine import gradients
-from gossamer.privacy.engine.precision import Precision
+from gossamer.privacy.per_sample_gradients import gradients
+from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.run.fit import fit, resume
 
 PLACES = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)

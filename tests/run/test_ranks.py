@@ -16,15 +16,16 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RanksDisagree, RequestError
 from gossamer.methods import METHODS
+from gossamer.privacy.accounting.events import poisson_gaussian
+from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.costs import poisson_gaussian
+from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.promise import NO_PUBLIC
-from gossamer.privacy.ranks import ALONE, Ranks
-from gossamer.privacy.termwise import TermwiseGaussianSum
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import distributed
 from gossamer.run.distributed import part_of
 from gossamer.run.sources import Sources

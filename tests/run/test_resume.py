@@ -21,7 +21,7 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.fit import fit, resume
 from gossamer.run.verify import verify

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from gossamer.errors import RequestError, RunFolderError
-from gossamer.privacy.certificate import sealed, sha256
+from gossamer.privacy.certificate.certificate import sealed, sha256
 from gossamer.run.folder import SIGNATURE, SUMS
 from gossamer.run.release import release, sign
 from gossamer.run.signing import check, new_key

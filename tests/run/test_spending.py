@@ -28,12 +28,12 @@ from gossamer.errors import (
 )
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy import accounting
-from gossamer.privacy.accounts import FILE, Account, AccountBook, Charge, Pages
-from gossamer.privacy.composition import smallest
+from gossamer.privacy.accounting import cost
+from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.budget_log import FILE, Account, AccountBook, Charge, Pages
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint, demo, plots
 from gossamer.run.accounts import book_at, enter_ended, in_hand, place_of
 from gossamer.run.attack import attack
@@ -151,7 +151,7 @@ def test_the_certificate_says_what_the_book_knew_and_verifies(place: Place, tmp_
     assert "adds to this figure" in first.certificate.adds_up
     assert "no earlier run under this name." in first.certificate.adds_up
     second = place.fit(tmp_path / "second")
-    both = accounting.guarantee([(PrivacyLedger.load(place.run / "ledger.jsonl").plan[0][0], 4 * BLOCK)], delta=DELTA)
+    both = cost.guarantee([(PrivacyLedger.load(place.run / "ledger.jsonl").plan[0][0], 4 * BLOCK)], delta=DELTA)
     assert f"one earlier run under this name: together with this one, {both}." in second.certificate.adds_up
     assert verify(tmp_path / "second").ok
     assert "one earlier run under this name" in (tmp_path / "second" / "report.html").read_text()

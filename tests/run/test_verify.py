@@ -19,7 +19,7 @@ from gossamer.estimate import Estimate
 from gossamer.files import held_folder
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate import sealed, sha256
+from gossamer.privacy.certificate.certificate import sealed, sha256
 from gossamer.run.audited import audited
 from gossamer.run.folder import SUMS
 from gossamer.run.release import _clear_up, release

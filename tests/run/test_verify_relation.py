@@ -8,10 +8,10 @@ import pytest
 
 from gossamer.data.card import DataCard
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.guarantee import RELATIONS
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.promise import MODEL
 from gossamer.run.fit import fit
 from gossamer.run.verify import verify
 

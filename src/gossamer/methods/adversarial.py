@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.distributed import ALONE, Ranks
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from typing import (
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
-from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.distributed import ALONE, Ranks
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gossamer.privacy import confined, guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
-    from gossamer.privacy.noise import Rng
+    from gossamer.privacy.random.noise import Rng
 else:
     torch = Lazy("torch")
     adversarial = Lazy("gossamer.methods.adversarial")

@@ -12,7 +12,7 @@ from gossamer.methods import adversarial
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.method import BaseConfig, Run
 from gossamer.nets.flat import flatten, gradient
-from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.distributed import ALONE, Ranks
 
 N = TypeVar("N", bound=nn.Module)
 C = TypeVar("C", bound=BaseConfig)

@@ -19,8 +19,8 @@ from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State
-from gossamer.privacy.certificate import CERTIFICATE, Certificate
-from gossamer.privacy.promise import MODEL
+from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
+from gossamer.privacy.certificate.statements import MODEL
 
 CHUNK = 1_000
 

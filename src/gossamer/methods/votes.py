@@ -30,9 +30,10 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import adversarial
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.rows import clipped
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.sanitized_rows import clipped
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 Embedding: TypeAlias = Callable[[Tensor], Tensor]
 """Images float32 [n, C, H, W] in [0, 1] to points [n, d], of which near ones look alike. It has seen no private record, and

@@ -14,9 +14,9 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, withheld
+from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms import Mechanism
-from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.mechanisms.sampling import Mechanism
 
 T = TypeVar("T")
 U = TypeVar("U")

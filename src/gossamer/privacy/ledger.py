@@ -10,7 +10,7 @@ noise is drawn. On disk the ledger only grows, one JSON object a line, and every
     {"charge": 0, "hash": "..."}
 
 A session is a random word that the account book knows too: by it a copied folder is told from the run that went on
-(`accounts.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
+(`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
 first of a block is used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins
 the settings of the run, so that nothing in them can be changed without breaking the chain. It also names the version of the
 noise (`noise.py`). Ledgers of format 2 name none, which is version 1. A run that goes on with a newer version of the noise says
@@ -36,7 +36,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
 from gossamer.files import sync_folder
-from gossamer.privacy import accounting
+from gossamer.privacy.accounting import cost, event_json
 from gossamer.privacy.guarantee import (
     ADD_OR_REMOVE_ONE,
     RELATION_NAMES,
@@ -104,10 +104,10 @@ class PrivacyLedger:
         """
         total = merge([*self.plan, *plan])
         if not math.isinf(self.budget):
-            cost = accounting.guarantee(total, delta=self.delta, relation=self.relation, unit=self.unit)
-            if cost.epsilon > self.budget:
+            needed = cost.guarantee(total, delta=self.delta, relation=self.relation, unit=self.unit)
+            if needed.epsilon > self.budget:
                 raise BudgetExceeded(
-                    f"the plan costs {cost}, more than the budget of epsilon {self.budget:g}. Take fewer steps, a smaller "
+                    f"the plan costs {needed}, more than the budget of epsilon {self.budget:g}. Take fewer steps, a smaller "
                     "expected batch or a larger noise multiplier; nothing has been read yet."
                 )
         self._note_reserve(plan)
@@ -203,7 +203,7 @@ class PrivacyLedger:
     def _cost(self, plan: Plan) -> Guarantee:
         if self.reasons:
             return Guarantee(epsilon=math.inf, delta=self.delta, relation=self.relation, unit=self.unit)
-        return accounting.guarantee(plan, delta=self.delta, relation=self.relation, unit=self.unit)
+        return cost.guarantee(plan, delta=self.delta, relation=self.relation, unit=self.unit)
 
     # ------------------------------------------------------------------ on disk
 
@@ -463,7 +463,7 @@ def merge(plan: Plan) -> list[tuple[DpEvent, int]]:
 
 def plan_to_json(plan: Plan) -> list[dict[str, Any]]:
     """A plan as JSON: a list of {"event", "count"}."""
-    return [{"event": accounting.event_to_json(event), "count": count} for event, count in plan]
+    return [{"event": event_json.event_to_json(event), "count": count} for event, count in plan]
 
 
 def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
@@ -475,7 +475,7 @@ def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
     counts = [entry["count"] for entry in data]
     if not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError("a count is a whole number, zero or more")
-    return [(accounting.event_from_json(entry["event"]), count) for entry, count in zip(data, counts, strict=True)]
+    return [(event_json.event_from_json(entry["event"]), count) for entry, count in zip(data, counts, strict=True)]
 
 
 def chain(last_hash: str, body: dict[str, Any]) -> str:

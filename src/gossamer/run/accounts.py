@@ -1,6 +1,6 @@
 """Runs and the account book: how `fit` enters a run, how `resume` goes on with one, and how it ends.
 
-The book itself is `privacy/accounts.py`. Nothing that follows from records reaches the run folder: what a certificate says
+The book itself is `privacy/budget_log.py`. Nothing that follows from records reaches the run folder: what a certificate says
 of earlier runs is what stands under the data set's *name*. That the book also knows copies of the records by their digest is
 for the curator's terminal and for the limit; in a released file it would tell whether one record was added.
 """
@@ -18,9 +18,9 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.errors import AccountsError, BudgetError, LedgerDamaged, RunFolderError
 from gossamer.methods import METHODS
-from gossamer.privacy.accounts import Account, AccountBook, Charge, Entry, Pages
-from gossamer.privacy.certificate import LEDGER
-from gossamer.privacy.composition import smallest
+from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.budget_log import Account, AccountBook, Charge, Entry, Pages
+from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.folder import ACCOUNTS, PRIVATE, SOURCE, RunFolder

@@ -30,9 +30,9 @@ from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate import LEDGER
+from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint, words
 from gossamer.run.arguments import check_own_place, check_place, checked_arguments
 from gossamer.run.folder import ATTACKS, READINGS, RunFolder

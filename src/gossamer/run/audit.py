@@ -21,7 +21,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
-from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import CONSISTENT, LOW_VALUE, REFUTED

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
-from gossamer.privacy.declared import NOT_DECLARED
+from gossamer.privacy.certificate.declarations import NOT_DECLARED
 from gossamer.run.folder import AUDIT
 
 CONSISTENT, REFUTED = "consistent", "REFUTED"

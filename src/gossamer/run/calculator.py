@@ -9,10 +9,10 @@ from typing import Any
 from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
 from gossamer.errors import BudgetError
-from gossamer.privacy import accounting
-from gossamer.privacy.costs import Draw, plan_of, poisson_gaussian, relation_of
+from gossamer.privacy.accounting import calibrate, cost
+from gossamer.privacy.accounting.events import Draw, plan_of, poisson_gaussian, relation_of
+from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
 from gossamer.privacy.guarantee import Plan
-from gossamer.privacy.revealed import RevealedDrawGaussianDpEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Answer:
     sampling_rate: float
     noise_multiplier: float
     steps: int
-    bounds: tuple[accounting.Bound, ...]
+    bounds: tuple[cost.Bound, ...]
     about: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,12 +86,12 @@ def account(
     if epsilon is not None:
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
         if sampling_rate is None:
-            rate = accounting.calibrate_rate(lambda value: plan(rate=value), **terms)
+            rate = calibrate.calibrate_rate(lambda value: plan(rate=value), **terms)
         elif noise_multiplier is None:
-            noise = accounting.calibrate_noise(lambda value: plan(noise=value), **terms)
+            noise = calibrate.calibrate_noise(lambda value: plan(noise=value), **terms)
         else:
-            count = accounting.calibrate_steps(lambda value: plan(count=value), **terms)
-    bounds = accounting.bounds(plan(rate=rate, noise=noise, count=count), delta=delta)
+            count = calibrate.calibrate_steps(lambda value: plan(count=value), **terms)
+    bounds = cost.bounds(plan(rate=rate, noise=noise, count=count), delta=delta)
     return Answer(sampling_rate=rate, noise_multiplier=noise, steps=count, bounds=bounds)
 
 
@@ -120,15 +120,15 @@ def _of_critics(
 
     terms: dict[str, Any] = {"delta": delta, "relation": relation_of(draw)}
     if epsilon is not None and steps is None:
-        count = accounting.calibrate_steps(lambda value: plan(count=value), epsilon=epsilon, **terms)
+        count = calibrate.calibrate_steps(lambda value: plan(count=value), epsilon=epsilon, **terms)
     elif epsilon is not None:
-        noise = accounting.calibrate_noise(lambda value: plan(noise=value), epsilon=epsilon, **terms)
+        noise = calibrate.calibrate_noise(lambda value: plan(noise=value), epsilon=epsilon, **terms)
     decided = plan(noise=noise, count=count)
     return Answer(
         sampling_rate=rate_of(decided[0][0]),
         noise_multiplier=noise,
         steps=count,
-        bounds=accounting.bounds(decided, **terms),
+        bounds=cost.bounds(decided, **terms),
         about={"draw": draw, "critics": critics, "batch_size": batch_size},
     )
 

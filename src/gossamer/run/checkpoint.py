@@ -24,8 +24,8 @@ import torch
 from gossamer.errors import LedgerDamaged, RunFolderError, is_full
 from gossamer.files import write_atomically
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.ranks import ALONE, Ranks
 
 FILE = "state.pt"
 FORMAT = 3

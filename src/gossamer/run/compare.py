@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
-from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import named, plots
 from gossamer.run.folder import METRICS, RunFolder

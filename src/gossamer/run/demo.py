@@ -11,7 +11,7 @@ from pathlib import Path
 from gossamer.data.card import DataCard
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.events import Sink, note
-from gossamer.privacy.certificate import CONFIG
+from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.attack import attack
 from gossamer.run.evaluate import evaluate, lines
 from gossamer.run.fit import fit

@@ -28,11 +28,11 @@ from gossamer.errors import Interrupted, NotBegun, RanksDisagree
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.precision import full_precision
+from gossamer.privacy.distributed import ALONE, Group, Next, Ranks
 from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import ALONE, Group, Next, Ranks
+from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.interrupt import HEARD
 from gossamer.run.memory import fitted, keep_pages

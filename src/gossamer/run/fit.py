@@ -15,10 +15,10 @@ from gossamer.errors import AccountsError, DataError, RequestError, RunFolderErr
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
-from gossamer.privacy.figures import purposes
+from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
+from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint, room
 from gossamer.run.accounts import Booked, begin, book_at, charge_of, enter_ended, go_on, in_hand, new_word, settle
 from gossamer.run.arguments import checked_arguments

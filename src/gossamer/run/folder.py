@@ -12,9 +12,9 @@ from typing import Any
 
 from gossamer.errors import RunFolderError
 from gossamer.files import begun, hold, sync_folder, write_atomically
-from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
+from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import locked
-from gossamer.privacy.promise import MODEL
 from gossamer.run import named
 
 EVENTS = "events.jsonl"

@@ -23,7 +23,7 @@ import numpy as np
 
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.versions import versions
 
 if TYPE_CHECKING:

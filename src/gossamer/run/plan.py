@@ -12,7 +12,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
-from gossamer.privacy import accounting
+from gossamer.privacy.accounting import calibrate, cost
 from gossamer.privacy.guarantee import Guarantee, Plan
 from gossamer.run import presets
 from gossamer.run.arguments import check_type, checked_arguments, plain
@@ -39,7 +39,7 @@ class Request:
     epsilon: float
     delta: float
     plan: Plan
-    bounds: tuple[accounting.Bound, ...]
+    bounds: tuple[cost.Bound, ...]
 
     @property
     def promise(self) -> Guarantee:
@@ -102,7 +102,7 @@ def plan(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
         )
     if epsilon is not None and noise is None:
-        noise = 0.0 if math.isinf(epsilon) else accounting.calibrate_noise(
+        noise = 0.0 if math.isinf(epsilon) else calibrate.calibrate_noise(
             lambda value: job(noise_multiplier=value).plan, epsilon=epsilon, **terms
         )  # fmt: skip
     elif epsilon is not None and not math.isinf(epsilon) and "steps" not in trial.settings:
@@ -110,11 +110,11 @@ def plan(
             f"{method} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
         )
     elif epsilon is not None and "steps" not in given and not math.isinf(epsilon):
-        chosen["steps"] = accounting.calibrate_steps(
+        chosen["steps"] = calibrate.calibrate_steps(
             lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=epsilon, **terms
         )
     decided = job(noise_multiplier=float(noise))
-    bounds = accounting.bounds(decided.plan, **terms)
+    bounds = cost.bounds(decided.plan, **terms)
     request = Request(
         job=decided,
         epsilon=math.inf if epsilon is None else epsilon,
@@ -169,7 +169,7 @@ def _without_guarantee(
     makes_pictures(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
-    bounds = (accounting.Bound("none", nothing),)
+    bounds = (cost.Bound("none", nothing),)
     return Request(job=job, epsilon=math.inf, delta=delta, plan=job.plan, bounds=bounds)
 
 

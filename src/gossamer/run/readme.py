@@ -5,8 +5,8 @@ import math
 from typing import Any
 
 from gossamer.methods import METHODS
-from gossamer.privacy.certificate import Certificate
-from gossamer.privacy.declared import ATTACKS, CHOICES, QUESTIONS
+from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, QUESTIONS
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.words import release_in_words
 

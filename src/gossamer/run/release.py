@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
 from gossamer.lazy import Lazy
-from gossamer.privacy.certificate import CERTIFICATE, Certificate, sha256
-from gossamer.privacy.declared import declare
+from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
+from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
-from gossamer.privacy.certificate import CERTIFICATE
+from gossamer.privacy.certificate.certificate import CERTIFICATE
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run import plots, words
 from gossamer.run.audited import audited, said_by

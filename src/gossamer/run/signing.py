@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import write_atomically
-from gossamer.privacy.certificate import sha256
-from gossamer.privacy.declared import is_date
+from gossamer.privacy.certificate.certificate import sha256
+from gossamer.privacy.certificate.declarations import is_date
 from gossamer.run.folder import SIGNATURE
 
 _CONTEXT = b"gossamer signature 1\n"

@@ -16,7 +16,7 @@ from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
-from gossamer.privacy.promise import NO_PUBLIC
+from gossamer.privacy.certificate.statements import NO_PUBLIC
 
 _KEY = re.compile("--(?=(images|labels)-key)")
 

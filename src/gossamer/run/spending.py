@@ -10,10 +10,10 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
-from gossamer.privacy.accounting import Bound
-from gossamer.privacy.accounts import Account, Charge, Entry, Limit, Pages
-from gossamer.privacy.certificate import CONFIG, LEDGER, sha256
-from gossamer.privacy.composition import smallest
+from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.budget_log import Account, Charge, Entry, Limit, Pages
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.accounts import book_at, charge_from, in_hand, new_book, place_of, today, worth
 from gossamer.run.folder import RunFolder

@@ -13,14 +13,14 @@ from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
-from gossamer.privacy.accounting import Odometer
-from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.accounting.cost import Odometer
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.precision import full_precision
+from gossamer.privacy.distributed import ALONE, Next, Ranks
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import ALONE, Next, Ranks
+from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint, distributed, room
 from gossamer.run.accounts import Booked
 from gossamer.run.folder import EVENTS, SAMPLES, TENSORBOARD, WARM, RunFolder

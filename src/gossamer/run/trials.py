@@ -31,9 +31,9 @@ from gossamer.events import Event, Sink, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State, Training
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.ranks import ALONE, Ranks
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.watched import Gradients, OneCritic, OneInBothTerms, OneRecord, Watch, Watched
 
 ORDINARY = 60

@@ -16,12 +16,13 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import npz
 from gossamer.errors import DataError, GossamerError, RunFolderError
 from gossamer.methods import METHODS
-from gossamer.privacy import certificate, federation
-from gossamer.privacy.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
-from gossamer.privacy.figures import purposes
+from gossamer.privacy.accounting import federated
+from gossamer.privacy.certificate import certificate
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.statements import MODEL, noise
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
-from gossamer.privacy.promise import MODEL, noise
 from gossamer.run import signing
 from gossamer.run.arguments import checked_arguments
 from gossamer.run.audited import audited, refuted, said_by
@@ -150,11 +151,11 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
         same = merge(job.plan) == merge(ledger.plan)
         named = purposes([(phase.name, phase.plan) for phase in job.phases])
         same_parts = settings.get("components", named) == named
-        same_answers = "federated" not in settings or federation.granted(settings) == settings["federated"]["answers"]
+        same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
         promises = math.isfinite(float(best["epsilon"]))
         enough = not promises or _is_enough(settings.get("accounts"), best)
-        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federation.CLIENT
+        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
         paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]

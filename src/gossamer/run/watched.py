@@ -22,11 +22,13 @@ from gossamer.attacks.canaries import WithCanaries
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient
-from gossamer.privacy.engine.penalty import PenaltyGradient
-from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, Mechanism, PoissonGaussianSum
-from gossamer.privacy.rows import SanitizedRows
-from gossamer.privacy.termwise import TermwiseGaussianSum
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
+from gossamer.privacy.queries import Bounds
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_diffusion import loop, sampler
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.accounting.events")
     sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
@@ -98,7 +98,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Votes, a start on pictures, then one Poisson-sampled Gaussian per step."""
-        voting = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
+        voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
         votes: OnPrivate[Config, loop.State] = OnPrivate(
             name="votes",
             steps=1,
@@ -109,7 +109,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
             name="warm start", steps=config.warm_steps, body=lambda *all_: loop.warm_start(*all_)
         )
         rate = batch_of(config.expected_batch_size, card) / card.declared_size
-        release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
             *([votes] if config.votes_noise > 0 else ()),
             on_public,

@@ -15,8 +15,8 @@ from gossamer.methods.method import Run, Shown, at_once, batch_of
 from gossamer.methods.parts import Average, Learner, adam, some
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient
-from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 
 PUBLIC = 20_000
 """Public pictures that a start is on, at most."""

@@ -13,9 +13,9 @@ from gossamer.methods.start import Startable, StartConfig
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_mepf import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class DpMepf(Startable[Config, "loop.State"]):
             steps=config.warm_steps,
             body=lambda run, state, public: loop.warm_start(run, state, public),
         )
-        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         matching: OnReleased[Config, loop.State] = OnReleased(
             name="matching",
             steps=config.matching_steps,
@@ -136,7 +136,7 @@ class DpMepf(Startable[Config, "loop.State"]):
             steps=config.likeness_steps,
             body=lambda run, state: loop.learn_likeness(run, state),
         )
-        voting = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
+        voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
         votes: OnPrivate[Config, loop.State] = OnPrivate(
             name="votes",
             steps=config.rounds,

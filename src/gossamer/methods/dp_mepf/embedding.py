@@ -15,9 +15,9 @@ from torch import Tensor
 
 from gossamer.data.records import Records
 from gossamer.methods.dp_mepf.features import Codes
-from gossamer.privacy.engine.answers import by_unit
-from gossamer.privacy.engine.rounding import BELOW, shortened
-from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.per_sample_gradients.answers import by_unit
+from gossamer.privacy.per_sample_gradients.rounding import BELOW, shortened
+from gossamer.privacy.queries import Bounds
 
 COUNT, MEANS, PRODUCTS = 0.02, 0.28, 0.70
 """a^2, K b^2 and K c^2: how the squared bound of a record is shared by count, means and second moments."""

@@ -24,7 +24,7 @@ from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import InTraining, Learner, N, Optimiser, adam, some, warm_step
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms import PoissonGaussianSum
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 
 PUBLIC = 12_000
 """Public pictures that axes and radii are taken from, at most."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.methods.dp_wgan import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +106,9 @@ class DpWgan(Startable[Config, "loop.State"]):
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one joint Gaussian per critic step and, for private quantiles, one per question."""
         rate = config.expected_batch_size / card.declared_size
-        plan = [(costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
+        plan = [(events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
         if config.asks:
-            question = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
+            question = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
             plan.append((question, -(-config.steps // config.quantile_every)))
         return [
             OnPublic(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from gossamer.errors import RequestError
-from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.queries import Bounds
 
 
 def one_group(module: nn.Module) -> tuple[int, ...]:

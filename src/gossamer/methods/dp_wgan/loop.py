@@ -14,13 +14,14 @@ from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.costs import poisson_gaussian
-from gossamer.privacy.engine.answers import norms
-from gossamer.privacy.engine.penalty import PenaltyGradient
-from gossamer.privacy.engine.points import Points
-from gossamer.privacy.mechanisms import Bounds, GroupedGaussianSum, PoissonGaussianSum, clipped_to
-from gossamer.privacy.quantiles import SharesBelow, moved
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
+from gossamer.privacy.per_sample_gradients.answers import norms
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
+from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.queries import Bounds
 
 PENALTY = 10.0
 """lambda, section 5.1."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.methods.dpgan import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Dpgan(Startable[Config, "loop.State"]):
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one Poisson-sampled Gaussian per discriminator step."""
         rate = config.expected_batch_size / card.declared_size
-        release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
             OnPublic(
                 name="warm start",

@@ -15,9 +15,10 @@ from gossamer.methods.method import Run, Shown, at_once
 from gossamer.methods.parts import InTraining, Learner, Optimiser, adam, warm_step
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient
-from gossamer.privacy.engine.precision import lowered
-from gossamer.privacy.mechanisms import Bounds, PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.per_sample_gradients.precision import lowered
+from gossamer.privacy.queries import Bounds
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""

@@ -10,9 +10,9 @@ from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnReleased, P
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.evolve import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.accounting.events")
 
 _MOST_LETTERS, _DIGITS = 26, 10
 _CANDIDATES = 500
@@ -95,7 +95,7 @@ class Evolve(Method[Config, "loop.State"]):
             steps=config.embedding_steps,
             body=lambda run, state: loop.learn_features(run, state),
         )
-        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         voting = self.training(config.steps, [(release, config.steps)])
         return [learning, voting] if config.embedding == "features" else [voting]
 

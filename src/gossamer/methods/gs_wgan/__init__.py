@@ -14,10 +14,10 @@ from gossamer.methods.start import Startable, StartConfig
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.gs_wgan import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
     from gossamer.privacy.guarantee import NeighboringRelation
 else:
-    loop, costs = Lazy("gossamer.methods.gs_wgan.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.gs_wgan.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class GsWgan(Startable[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
         """A public start, free; a warm start, of which nothing leaves; one event for each answer, or for each pass in turns."""
-        answers = costs.plan_of(
+        answers = events.plan_of(
             draw=config.draw,
             critics=config.critics,
             batch_size=config.batch_size,
@@ -156,7 +156,7 @@ class GsWgan(Startable[Config, "loop.State"]):
 
     def relation(self, config: Config) -> "NeighboringRelation":
         """Replace-one for the secret draw, add-or-remove-one for the others."""
-        return costs.relation_of(config.draw)
+        return events.relation_of(config.draw)
 
     def explain(self, config: Config) -> str:
         """Which draw a plan has, in words."""

@@ -11,8 +11,8 @@ from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critics import Answers, Critics
 from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms import clipped_to
-from gossamer.privacy.rows import SanitizedRows
+from gossamer.privacy.mechanisms.gaussian import clipped_to
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 
 
 class Answering(Protocol):

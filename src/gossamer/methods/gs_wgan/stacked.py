@@ -4,7 +4,8 @@ The critics are `ProjectionCritic`s, kept as rows of one matrix. They are piecew
 
     mean D(fake) - mean D(real) + drift mean D(real)^2 + penalty mean (|grad_x D(x^)| - 1)^2
 
-needs no double backward (`privacy/engine/tangents.py` has the derivation). With g the gradient of D at the output of a layer,
+needs no double backward (`privacy/per_sample_gradients/tangents.py` has the derivation). With g the gradient of D at the output
+of a layer,
 v the penalty's direction pushed forward through the masks of x^, and h the layer's input, the weight's gradient is
 
     sum over fakes and records of g outer h, plus sum over points x^ of g outer v

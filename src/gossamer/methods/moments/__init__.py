@@ -10,9 +10,9 @@ from gossamer.methods.method import BaseConfig, Method, OnPrivate, OnPublic, OnR
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.moments import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 CUT_BY = 2_000
@@ -80,11 +80,11 @@ class ClassMoments(Method[Config, "loop.State"]):
         axes: OnPublic[Config, loop.State] = OnPublic(
             name="axes", steps=1, body=lambda run, state, public: loop.axes(run, state, public)
         )
-        release = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         training = self.training(1, [(release, 1)])
         if config.cells == 1:
             return [axes, training]
-        first = costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=loop.first_noise(config))
+        first = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=loop.first_noise(config))
         classes: OnPrivate[Config, loop.State] = OnPrivate(
             name="whole classes",
             steps=1,

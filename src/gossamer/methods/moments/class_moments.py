@@ -19,9 +19,9 @@ from torch import Tensor
 from gossamer.data.records import Records
 from gossamer.methods.votes import on_grid, pixels
 from gossamer.nets.latent import Latent
-from gossamer.privacy.engine.answers import by_unit
-from gossamer.privacy.engine.rounding import BELOW, shortened
-from gossamer.privacy.mechanisms import Bounds
+from gossamer.privacy.per_sample_gradients.answers import by_unit
+from gossamer.privacy.per_sample_gradients.rounding import BELOW, shortened
+from gossamer.privacy.queries import Bounds
 
 WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))
 """a, b, c: how the bound of a record is shared by count, mean and covariance."""

@@ -17,7 +17,7 @@ from gossamer.methods.moments.mixture import Mixture
 from gossamer.methods.parts import some
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms import PoissonGaussianSum
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 
 PUBLIC = 20_000
 """Public pictures that principal axes are taken from, at most."""

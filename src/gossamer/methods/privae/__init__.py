@@ -11,9 +11,9 @@ from gossamer.methods.start import Startable, StartConfig
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.privae import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.privae.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.privae.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,8 @@ class Privae(Startable[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise
     sum moves by at most C1 (`max_norm`). The batch-wise sum moves by at most 2 C2 (`max_norm_batch`): a unit is in one group,
     by a coin of its own, and moves that group's clipped gradient between two points of a ball of radius C2. The noise covers
-    the pair (`privacy/termwise.py`). Encoder and decoder see the records through these sums only; the decoder is released.
+    the pair (`privacy/mechanisms/two_term.py`). Encoder and decoder see the records through these sums only; the decoder is
+    released.
 
     Departures from the paper:
         - Lemma 2 takes C2 for 2 C2, and Theorem 2 composes two releases on the same draw, at twice the noise (kappa = 2.06).
@@ -108,7 +109,7 @@ class Privae(Startable[Config, "loop.State"]):
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one joint Gaussian per step, whatever the terms."""
         rate = config.expected_batch_size / card.declared_size
-        release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
             OnPublic(
                 name="warm start",

@@ -16,9 +16,9 @@ from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.privae.objective import Objective, secret_coins
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms import clipped_to
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.termwise import TermwiseGaussianSum, WholeGaussian
+from gossamer.privacy.mechanisms.gaussian import clipped_to
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian
+from gossamer.privacy.random.noise import Rng
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.methods.privgan import loop
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
-    loop, costs = Lazy("gossamer.methods.privgan.loop"), Lazy("gossamer.privacy.costs")
+    loop, events = Lazy("gossamer.methods.privgan.loop"), Lazy("gossamer.privacy.accounting.events")
 
 REASON = (
     "privGAN (Mukherjee et al. 2021) trains on the records without clipping and without noise; what it protects is measured by "
@@ -104,7 +104,7 @@ class Privgan(Method[Config, "loop.State"]):
                 steps=warm,
                 body=lambda run, state, private: loop.warm_up(run, state, private),
             ),
-            self.training(steps, [(costs.without_privacy(), 1)]),
+            self.training(steps, [(events.without_privacy(), 1)]),
         ]
         return both if config.pairs > 1 else both[1:]
 

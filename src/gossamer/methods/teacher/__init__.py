@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.methods.teacher import loop, shapes
-    from gossamer.privacy import costs
+    from gossamer.privacy.accounting import events
 else:
     loop, shapes = Lazy("gossamer.methods.teacher.loop"), Lazy("gossamer.methods.teacher.shapes")
-    costs = Lazy("gossamer.privacy.costs")
+    events = Lazy("gossamer.privacy.accounting.events")
 
 FASTEST = 16.0
 """The largest step size that is worked out."""
@@ -90,7 +90,7 @@ class Teacher(Method[Config, "loop.State"]):
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """One Poisson-sampled Gaussian per step."""
         rate = batch_of(config.expected_batch_size, card) / card.declared_size
-        release = costs.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [self.training(config.steps, [(release, config.steps)])]
 
     def check(self, config: Config, card: "DataCard") -> None:

@@ -14,15 +14,15 @@ from gossamer.methods.parts import Average, Learner
 from gossamer.methods.teacher import Config, learning_rate
 from gossamer.methods.teacher.nets import Classifier, kept, losses
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.engine.gradients import PerRecordGradient
-from gossamer.privacy.mechanisms import PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
     """Algorithm 1, one step per yield. Ends when the ledger holds no further release.
 
     A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
-    clipped without being formed (`privacy/engine/pieces.py`, `Product`).
+    clipped without being formed (`privacy/per_sample_gradients/pieces.py`, `Product`).
     """
     config, B, W = run.config, batch_of(run.config.expected_batch_size, run.card), state.W
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)

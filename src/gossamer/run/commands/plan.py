@@ -12,13 +12,13 @@ from gossamer.run.words import release_in_words, remark
 
 if TYPE_CHECKING:
     from gossamer.data import card as cards
-    from gossamer.privacy import accounting
+    from gossamer.privacy.accounting import event_json
     from gossamer.run import calculator, outlook
     from gossamer.run import plan as planning
     from gossamer.run.outlook import Outlook
     from gossamer.run.plan import Request
 else:
-    cards, accounting = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting")
+    cards, event_json = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting.event_json")
     calculator, planning = Lazy("gossamer.run.calculator"), Lazy("gossamer.run.plan")
     outlook = Lazy("gossamer.run.outlook")
 
@@ -54,7 +54,7 @@ def _lines(request: "Request", expected: "Outlook") -> list[str]:
         ]
     told = [f"{job.method.title}: reads no record."]
     told += [
-        f"releases: {count:,} x {release_in_words(accounting.event_to_json(event))}" for event, count in request.plan
+        f"releases: {count:,} x {release_in_words(event_json.event_to_json(event))}" for event, count in request.plan
     ]
     told += [job.explanation] if job.explanation else []
     told.append(

@@ -9,10 +9,10 @@ from gossamer.lazy import Lazy
 from gossamer.run.options import force
 
 if TYPE_CHECKING:
-    from gossamer.privacy import certificate
+    from gossamer.privacy.certificate import certificate
     from gossamer.run import release as handing_out
 else:
-    certificate, handing_out = Lazy("gossamer.privacy.certificate"), Lazy("gossamer.run.release")
+    certificate, handing_out = Lazy("gossamer.privacy.certificate.certificate"), Lazy("gossamer.run.release")
 
 
 @click.command()

@@ -24,11 +24,11 @@ from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.gs_wgan.panel import Panel
 from gossamer.methods.method import Job, Run, Training
-from gossamer.privacy import federation
-from gossamer.privacy.certificate import CONFIG, LEDGER
+from gossamer.privacy.accounting import federated
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.accounts import book_at, charge_of, go_on, in_hand
 from gossamer.run.federated.messages import (
@@ -239,7 +239,7 @@ class Client:
         return dataclasses.replace(self.card, unit="record", missing_unit="refuse")
 
     def _more(self, job: Job[Config, State]) -> dict[str, Any]:
-        return {"federated": {"role": federation.CLIENT, "answers": job.config.steps}}
+        return {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
 
     def _start_on(self, start: dict[str, Tensor]) -> None:
         """Take the weights that public records have made, and warm up on fakes of that generator.

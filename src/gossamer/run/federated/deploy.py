@@ -7,7 +7,7 @@ from gossamer.data.card import DataCard
 from gossamer.events import Sink, note, silent
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate import Certificate
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.server import decide, go_on_serving, serve

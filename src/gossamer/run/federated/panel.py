@@ -15,7 +15,7 @@ from gossamer.errors import TooFewClients
 from gossamer.methods.adversarial import Fakes
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.method import Run
-from gossamer.privacy import costs
+from gossamer.privacy.accounting import events
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated.grid import NamedGrid
@@ -79,7 +79,7 @@ class Clients:
     @property
     def _event(self) -> Any:
         config = self.run.config
-        return costs.event_of(
+        return events.event_of(
             draw="secret",
             critics=config.critics,
             batch_size=config.batch_size,

@@ -21,11 +21,11 @@ from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.method import BaseConfig, Job, OnReleased, Phases, Run
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy import federation
-from gossamer.privacy.certificate import CONFIG, LEDGER
+from gossamer.privacy.accounting import federated
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
+from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.noise import Rng
-from gossamer.privacy.promise import NO_UNITS
+from gossamer.privacy.random.noise import Rng
 from gossamer.run import checkpoint
 from gossamer.run.accounts import Booked, book_at, charge_of, go_on, in_hand
 from gossamer.run.federated.grid import NamedGrid
@@ -155,7 +155,7 @@ def serve(
     held = held or _own(sources, card)
     with in_hand(folder), closing(ledger):
         folder.check_free(force=None)
-        more = {"federated": {"role": federation.SERVER, "answers": _answers(config, card)}}
+        more = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
         booked = enter(
             folder, request, ledger, held, sources, seed=seed, device="cpu", rng=rng, accounts=accounts,
             say=_say(sink), more=more, source=kept,
@@ -186,7 +186,7 @@ def go_on_serving(
     """
     folder = RunFolder(Path(run))
     config_json = folder.config()
-    if config_json.get("federated", {}).get("role") != federation.SERVER or not folder.begun:
+    if config_json.get("federated", {}).get("role") != federated.SERVER or not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
     config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
@@ -297,7 +297,7 @@ def _clients(
 
 def _answers(config: Config, card: DataCard) -> int:
     """How many answers each client has to grant."""
-    return federation.enough(
+    return federated.enough(
         answers=config.steps * config.answers, critics=config.critics, clients=card.declared_size
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.promise import NO_PUBLIC, NO_UNITS
+from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.run.checkpoint import Clock
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.local import LocalGrid

@@ -1,0 +1,255 @@
+"""The noise, the steps or the sampling rate for a budget: `cost.py` solved for one of them.
+
+The costs are those of `cost.guarantee`, so that both directions agree to the last digit.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gossamer.errors import BudgetError
+from gossamer.privacy.accounting.accountants import (
+    ACCOUNTANTS,
+    SCOUTS,
+    Accountant,
+    accountants_for,
+    bound,
+    flatten,
+    refuse_unknown,
+)
+from gossamer.privacy.accounting.cost import check_delta
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, NeighboringRelation, Plan
+
+_CLOSE = 1e-3  # a search ends where the printed epsilon is at most this part below the target
+
+
+def calibrate_noise(
+    plan_for: Callable[[float], Plan],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+    low: float = 1e-2,
+    high: float = 1e4,
+) -> float:
+    """The smallest noise multiplier whose printed guarantee meets epsilon, rounded up to 6 digits.
+
+    Args:
+        plan_for: the plan at a noise multiplier; it must cost less the higher the noise.
+        epsilon: the target, above 0; infinity asks for no noise.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        low: the answer where so little noise already meets epsilon.
+        high: the most noise to try.
+
+    Returns:
+        The noise multiplier; its printed epsilon is at most the target and within 0.1 % of it. 0 for epsilon infinity.
+
+    Raises:
+        BudgetError: epsilon or delta is out of range, or no noise multiplier up to `high` meets the budget.
+    """
+    if epsilon == math.inf:
+        return 0.0
+    costs = _Costs(plan_for, epsilon, delta, relation)
+    found = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
+    if found is None:
+        raise BudgetError(
+            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per "
+            f"{unit}: allow a larger epsilon or delta. Fewer steps or a smaller sampling rate, where there are any, need less."
+        )
+    return found
+
+
+def calibrate_steps(
+    plan_for: Callable[[int], Plan],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+    high: int = 10**9,
+) -> int:
+    """The most steps whose printed guarantee meets epsilon (to within 0.1 % of epsilon, or to the step).
+
+    Args:
+        plan_for: the plan of a number of steps.
+        epsilon: the target, above 0.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        high: the most steps to try.
+
+    Raises:
+        BudgetError: epsilon or delta is out of range, one step already costs more, or `high` steps cost less.
+    """
+    costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation)
+    axis = _Axis(1, high, start=min(1000, high), slope=0.5, snap=math.floor, unit=1)
+    found = high if epsilon == math.inf else _solve(costs, axis)
+    if found is None:
+        raise BudgetError(
+            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g} per {unit}: allow a larger "
+            "epsilon or delta, or choose a higher noise multiplier or a smaller sampling rate."
+        )
+    if found >= high:
+        raise BudgetError(
+            f"even {high:,} steps cost less than epsilon {epsilon:g}: the budget does not limit the steps; give their "
+            "number, or a smaller epsilon."
+        )
+    return int(found)
+
+
+def calibrate_rate(
+    plan_for: Callable[[float], Plan],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+    low: float = 1e-9,
+) -> float:
+    """The largest sampling rate whose printed guarantee meets epsilon, rounded down to 6 digits; at most 1.
+
+    Args:
+        plan_for: the plan at a sampling rate.
+        epsilon: the target, above 0; for infinity the answer is 1.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        low: the smallest rate to try.
+
+    Raises:
+        BudgetError: epsilon or delta is out of range, or no sampling rate down to `low` meets the budget.
+    """
+    costs = _Costs(plan_for, epsilon, delta, relation)
+    axis = _Axis(low, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
+    found = 1.0 if epsilon == math.inf else _solve(costs, axis)
+    if found is None:
+        raise BudgetError(
+            f"no sampling rate down to {low:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}: "
+            "allow a larger epsilon or delta, plan fewer steps, or choose a higher noise multiplier."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """What the plan at a value costs; by all accountants, the figure that is printed."""
+
+    plan_for: Callable[[float], Plan]
+    target: float
+    delta: float
+    relation: NeighboringRelation
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if not self.target > 0:
+            raise BudgetError(f"epsilon must be above 0, not {self.target}: 1 is a strong promise, 10 a common one")
+
+    def at(self, value: float, among: Sequence[Accountant]) -> float:
+        flat = flatten(self.plan_for(value))
+        refuse_unknown(flat, self.relation)
+        known = accountants_for(flat, self.relation, among)
+        return min((bound(each, flat, delta=self.delta, relation=self.relation) for each in known), default=math.inf)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What a search may vary. Its logarithm, signed so that epsilon grows with it, is called the place.
+
+    Args:
+        cheapest, dearest: the ends of the range.
+        start: where to begin.
+        slope: first guess at d log(epsilon) / d place.
+        snap: rounds a value to one that may be returned, towards the cheapest.
+        unit: the least distance of two values; 0 where they are dense.
+    """
+
+    cheapest: float
+    dearest: float
+    start: float
+    slope: float
+    snap: Callable[[float], float]
+    unit: int = 0
+
+    def place(self, value: float) -> float:
+        return math.log(value) if self.dearest > self.cheapest else -math.log(value)
+
+    def value(self, place: float) -> float:
+        if place <= self.place(self.cheapest):
+            return self.cheapest
+        if place >= self.place(self.dearest):
+            return self.dearest
+        return self.snap(math.exp(place if self.dearest > self.cheapest else -place))
+
+    def guess(self, seen: Sequence[tuple[float, float]]) -> float:
+        """The place where log(epsilon / target) should be zero. seen: (place, log(epsilon / target)), finite."""
+        (here, height), *others = sorted(seen, key=lambda point: abs(point[1]))[:2]
+        slope = self.slope
+        if others and others[0][0] != here:
+            slope = max((others[0][1] - height) / (others[0][0] - here), self.slope / 10)
+        return here - height / slope
+
+
+def _solve(costs: _Costs, axis: _Axis) -> float | None:
+    """The dearest value whose printed epsilon meets the target, or None. The scouts find where to begin."""
+    found: float | None = axis.start
+    for among, close in [*zip(SCOUTS, (0.05, _CLOSE), strict=True), (ACCOUNTANTS, _CLOSE)]:
+        cost = functools.partial(costs.at, among=among)
+        found = _edge(cost, costs.target, axis, start=axis.cheapest if found is None else found, close=close)
+    return found
+
+
+def _edge(cost: Callable[[float], float], target: float, axis: _Axis, *, start: float, close: float) -> float | None:
+    """The dearest value that costs at most the target, or up to a part `close` less; None where there is none.
+
+    A secant on logarithmic scales that aims a little below the target; every fourth turn bisects the bracket.
+    """
+    good: float | None = None
+    bad: float | None = None
+    value = start
+    seen: list[tuple[float, float]] = []
+    for turn in itertools.count(1):
+        spent = cost(value)
+        if spent <= target:
+            good = value
+            if spent >= (1 - close) * target or value == axis.dearest:
+                break
+        else:
+            bad = value
+            if value == axis.cheapest:
+                break
+        if 0 < spent < math.inf:
+            seen.append((axis.place(value), math.log(spent / target) + close / 4))
+        value = _next(axis, good, bad, seen, bisect=turn % 4 == 0)
+        if value in (good, bad):
+            break
+    return good
+
+
+def _next(
+    axis: _Axis, good: float | None, bad: float | None, seen: Sequence[tuple[float, float]], *, bisect: bool
+) -> float:
+    """Where to look next: between good and bad where both are known, else beyond the one that is."""
+    low = -math.inf if good is None else axis.place(good)
+    high = math.inf if bad is None else axis.place(bad)
+    stride = math.log(10)
+    place = axis.guess(seen) if seen else (low + stride if bad is None else high - stride)
+    if good is None:
+        place = min(max(place, high - stride), high - 1e-3)
+    elif bad is None:
+        place = max(min(place, low + stride), low + 1e-3)
+    elif bisect or not low < place < high:
+        place = (low + high) / 2
+    value = axis.value(place)
+    return value + axis.unit if value == good else value
+
+
+def _six_digits(value: float, *, up: bool) -> float:
+    """Rounded to 6 significant digits, up or down; a value that has no more keeps its own."""
+    scale = 10.0 ** (5 - math.floor(math.log10(value)))
+    digits = round(value * scale, 6)  # rounding errors below the sixth digit are not a reason to move
+    return (math.ceil(digits) if up else math.floor(digits)) / scale

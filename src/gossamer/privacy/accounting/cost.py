@@ -1,0 +1,119 @@
+"""What a plan costs: from what a run may release to (epsilon, delta).
+
+The figure that a certificate prints, and that `--epsilon` must meet, is the smallest bound of all accountants that know
+the plan (`accountants.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gossamer.errors import BudgetError
+from gossamer.privacy.accounting.accountants import (
+    CURVES,
+    NOISE_END,
+    accountants_for,
+    bound,
+    delta_left,
+    flatten,
+    refuse_unknown,
+)
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one accountant can prove.
+
+    Args:
+        accountant: "RDP", "PLD", "revealed mixture", "revealed RDP".
+        guarantee: the bound; epsilon is infinity where the plan has a release without noise.
+    """
+
+    accountant: str
+    guarantee: Guarantee
+
+
+def bounds(
+    plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
+) -> tuple[Bound, ...]:
+    """One bound from every accountant that knows all events of the plan: RDP, then PLD.
+
+    Args:
+        plan: events, and how often each may happen.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+
+    Raises:
+        BudgetError: delta or an event is out of range, delta is smaller than what the end of the noise may add, or no
+            accountant knows the plan under this relation.
+    """
+    check_delta(delta)
+    flat = flatten(plan)
+    refuse_unknown(flat, relation)
+    if delta_left(flat, delta) <= 0:
+        raise _too_small(delta, delta - delta_left(flat, delta))
+
+    def guarantee(epsilon: float) -> Guarantee:
+        return Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
+
+    return tuple(
+        Bound(each.name, guarantee(bound(each, flat, delta=delta, relation=relation)))
+        for each in accountants_for(flat, relation)
+    )
+
+
+def guarantee(
+    plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
+) -> Guarantee:
+    """The smallest of `bounds`: what the certificate prints, and what a target epsilon is compared with."""
+    found = bounds(plan, delta=delta, relation=relation, unit=unit)
+    return min((bound.guarantee for bound in found), key=lambda each: each.epsilon)
+
+
+class Odometer:
+    """Epsilon spent so far, quick enough for every step of a run: a display, by RDP alone, and not a guarantee.
+
+    What is certified is the reserved plan (`guarantee`). To stop by looking at outputs and quote this is unsound.
+
+    Args:
+        plan: the reserved plan; its order is the order of the counts.
+        delta: in (0, 1).
+        relation: which data sets are neighbours.
+
+    Raises:
+        BudgetError: delta or an event is out of range, or RDP does not know an event.
+    """
+
+    def __init__(self, plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE) -> None:
+        check_delta(delta)
+        entries = [flatten([(event, 1)]) for event, _ in plan]
+        events = [event for entry in entries for event, _ in entry]
+        able = [each for each in CURVES if all(each.knows(event, relation) for event in events)]
+        if not able:
+            raise BudgetError("epsilon spent so far cannot be shown: RDP does not know every event of this plan")
+        self._delta, self._rdp = delta, able[0]
+        self._curves = [self._rdp.curve(entry, relation) for entry in entries]
+
+    def epsilon(self, counts: Sequence[int]) -> float:
+        """Epsilon after `counts[i]` releases of the i-th event of the plan. About 0.2 ms."""
+        total = self._rdp.curve((), ADD_OR_REMOVE_ONE)
+        for count, curve in zip(counts, self._curves, strict=True):
+            if count:  # zero times infinity is not a number
+                total += count * curve
+        return self._rdp.convert(total, self._delta)
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta that is out of range, or smaller than what the end of the noise may add to one query."""
+    if not 0 < delta < 1:
+        raise BudgetError(f"delta must lie between 0 and 1, not {delta}: choose one well below 1 / the number of units")
+    if delta <= NOISE_END:
+        raise _too_small(delta, NOISE_END)
+
+
+def _too_small(delta: float, least: float) -> BudgetError:
+    return BudgetError(
+        f"delta {delta:g} cannot be proved: the precision of the noise alone may add {least:.1e}. Choose a larger delta, for "
+        "example 1e-10."
+    )

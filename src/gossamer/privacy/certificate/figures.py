@@ -1,0 +1,146 @@
+"""The other figures of a certificate: what a plan costs at other deltas, part by part, and as curves that others can compose.
+
+Pure functions of the ledger and of the settings, like the words (`statements.py`). Every figure is an upper bound.
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+
+from gossamer.errors import LedgerDamaged
+from gossamer.privacy.accounting import cost
+from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten
+from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
+from gossamer.privacy.guarantee import Plan
+from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
+
+SMALLER = (0, 2, 4)
+"""Digits by which delta shrinks: a certificate has epsilon at delta, delta / 100 and delta / 10,000."""
+ORDERS = (
+    1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 63, 128, 256, 512,
+)  # fmt: skip
+"""Of the Renyi curve in a certificate: enough to compose with, and few enough to be read."""
+
+NOT_NAMED = "not named by the version that began this run"
+_TIGHT = "exact: nothing is sampled, and Gaussians compose to one Gaussian"
+_NOT_TIGHT = (
+    "an upper bound that ignores sampling: as if every unit were in every draw. No smaller mu holds at every delta, because "
+    "a unit may be drawn every time; at the deltas of this certificate it overstates the loss, and the epsilons tell it "
+    "more closely"
+)
+_NO_MU = "infinity: something is released without noise"
+
+
+def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
+    """Epsilon at three deltas, mu of Gaussian DP, the Renyi curve, and each component alone, as JSON.
+
+    Raises:
+        LedgerDamaged: if the components that the settings name are not what the ledger reserved.
+    """
+    return {
+        "at_deltas": [_at(ledger, smaller(ledger.delta, digits)) for digits in SMALLER],
+        "gdp": gdp(ledger),
+        "rdp": renyi_curve(ledger),
+        "components": components(ledger, settings),
+    }
+
+
+def smaller(delta: float, digits: int) -> float:
+    """Delta with the point moved, so that 1e-5 becomes 1e-7 and not the float next to it.
+
+    >>> smaller(1e-5, 2), smaller(2.5e-4, 4)
+    (1e-07, 2.5e-08)
+    """
+    return float(Decimal(repr(delta)).scaleb(-digits))
+
+
+def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
+    """Mu of Gaussian differential privacy (Dong, Roth and Su 2022): the root of the sum of 1 / s^2 over all releases.
+
+    Gaussians of sensitivity 1 and deviation s are 1/s-GDP, and compose to the root of the sum of squares (corollary 3.3). Where
+    a release samples, its trade-off curve lies above that of the release that everyone is in, because telling the coins to the
+    attacker can only help him. It is not 1/s-GDP for any smaller number: far out, where e^-epsilon is below the sampling rate,
+    its curve falls like that of the Gaussian.
+    """
+    square = 0.0
+    sampled = False
+    for event, count in flatten(ledger.plan):
+        noise = _noise(event)
+        square += count / noise**2 if noise > 0 else math.inf
+        sampled = sampled or not isinstance(event, GaussianDpEvent)
+    if ledger.reasons or math.isinf(square):
+        return {"mu": "inf", "about": _NO_MU}
+    return {"mu": math.sqrt(square), "about": _NOT_TIGHT if sampled else _TIGHT}
+
+
+def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
+    """Renyi divergence of the whole plan at `ORDERS`; None where nothing is promised, or no Renyi accountant knows the plan."""
+    plan = flatten(ledger.plan)
+    able = [each for each in CURVES if all(each.knows(event, ledger.relation) for event, _ in plan)]
+    if ledger.reasons or not able:
+        return None
+    accountant = able[0]
+    whole = dict(zip(accountant.orders.tolist(), accountant.curve(plan, ledger.relation).tolist(), strict=True))
+    found = {order: whole[order] for order in ORDERS if order in whole}
+    return {
+        "accountant": accountant.name,
+        "orders": [float(order) for order in found],
+        "epsilon": [_as_json(value) for value in found.values()],
+    }
+
+
+def components(ledger: PrivacyLedger, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each part of the plan: what it is for, its event, how often, and what it would cost alone.
+
+    The parts do not add up to the whole by addition; together they cost what the certificate says first.
+
+    Raises:
+        LedgerDamaged: if the settings name others than those that were reserved.
+    """
+    stated = settings.get("components", [{"purpose": NOT_NAMED, "plan": plan_to_json(ledger.plan)}])
+    parts = [(str(part["purpose"]), event, count) for part in stated for event, count in plan_from_json(part["plan"])]
+    if dict(merge([(event, count) for _, event, count in parts])) != dict(merge(ledger.plan)):
+        raise LedgerDamaged("the components in config.json are not what the ledger reserved")
+    return [
+        {
+            "purpose": purpose,
+            **plan_to_json([(event, count)])[0],
+            "alone": _cost(ledger, [(event, count)], ledger.delta),
+        }
+        for purpose, event, count in parts
+    ]
+
+
+def purposes(parts: Sequence[tuple[str, Plan]]) -> list[dict[str, Any]]:
+    """The components as the settings of a run hold them: the name of a phase, and what it may release."""
+    return [{"purpose": name, "plan": plan_to_json(plan)} for name, plan in parts if plan]
+
+
+def _at(ledger: PrivacyLedger, delta: float) -> dict[str, Any]:
+    return _cost(ledger, merge(ledger.plan), delta)
+
+
+def _cost(ledger: PrivacyLedger, plan: Plan, delta: float) -> dict[str, Any]:
+    """Epsilon and delta of a part of the plan, by the accountant that bounds it best."""
+    if ledger.reasons or delta_left(flatten(plan), delta) <= 0:
+        return {"epsilon": "inf", "delta": delta}
+    spent = cost.guarantee(plan, delta=delta, relation=ledger.relation, unit=ledger.unit)
+    return {"epsilon": _as_json(spent.epsilon), "delta": delta}
+
+
+def _noise(event: DpEvent) -> float:
+    """The noise multiplier of a release whose draw, if it has one, is known; 0 where there is none."""
+    match event:
+        case GaussianDpEvent(noise_multiplier=noise) | RevealedDrawGaussianDpEvent(noise_multiplier=noise):
+            return float(noise)
+        case PoissonSampledDpEvent(event=inner) | SampledWithoutReplacementDpEvent(event=inner):
+            return _noise(inner)
+        case _:
+            return 0.0
+
+
+def _as_json(value: float) -> float | str:
+    return "inf" if math.isinf(value) else float(value)

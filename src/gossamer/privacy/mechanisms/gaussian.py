@@ -1,0 +1,89 @@
+"""Gaussian noise on clipped sums over Poisson draws: one sum, or groups of parameters with a bound each."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from gossamer.errors import RequestError
+from gossamer.privacy.mechanisms.sampling import AnyPopulation, PoissonSampled
+from gossamer.privacy.queries import Bounds, ClippedSum, GroupedSum
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonGaussianSum(PoissonSampled):
+    """The subsampled Gaussian mechanism: noise is added once to the clipped sum over a Poisson draw.
+
+    Bie et al. 2023, Algorithm 1, lines 4, 6 and 7. Add-or-remove-one: the sum moves by at most `max_norm`.
+
+    Args:
+        max_norm: L2 bound on one unit's contribution.
+    """
+
+    max_norm: float
+
+    def exact(self, held: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
+        """Sum over the drawn units. An empty draw is an ordinary answer of zeros. [D]"""
+        return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))
+
+    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+        """The sum, with noise. [D]"""
+        if self.noise_multiplier > 0:
+            self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
+        return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedGaussianSum(PoissonSampled):
+    """The subsampled Gaussian with a bound of its own for each of k groups of parameters.
+
+    Zhang, Ji, Wang 2018, Algorithm 3, lines 7 to 12. All groups see the same record, so they are one release, not k parallel
+    ones: group j moves by at most c_j, its noise has standard deviation noise_multiplier x c_j / w_j, and with the squares
+    of w adding up to 1 the whole moves by at most 1 / noise_multiplier in units of its noise (`docs/accounting.md`, dp-GAN).
+
+    Args:
+        bounds: c_j, and the group of each parameter tensor. They may differ from call to call, if they come from public
+            values; the event stays the same.
+        weights: w_j, whose squares add up to 1. None: equal ones, so that the noise is noise_multiplier x sqrt(k) x c_j.
+    """
+
+    bounds: Bounds
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_weights(self.weights, len(self.bounds.norms))
+        if self.noise_multiplier > 0 and any(not 0 < norm < math.inf for norm in self.bounds.norms):
+            raise RequestError("every bound of a sum with noise must be a finite number above zero")
+
+    def exact(self, held: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
+        """Sum over the drawn units. [D]"""
+        return query.clipped_sum(self._drawn(held), self.bounds)
+
+    def noised(self, total: Tensor, query: GroupedSum[Any], /) -> Tensor:
+        """The sum, with noise on each group. [D]"""
+        if self.noise_multiplier > 0:
+            groups = self.bounds.groups or (0,) * len(query.sizes)
+            for part, group in zip(total.split(list(query.sizes)), groups, strict=True):
+                self.rng.add_gaussian_(part, self.noise_multiplier * self.bounds.norms[group] / self._weight(group))
+        return total
+
+    def _weight(self, group: int) -> float:
+        return len(self.bounds.norms) ** -0.5 if self.weights is None else self.weights[group]
+
+
+def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
+    """Refuse weights that would make the joint noise smaller than it is said to be."""
+    if weights is None:
+        return
+    if (
+        len(weights) != count
+        or any(not 0 < weight <= 1 for weight in weights)
+        or sum(w * w for w in weights) > 1 + 1e-9
+    ):
+        raise RequestError(f"weights must be {count} numbers above zero whose squares add up to 1")
+
+
+def clipped_to(max_norm: float, *, noise_multiplier: float) -> float:
+    """The bound of a release. Without noise there is no clipping: the non-private run. The one home of this rule."""
+    return max_norm if noise_multiplier > 0 else math.inf

@@ -1,0 +1,71 @@
+"""A private quantile of gradient norms, by which clipping bounds follow the gradients at a stated price.
+
+Andrew, Thakkar, McMahan, Ramaswamy 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1: each drawn
+unit says whether its norm is below the bound, the share of those that are is released with noise, and the bound moves
+geometrically until the share is the wanted quantile.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+import torch
+from torch import Tensor
+
+from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Gradients, norms
+from gossamer.privacy.queries import Bounds
+
+RAMP = 1e-3
+"""Of the bound: within so much of it a vote is between below and above, so that the last bits of a norm move it by little."""
+
+
+@dataclass(frozen=True)
+class SharesBelow(Generic[AnyBatch]):
+    """The query: for each of k groups, the number of drawn units with a norm at or below its bound, minus half of them.
+
+    A unit adds +1/2 or -1/2 to each of the k numbers, or less where its norm is within `RAMP` of the bound, so at most
+    `sqrt(k) / 2` in L2; a tighter bound of the mechanism scales it. A norm that is not a number counts as above.
+
+    Args:
+        gradients: whose norms.
+        thresholds: one per group.
+        groups: the group of each parameter tensor.
+    """
+
+    gradients: Gradients[AnyBatch]
+    thresholds: tuple[float, ...]
+    groups: Sequence[int]
+
+    @property
+    def dimension(self) -> int:
+        """k."""
+        return len(self.thresholds)
+
+    @property
+    def sensitivity(self) -> float:
+        """What one unit adds, in L2: the max_norm to ask with."""
+        return math.sqrt(self.dimension) / 2
+
+    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /) -> Tensor:
+        """[k]"""
+        thresholds = torch.tensor(self.thresholds)
+        beyond = (norms(self.gradients, records, self.groups) - thresholds) / (RAMP * thresholds).clamp_min(1e-30)
+        votes = (-beyond).nan_to_num(-0.5).clamp(-0.5, 0.5)
+        return votes.sum(0) * min(1.0, bounds.norms[0] / self.sensitivity)
+
+
+def moved(
+    thresholds: Sequence[float], answer: Tensor, *, expected_batch_size: int, quantile: float, rate: float
+) -> tuple[float, ...]:
+    """The bounds after one released answer: each times exp(-rate (share below - quantile)). Line 11 of the algorithm.
+
+    Args:
+        thresholds: the bounds that were asked about.
+        answer: [k], as released.
+        expected_batch_size: what the answer is divided by; never the drawn number.
+        quantile: the share of norms that should be below.
+        rate: step on the logarithmic scale.
+    """
+    shares = (answer.double() / expected_batch_size + 0.5).tolist()
+    return tuple(bound * math.exp(-rate * (share - quantile)) for bound, share in zip(thresholds, shares, strict=True))

@@ -1,0 +1,157 @@
+"""Answers of critics as sanitised gradient rows: the way out of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
+
+K critics are trained on disjoint shards of the records, none of them leaves. An answer asks one critic for the gradient of the
+generator's loss at B generated images, clips each row to C and noises all of them against 2C per row. One record changes one
+critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B): a Gaussian of multiplier
+noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`docs/accounting.md`, GS-WGAN):
+
+- secret: uniform, by secret coins, here and now; it is told to nobody, and nothing else may depend on it. Sampling without
+  replacement of 1 of K, replace-one (`secret_draw.py`). It needs critics whose state does not depend on earlier draws.
+- round_robin: one after the other. A charge pays for a pass over all K critics, because a record is in one of them.
+- paper: uniform, and known to the loop, which trains the drawn critic. Charged with the draw revealed.
+
+A call may ask for several answers: each has a draw, an event and a charge of its own, as if they came one after the other.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from dp_accounting import ComposedDpEvent, DpEvent, NoOpDpEvent
+from torch import Tensor
+
+from gossamer.errors import RequestError
+from gossamer.privacy.accounting.events import Draw, event_of
+from gossamer.privacy.per_sample_gradients.rounding import shortened
+from gossamer.privacy.random.noise import Rng
+
+Held = TypeVar("Held", contravariant=True)
+
+
+class Rows(Protocol[Held]):
+    """A query: the rows of some critics. Answering changes nothing in what is held."""
+
+    def rows(self, held: Held, critics: Sequence[int], /) -> Tensor:
+        """[critics, B, ...], one gradient for each generated image, not clipped; the same critic may be asked twice."""
+        ...
+
+
+@dataclass(kw_only=True)
+class SanitizedRows:
+    """The mechanism. One object per training: it knows where in a pass it is, and a new one begins a new pass.
+
+    Args:
+        draw: how the answering critic is chosen.
+        critics: K, how many are held.
+        batch_size: B, rows in an answer.
+        max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private run).
+        noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private run, charged as infinity.
+        rng: source of the draw and of the noise.
+        answers: how many critics a call asks.
+
+    Raises:
+        RequestError: numbers that make no sense, or noise without a bound.
+    """
+
+    draw: Draw
+    critics: int
+    batch_size: int
+    max_norm: float
+    noise_multiplier: float
+    rng: Rng
+    answers: int = 1
+    _position: int = field(default=0, init=False)
+    _drawn: int | None = field(default=None, init=False)
+    _held: object = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if min(self.critics, self.batch_size, self.answers) < 1:
+            raise RequestError("sanitised rows need at least one critic, one row and one answer")
+        if self.answers > 1 and self.draw == "paper":
+            raise RequestError("the paper's draw asks one critic at a time")
+        if self.noise_multiplier > 0 and not 0 < self.max_norm < math.inf:
+            raise RequestError("the bound of rows with noise must be a finite number above zero")
+
+    @property
+    def paid(self) -> DpEvent:
+        """What a charge pays for, and a plan reserves: one answer, or one pass of the round robin."""
+        return event_of(
+            draw=self.draw, critics=self.critics, batch_size=self.batch_size, noise_multiplier=self.noise_multiplier
+        )
+
+    @property
+    def event(self) -> DpEvent:
+        """What the next call costs, answer by answer: nothing inside a pass of the round robin, whose first has paid."""
+        each = [self._cost_at(self._position + i) for i in range(self.answers)]
+        return ComposedDpEvent(each) if len(each) > 1 else each[0]
+
+    def _cost_at(self, position: int) -> DpEvent:
+        within_a_pass = self.draw == "round_robin" and position % self.critics
+        return NoOpDpEvent() if within_a_pass else self.paid
+
+    def answers_left(self, charges_left: int, steps: int) -> int:
+        """How many answers a plan of `steps` still holds. The place in the round robin is the number of charges on disk.
+
+        Args:
+            charges_left: of the event `paid`.
+            steps: answers of the whole plan.
+        """
+        if self.draw != "round_robin":
+            return charges_left
+        passes = -(-steps // self.critics) - charges_left
+        given = passes * self.critics - ((self.critics - self._position) if self._position else 0)
+        return max(0, steps - given)
+
+    def next_critic(self) -> int | None:
+        """The critic that the next call will ask, where that is known to all; None for the secret draw.
+
+        For `paper` it is drawn here, once until it has answered, because the loop trains it first.
+        """
+        if self.draw == "paper" and self._drawn is None:
+            self._drawn = self._coin()
+        return self._position if self.draw == "round_robin" else self._drawn
+
+    def __call__(self, held: Held, query: Rows[Held], /) -> Tensor:
+        """The whole mechanism, on critics that are all here."""
+        return self.noised(self.exact(held, query))
+
+    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+        """The rows, with noise. [answers x B, ...]"""
+        if self.noise_multiplier > 0:
+            self.rng.add_gaussian_(total.view(-1), self.noise_multiplier * 2 * self.max_norm)
+        return total
+
+    def exact(self, held: Held, query: Rows[Held], /) -> Tensor:
+        """The rows of the answering critics, clipped. [answers x B, ...], answer by answer
+
+        Raises:
+            RequestError: another number of rows than declared, or another value than the one whose pass was paid for.
+        """
+        rows = query.rows(held, [self._answering(held) for _ in range(self.answers)])
+        if rows.shape[:2] != (self.answers, self.batch_size):
+            given, charged = tuple(rows.shape[:2]), (self.answers, self.batch_size)
+            raise RequestError(f"the query gave {given} answers and rows, and {charged} are charged")
+        return clipped(rows.flatten(0, 1), self.max_norm)
+
+    def _answering(self, held: object) -> int:
+        """The critic that gives the next answer; moves on, so that no failure can make one answer twice."""
+        if self.draw == "secret":
+            return self._coin()
+        critic = self.next_critic()
+        assert critic is not None
+        self._drawn = None
+        if self.draw == "round_robin":
+            if critic and held is not self._held:
+                raise RequestError("a pass of the round robin goes over the critics of one Confined value")
+            self._held = held
+            self._position = (critic + 1) % self.critics
+        return critic
+
+    def _coin(self) -> int:
+        return int(self.rng.common_integers(1, self.critics)[0])
+
+
+def clipped(rows: Tensor, max_norm: float) -> Tensor:
+    """Each row scaled to an L2 norm of at most `max_norm`; one that is not finite becomes zero. [B, ...], at least float32."""
+    return shortened(rows.flatten(1), max_norm).view(rows.shape)

@@ -1,0 +1,169 @@
+"""The pairs of a critic's gradient penalty, without a second derivative.
+
+In a piecewise-linear critic D(x) is linear around x^, and the gradient of the penalty needs no second derivative. Let J =
+grad_x D(x^), u = dL/dJ, g the gradient of D(x^) at the output of a layer, and v the direction u pushed forward through the
+network with its masks held fixed, at the input of that layer. Then the penalty's gradient for the weight is g outer v: one more
+taped pair, with v for a and g for b. Biases and inputs that do not depend on x (labels) have none.
+"""
+
+import functools
+import warnings
+
+import torch
+import torch.autograd.forward_ad as fwd
+from torch import Tensor, nn
+
+from gossamer.privacy.per_sample_gradients.answers import Memory, check_tape
+from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError, edges
+from gossamer.privacy.per_sample_gradients.uses import Call, Layer
+
+# Autograd nodes of operations that are linear in the images, or piecewise linear with a mask that the images choose.
+_PIECEWISE_LINEAR = frozenset(
+    [
+        "_Taped",
+        "AccumulateGrad",
+        "LeakyRelu",
+        "Relu",
+        "Hardtanh",
+        "Threshold",
+        "PreluKernel",
+        "Abs",
+        "Where",
+        "Maximum",
+        "Minimum",
+        "MaxPool1DWithIndices",
+        "MaxPool2DWithIndices",
+        "AvgPool1D",
+        "AvgPool2D",
+        "AdaptiveAvgPool2D",
+        "MkldnnAdaptiveAvgPool2D",
+        "Add",
+        "Sub",
+        "Neg",
+        "Sum",
+        "Mean",
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "Cat",
+        "Stack",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Permute",
+        "T",
+        "Slice",
+        "Select",
+        "Split",
+        "SplitWithSizes",
+        "Expand",
+        "Clone",
+        "Alias",
+        "ToCopy",
+        "Index",
+        "Repeat",
+        "Flip",
+        "ConstantPadNd",
+        "ReflectionPad2D",
+        "ReplicationPad2D",
+        "UpsampleNearest2D",
+        "PixelShuffle",
+        "PixelUnshuffle",
+    ]
+)
+_LINEAR_IN_ONE = frozenset(("Mul", "Div", "Mm", "Bmm", "Addmm", "Mv", "Dot"))  # linear if one factor is a constant
+
+
+def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: float, memory: Memory) -> list[Call]:
+    """The taped pairs of the penalised loss: D(real), D(fake) and the penalty, three per use of a weight.
+
+    Raises:
+        TapeError: the critic is not piecewise linear, or the tape does not know a layer.
+    """
+    tape = Tape(critic)
+    between = points.between.detach().requires_grad_()
+    with tape:
+        ends = points.judged(critic, points.fake), points.judged(critic, points.real)
+        before = len(tape.calls)
+        tape.keep_outputs = True
+        at = points.judged(critic, between)
+    fake, real = ends
+    check_tape(tape, fake + real + at, len(points), memory)
+    if (name := _not_piecewise_linear(at)) is not None:
+        raise TapeError(f"{name}, which is not piecewise linear,")
+    root = fake.sum() - real.sum() + at.sum()
+    if drift:
+        root = root + drift * real.square().sum()
+    (slope,) = tape.backward(root, between)
+    if slope is None:
+        return tape.calls[:before]
+    # A point where the critic is not finite may have a finite slope; its record is left out like any such record.
+    sound = torch.where(at.detach().isfinite(), 1.0, torch.nan).view(-1, *(1,) * (slope.dim() - 1))
+    directions = _pushed(critic, points, _direction(slope, penalty) * sound.to(slope.dtype), tape.outputs)
+    for call, direction in zip(tape.calls[before:], directions, strict=True):
+        call.bias = None
+        if direction is None:
+            call.b = None
+        call.a = direction
+    return tape.calls
+
+
+class _Tangents(Tape):
+    """While it is entered, the tangent that meets each watched weight is written down, and pushed on.
+
+    Args:
+        module: the critic.
+        outputs: of the same calls on the same points, with their versions; computed again where an activation has changed
+            one in place.
+    """
+
+    def __init__(self, module: nn.Module, outputs: list[tuple[Tensor, int]]) -> None:
+        super().__init__(module)
+        self.known = outputs
+
+    def use(self, layer: Layer, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        out, version = self.known[len(self.calls)]
+        primal, tangent = fwd.unpack_dual(a)
+        self.calls.append(Call(layer, None, None, a=tangent))
+        if out._version != version:
+            out = layer.forward(primal, weight, bias)
+        return out if tangent is None else fwd.make_dual(out, layer.forward(tangent, weight, None))
+
+
+def _pushed(
+    critic: nn.Module, points: Points, direction: Tensor, outputs: list[tuple[Tensor, int]]
+) -> list[Tensor | None]:
+    """The direction at the input of each use of a weight, in the order of the uses; None where it is zero for all."""
+    _load_forward_mode()
+    tape = _Tangents(critic, outputs)
+    with torch.no_grad(), fwd.dual_level(), tape:
+        points.judged(critic, fwd.make_dual(points.between.detach(), direction))
+    return [call.a for call in tape.calls]
+
+
+@functools.cache
+def _load_forward_mode() -> None:
+    """Torch loads its rules for forward mode at first use, with a deprecation warning about its own torch.jit.script."""
+    with warnings.catch_warnings(), fwd.dual_level():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        fwd.make_dual(torch.zeros(1), torch.zeros(1))
+
+
+def _direction(slope: Tensor, penalty: float) -> Tensor:
+    """U, the derivative of penalty (|J| - 1)^2 by J, for each record; zero where J is. slope: J, [n, ...]."""
+    length = torch.linalg.vector_norm(slope.flatten(1), dim=1)
+    factor = torch.where(length == 0, 0, 2 * penalty * (length - 1) / length)
+    return slope * factor.view(-1, *(1,) * (slope.dim() - 1))
+
+
+def _not_piecewise_linear(root: Tensor) -> str | None:
+    """The first operation under root that is not known to be piecewise linear in what reaches it."""
+    for node in {root.grad_fn} | {child for _, child in edges(root)}:
+        if node is None:
+            continue
+        name = node.name().rpartition("::")[2].rstrip("0123456789").removesuffix("Backward")
+        factors = sum(child is not None for child, _ in node.next_functions)
+        if name not in _PIECEWISE_LINEAR and not (name in _LINEAR_IN_ONE and factors <= 1):
+            return name
+    return None

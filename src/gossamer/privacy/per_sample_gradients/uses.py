@@ -1,0 +1,269 @@
+"""One weight and its uses: what the engine asks of every kind of layer.
+
+A *call* is one use of a weight by a batch: the layer, its input a and, once the backward pass is through, the gradient b of
+its output. Of a call the layer makes *patches*: u [m, columns, T] and b [m, rows, T] such that b u^T is the record's gradient
+as a matrix of rows x columns. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels
+of the output in a convolution. The groups of a convolution fold into m.
+
+Several rows of a batch may belong to one record, its *multiplicity*: record r of n has the rows r, r + n, r + 2n ...
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gossamer.privacy.per_sample_gradients.pieces import Piece
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work for one record.
+
+    Args:
+        macs: multiplications.
+        memory: numbers written to temporaries.
+        saved: multiplications that the clipped sum is spared later.
+    """
+
+    macs: int
+    memory: int
+    saved: int = 0
+
+    @property
+    def cost(self) -> float:
+        """In multiplications: a number moved costs as much as about 24 of them in a matrix product."""
+        return self.macs + 24.0 * self.memory - self.saved
+
+
+class Method(Protocol):
+    """A way to the squared norms of the records' gradients for one weight."""
+
+    def work(self, uses: "Uses", /) -> Work:
+        """What it would cost."""
+        ...
+
+    def squares(self, uses: "Uses", lo: int, hi: int, /) -> Tensor:
+        """[(hi - lo) x groups] float64, of records lo to hi: upper bounds, rounding included."""
+        ...
+
+
+class Layer(ABC):
+    """A kind of layer, with its settings: what it computes, and what a and b say about the gradient of its weight.
+
+    The first dimension of a and b runs over rows of a batch, n of them. Behind `input_gradient` both are at least in single
+    precision.
+    """
+
+    autocasts = True  # whether torch computes it in the narrow type under autocast
+    groups: int = 1  # parts that meet parts of the input and of the weight
+
+    @abstractmethod
+    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """The ordinary output."""
+
+    @abstractmethod
+    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
+        """The gradient of the input a, from b, the gradient of the output."""
+
+    @abstractmethod
+    def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
+        """Add the gradient of the weight, summed over the rows, to out, which has its shape."""
+
+    def bias_gradients(self, b: Tensor) -> Tensor:
+        """[n, size of the bias], one row each."""
+        raise NotImplementedError(f"{type(self).__name__} has no bias")
+
+    def formed(self, a: Tensor, b: Tensor) -> Tensor | None:
+        """[n, size of the weight], one gradient per row, of a layer that has no patches; None: it has."""
+        del a, b
+        return None
+
+    def methods(self, uses: "Uses") -> Mapping[str, Method]:
+        """The ways to norms of a weight that only layers of this kind use, by name; the first wins a draw.
+
+        None at all: its gradients are always formed.
+        """
+        del uses
+        return {}
+
+    def product(self, uses: "Uses") -> Piece | None:
+        """The whole piece, where the one call of a weight makes it a product of two vectors; None where it does not."""
+        del uses
+        return None
+
+    def taps(self, shape: torch.Size) -> int:
+        """Taps of a convolution's kernel; 1 for all else. shape: of the weight."""
+        del shape
+        return 1
+
+    def positions(self, a: Tensor, b: Tensor) -> int:
+        """How often one row meets the weight."""
+        del a
+        return b.shape[1:-1].numel()
+
+    def patches(self, a: Tensor, b: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
+        """u [n x groups, positions, columns] and b [n x groups, positions, rows]. shape: of the weight."""
+        raise NotImplementedError(f"the gradients of {type(self).__name__} are formed without patches")
+
+    def unfolded(self, a: Tensor, b: Tensor, shape: torch.Size) -> int:
+        """Numbers that `patches` writes for one row, beyond those that a and b hold."""
+        del a, b, shape
+        return 0
+
+    def partly_read(self, a: Tensor, b: Tensor, shape: torch.Size) -> Tensor | None:
+        """That of a and b of which some numbers meet no tap at any position; None where all are read."""
+        del a, b, shape
+        return None
+
+
+@dataclass(eq=False)
+class Call:
+    """One use of a weight and a bias. a and b are filled in by the backward pass, and stay None if it does not get there.
+
+    Args:
+        layer: what was computed.
+        weight: position of the weight among the parameters; None if it does not learn.
+        bias: likewise.
+        a: input, [n, ...].
+        b: gradient of the output, [n, ...].
+    """
+
+    layer: Layer
+    weight: int | None
+    bias: int | None
+    a: Tensor | None = None
+    b: Tensor | None = None
+
+    @property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """a and b, at least in single precision: rounded numbers define the gradient, their norms are exact."""
+        assert self.a is not None
+        assert self.b is not None
+        self.a, self.b = _widened(self.a), _widened(self.b)  # once: they are asked for again and again
+        return self.a, self.b
+
+    def keep(self, n: int, multiplicity: int) -> None:
+        """Drop all records but the first n: a batch may be filled up with others."""
+        if self.b is not None:
+            assert self.a is not None
+            self.a, self.b = (t.unflatten(0, (multiplicity, -1))[:, :n].flatten(0, 1) for t in (self.a, self.b))
+
+    @property
+    def bias_gradients(self) -> Tensor:
+        """[n, size of the bias], one row each."""
+        return self.layer.bias_gradients(self.pair[1])
+
+
+@dataclass(eq=False)
+class Uses:
+    """All uses of one weight in a batch.
+
+    Args:
+        parameter: position of the weight among the parameters.
+        shape: of the weight.
+        calls: its uses, at least one, all with the same number of rows.
+        multiplicity: rows of the batch that belong to one record.
+    """
+
+    parameter: int
+    shape: torch.Size
+    calls: list[Call]
+    multiplicity: int
+
+    @property
+    def alone(self) -> bool:
+        """Whether each record meets the weight in one row of one call."""
+        return len(self.calls) == 1 and self.multiplicity == 1
+
+    @property
+    def records(self) -> int:
+        """n"""
+        b = self.calls[0].b
+        assert b is not None
+        return len(b) // self.multiplicity
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which gradients are added up."""
+        return self.calls[0].pair[1].dtype
+
+    @property
+    def groups(self) -> int:
+        """Of the layer."""
+        return self.calls[0].layer.groups
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Rows and columns of the weight as a matrix, per group."""
+        rows = self.shape[0]
+        return rows // self.groups, self.shape.numel() // rows
+
+    @property
+    def taps(self) -> int:
+        """Taps of the kernel, where a convolution uses it; else 1."""
+        return max(call.layer.taps(self.shape) for call in self.calls)
+
+    @property
+    def positions(self) -> int:
+        """T, over all calls and rows of one record."""
+        return sum(call.layer.positions(*call.pair) for call in self.calls) * self.multiplicity
+
+    @property
+    def unfolded(self) -> int:
+        """Numbers that `patches` writes for one record."""
+        return sum(self.unfolded_by(call) for call in self.calls)
+
+    def unfolded_by(self, call: Call) -> int:
+        """The part of one call in that."""
+        return self.multiplicity * call.layer.unfolded(*call.pair, self.shape)
+
+    def patches(self, lo: int, hi: int) -> tuple[Tensor, Tensor]:
+        """u [m, columns, T] and b [m, rows, T] of records lo to hi, all calls and rows side by side; m = (hi - lo) x groups."""
+        both = [self.patches_of(call, lo, hi) for call in self.calls]
+        if len(both) == 1:
+            return both[0]
+        u = torch.cat([u.transpose(1, 2) for u, _ in both], 1).transpose(1, 2)
+        return u, torch.cat([b for _, b in both], 2)
+
+    def patches_of(self, call: Call, lo: int, hi: int) -> tuple[Tensor, Tensor]:
+        """The part of one call in these."""
+        a, b = (self.rows_of(t, lo, hi) for t in call.pair)
+        u, b = call.layer.patches(a, b, self.shape)
+        return self.side_by_side(u), self.side_by_side(b)
+
+    def rows_of(self, t: Tensor, lo: int, hi: int) -> Tensor:
+        """Rows of records lo to hi, [multiplicity x (hi - lo), ...]."""
+        if self.multiplicity == 1:
+            return t[lo:hi]
+        return t.view(self.multiplicity, self.records, *t.shape[1:])[:, lo:hi].flatten(0, 1)
+
+    def side_by_side(self, t: Tensor) -> Tensor:
+        """[multiplicity x m, T, features] to [m, features, multiplicity x T]."""
+        if self.multiplicity == 1:
+            return t.transpose(1, 2)
+        return t.reshape(self.multiplicity, len(t) // self.multiplicity, *t.shape[1:]).permute(1, 3, 0, 2).flatten(2)
+
+    def unread(self, lo: int, hi: int) -> Tensor | float:
+        """Zero, or NaN for a record that holds a non-finite number where no position reads it.
+
+        A weight-gradient call may multiply such a number by zero.
+        """
+        total: Tensor | float = 0.0
+        for call in self.calls:
+            if (side := call.layer.partly_read(*call.pair, self.shape)) is not None:
+                seen = self.rows_of(side, lo, hi).flatten(1)
+                total = total + folded((seen * 0).sum(1), self.multiplicity)
+        return total
+
+
+def folded(rows: Tensor, multiplicity: int) -> Tensor:
+    """Rows of the batch added up by record: [multiplicity x n, ...] to [n, ...]."""
+    return rows if multiplicity == 1 else rows.reshape(multiplicity, len(rows) // multiplicity, *rows.shape[1:]).sum(0)
+
+
+def _widened(t: Tensor) -> Tensor:
+    return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t

@@ -1,0 +1,587 @@
+import copy
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer.errors import LedgerDamaged
+from gossamer.privacy import ledger as ledgers
+from gossamer.privacy.accounting.events import poisson_gaussian
+from gossamer.privacy.certificate import certificate as certificates
+from gossamer.privacy.certificate import statements
+from gossamer.privacy.certificate.certificate import (
+    CERTIFICATE,
+    CONFIG,
+    CONFIG_FORMAT,
+    LEDGER,
+    Certificate,
+    sealed,
+    sha256,
+    verify,
+)
+from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.statements import MODEL, NO_PUBLIC
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE
+from gossamer.privacy.ledger import PrivacyLedger
+
+CARD = {"shape": [1, 28, 28], "classes": 10, "declared_size": 1_000, "label_prior": "uniform", "unit": "record"}
+SETTINGS: dict[str, Any] = {"method": "dpgan", "config": {"steps": 40}, "card": CARD, "public": NO_PUBLIC}
+EXCHANGED = "was in the data, or another in its place, changes"
+EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
+
+
+def write(
+    folder: Path, *, count: int = 40, noise: float = 1.0, reason: str | None = None, settings: dict[str, Any] = SETTINGS
+) -> Certificate:
+    event = poisson_gaussian(sampling_rate=0.01, noise_multiplier=noise)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(event, count)])
+    (folder / CONFIG).write_text(json.dumps(settings))
+    ledger.create(folder / LEDGER, settings=sha256(folder / CONFIG))
+    for _ in range(20):
+        ledger.charge(event)
+    if reason:
+        ledger.declassify(reason)
+    (folder / MODEL).write_bytes(b"weights")
+    certificate = Certificate.build(
+        ledger, settings, model_sha256=sha256(folder / MODEL), versions={"gossamer": "0"}, created="2026-01-01"
+    )
+    certificate.save(folder)
+    ledger.close()
+    return certificate
+
+
+def edit(folder: Path, key: str, value: Any) -> int:
+    """Change one top-level entry by hand, seal untouched; gives the number of the first line that differs."""
+    path = folder / CERTIFICATE
+    before = path.read_text()
+    body = json.loads(before)
+    body[key] = value
+    lines = json.dumps(body, indent=2, ensure_ascii=False).split("\n")
+    path.write_text("\n".join(lines) + "\n")
+    return next(n for n, (old, new) in enumerate(zip(before.split("\n"), lines, strict=False), 1) if old != new)
+
+
+def test_what_was_built_verifies_and_loads(tmp_path: Path) -> None:
+    certificate = write(tmp_path)
+    assert verify(tmp_path) == []
+    assert Certificate.load(tmp_path) == certificate
+
+
+def test_it_states_the_reserved_plan_not_what_is_spent(tmp_path: Path) -> None:
+    certificate = write(tmp_path, count=4_000)  # 20 of them used
+    ledger = PrivacyLedger.load(tmp_path / LEDGER)
+    assert certificate.guarantee["epsilon"] == ledger.promise().epsilon
+    assert certificate.guarantee["epsilon"] > 1.5 * ledger.spent().epsilon
+    assert {entry["accountant"] for entry in certificate.guarantees} == {"RDP", "PLD"}
+    assert certificate.guarantee["epsilon"] == min(entry["epsilon"] for entry in certificate.guarantees)
+    assert certificate.statement.startswith("Differentially private: epsilon ")
+
+
+@pytest.mark.parametrize(("noise", "reason"), [(0.0, None), (1.0, "a test looked")])
+def test_infinity_is_the_first_thing_it_says(tmp_path: Path, noise: float, reason: str | None) -> None:
+    certificate = write(tmp_path, noise=noise, reason=reason)
+    assert certificate.statement.startswith("No formal guarantee: epsilon is infinity")
+    assert json.loads((tmp_path / CERTIFICATE).read_text())["guarantee"]["epsilon"] == "inf"
+    assert (tmp_path / CERTIFICATE).read_text().split("\n")[1].startswith('  "statement": "No formal')
+    assert verify(tmp_path) == []
+    if reason:
+        assert certificate.reasons == [reason]
+        assert reason in certificate.statement
+
+
+@pytest.mark.parametrize(
+    ("device", "ciphers"), [(None, "AES-128"), ("cpu", "AES-128"), ("cuda", "AES-128 and ChaCha20")]
+)
+def test_it_names_the_ciphers_that_the_guarantee_rests_on(device: str | None, ciphers: str) -> None:
+    settings = SETTINGS if device is None else {**SETTINGS, "device": device}
+    *_, entropy = statements.assumptions(settings, proved=True)
+    assert f"gives true entropy, and {ciphers} turn" in entropy
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("statement", "epsilon 0.001"),
+        ("created", "2026-01-02"),
+        ("card", {"classes": 11}),
+        ("assumptions", []),
+        ("reasons", ["x"]),
+    ],
+)
+def test_an_edited_certificate_is_shown_with_its_line(tmp_path: Path, key: str, value: Any) -> None:
+    write(tmp_path)
+    line = edit(tmp_path, key, value)
+    problems = verify(tmp_path)
+    assert any(f"{CERTIFICATE}, line {line}:" in problem for problem in problems)
+    with pytest.raises(LedgerDamaged, match=f"line {line}:"):
+        Certificate.load(tmp_path)
+
+
+def rewrite(folder: Path, path: tuple[Any, ...], value: Any) -> None:
+    """Change an entry, at any depth, and seal the certificate anew; `...` takes it out."""
+    body = json.loads((folder / CERTIFICATE).read_text())
+    del body["seal"]
+    *way, last = path
+    place = body
+    for step in way:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    (folder / CERTIFICATE).write_text(sealed(body), encoding="utf-8")
+
+
+def forge(folder: Path, bodies: list[dict[str, Any]]) -> None:
+    """Another ledger with a chain that fits, and a certificate that pins it."""
+    last_hash, lines = "0" * 32, ""
+    for body in bodies:
+        last_hash = ledgers.chain(last_hash, body)
+        lines += json.dumps({**body, "hash": last_hash}) + "\n"
+    (folder / LEDGER).write_text(lines)
+    rewrite(folder, ("ledger",), {"file": LEDGER, "lines": len(bodies), "last_hash": last_hash})
+
+
+def bodies(folder: Path) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in json.loads(line).items() if key != "hash"}
+        for line in (folder / LEDGER).read_text().splitlines()
+    ]
+
+
+def entries(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every entry of a JSON value with the way to it, the containers too."""
+    if path:
+        yield path, value
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from entries(inner, (*path, key))
+
+
+def other(value: Any) -> list[Any]:
+    """Values of the same kind that say something else."""
+    if value is None:
+        return [0, {}]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, float):
+        return [value / 2, value * 2, value * 1.01, value * 0.99, value * (1 - 2e-6), value * (1 + 2e-6)]
+    if isinstance(value, int):
+        return [value + 1, value - 1, float(value)]
+    if isinstance(value, str):
+        return [value + " ", value[:-1], ""]
+    if isinstance(value, list):
+        return [[], [*value, "one more"], value[:-1]] if value else [["one more"]]
+    return [{}, {**value, "one": "more"}]
+
+
+def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path) -> None:
+    """Another value, or none, for every entry at any depth; the date, the versions and what is declared are taken as stated."""
+    write(tmp_path, settings={**SETTINGS, "format": CONFIG_FORMAT})
+    original = (tmp_path / CERTIFICATE).read_text()
+    body = json.loads(original)
+    tried = 0
+    for path, value in list(entries(body)):
+        taken = path[0] in ("created", "versions") and len(path) == 2
+        if path[0] == "seal" or taken or (path[0] == "declared" and isinstance(value, str)):
+            continue
+        others = ["21 November 2026", "2026-11", ""] if path == ("created",) else other(value)
+        if path == ("versions",):
+            others = [[], {"gossamer": 1}, "0.1"]
+        for changed in [*others, ...]:
+            rewrite(tmp_path, path, changed)
+            problems = verify(tmp_path)
+            assert problems, (path, changed)
+            named = ("model", "ledger", "format")  # by their files, and by the entries that another format lacks
+            assert any(str(path[0]) in problem or path[0] in named for problem in problems), problems
+            (tmp_path / CERTIFICATE).write_text(original)
+            tried += 1
+    assert tried > 200
+    assert verify(tmp_path) == []
+
+
+def test_an_entry_of_its_own_is_unknown(tmp_path: Path) -> None:
+    write(tmp_path)
+    rewrite(tmp_path, ("approved_by",), "everyone")
+    assert verify(tmp_path) == [f"{CERTIFICATE}: the entry 'approved_by' is unknown."]
+
+
+def test_a_figure_that_was_edited_is_shown_beside_the_recomputed_one(tmp_path: Path) -> None:
+    right = write(tmp_path).guarantees[1]["epsilon"]
+    for stated in (0.01, right * 0.99, right * 1.01):
+        rewrite(tmp_path, ("guarantees", 1, "epsilon"), stated)
+        assert f"{CERTIFICATE}: 'guarantees[1].epsilon' says {stated}; recomputed it is {right}." in verify(tmp_path)
+
+
+def test_delta_alone_is_not_taken_as_stated(tmp_path: Path) -> None:
+    write(tmp_path)
+    rewrite(tmp_path, ("guarantee", "delta"), 1e-12)
+    (problem,) = verify(tmp_path)
+    assert problem == f"{CERTIFICATE}: 'guarantee.delta' says 1e-12; {LEDGER} and {CONFIG} lead to 1e-05."
+
+
+@pytest.mark.parametrize(("off", "holds"), [(5e-7, True), (-5e-7, True), (2e-6, False), (-2e-6, False), (0.01, False)])
+def test_last_digits_may_differ_between_machines_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: float, holds: bool
+) -> None:
+    """On a rounding tie: the statement prints 1.000 here, and would print 1.001 there."""
+
+    def figures(epsilon: float) -> list[dict[str, Any]]:
+        rest = {"delta": 1e-5, "relation": "add-or-remove-one", "unit": "record"}
+        return [{"accountant": "PLD", "epsilon": epsilon, **rest}, {"accountant": "RDP", "epsilon": 2.0, **rest}]
+
+    monkeypatch.setattr(certificates, "recompute", lambda ledger: figures(1.0))
+    assert "epsilon 1.000 at delta" in write(tmp_path).statement
+    monkeypatch.setattr(certificates, "recompute", lambda ledger: figures(1.0 + off))
+    problems = verify(tmp_path)
+    assert (problems == []) == holds
+    if not holds:
+        assert f"'guarantees[0].epsilon' says 1.0; recomputed it is {1.0 + off}" in problems[0]
+    else:  # within the tolerance, and still no other figure in the words
+        rewrite(tmp_path, ("statement",), write_statement(tmp_path).replace("1.000", "0.999"))
+        assert any("'statement'" in problem for problem in verify(tmp_path))
+
+
+def write_statement(folder: Path) -> str:
+    return str(json.loads((folder / CERTIFICATE).read_text())["statement"])
+
+
+def test_settings_and_certificate_edited_alike_are_pinned_by_the_ledger(tmp_path: Path) -> None:
+    write(tmp_path)
+    for name, value in (("title", "MNIST"), ("declared_size", 2_000), ("unit", "hospital")):
+        settings = copy.deepcopy(SETTINGS)
+        settings["card"][name] = value
+        (tmp_path / CONFIG).write_text(json.dumps(settings))
+        rewrite(tmp_path, ("card",), settings["card"])
+        assert f"{CONFIG} is not the one that line 1 of {LEDGER} pins (its SHA-256 differs)." in verify(tmp_path)
+    (tmp_path / CONFIG).write_text(json.dumps({**SETTINGS, "public": {"kind": "records", "name": "x", "count": 3}}))
+    assert any("line 1" in problem for problem in verify(tmp_path))
+    with pytest.raises(LedgerDamaged, match="line 1"):
+        Certificate.load(tmp_path)
+
+
+def test_a_ledger_without_settings_certifies_nothing(tmp_path: Path) -> None:
+    write(tmp_path)
+    opening, *rest = bodies(tmp_path)
+    opening["open"]["settings"] = ""
+    forge(tmp_path, [opening, *rest])
+    assert any("line 1" in problem for problem in verify(tmp_path))
+    opening["open"]["format"] = 1
+    del opening["open"]["settings"]
+    forge(tmp_path, [opening, *rest])
+    (problem,) = verify(tmp_path)
+    assert "format 1" in problem
+    assert "the version that wrote it" in problem
+
+
+def test_people_and_programs_read_the_same_entries(tmp_path: Path) -> None:
+    """Of an entry that stands there twice a reader sees the first one, and a program takes the last."""
+    write(tmp_path)
+    text = (tmp_path / CERTIFICATE).read_text()
+    lines = text.split("\n")[:-3]
+    lines.insert(1, '  "statement": "Differentially private: epsilon 0.001.",')
+    seal = " ".join(certificates._digest(line) for line in lines)
+    (tmp_path / CERTIFICATE).write_text("\n".join([*lines, f'  "seal": "{seal}"', "}", ""]))
+    assert certificates.broken_seal((tmp_path / CERTIFICATE).read_text()) == ""
+    assert verify(tmp_path) == [f"{CERTIFICATE} is not JSON as it was written: an entry stands there twice."]
+    (tmp_path / CERTIFICATE).write_text(text)
+    ledger = (tmp_path / LEDGER).read_text()
+    (tmp_path / LEDGER).write_text(ledger.replace('"delta": 1e-05', '"delta": 1e-12, "delta": 1e-05'))
+    assert verify(tmp_path) == [f"{LEDGER}, line 1: this line is not in the form in which a ledger is written."]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"open": {"format": 2, "budget": 1.0, "delta": 1e-5, "relation": "add-or-remove-one", "unit": "x", "settings": ""}},
+        {"reserve": [{"event": {"event": "Gaussian", "noise_multiplier": 1.0}, "count": -1}]},
+        {"reserve": [{"event": {"event": "Gaussian", "noise_multiplier": 1.0}, "count": 1.5}]},
+        {"reserve": [{"event": {"event": "Gaussian", "noise_multiplier": 1.0}, "count": True}]},
+        {"charge": 0, "declassify": "read one of the two"},
+        {"charge": False},
+        {"charge": 1},
+        {"charge": -1},
+        {"declassify": "late", "more": 1},
+        {},
+        {"noise": 2},
+        {"noise": 3},
+        {"note": "nothing"},
+    ],
+)  # fmt: skip
+def test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain(tmp_path: Path, line: dict[str, Any]) -> None:
+    """A second opening, a plan that shrinks after the fact, a line that says two things."""
+    write(tmp_path)
+    forge(tmp_path, [*bodies(tmp_path), line])
+    number = len((tmp_path / LEDGER).read_text().splitlines())
+    assert verify(tmp_path) == [f"{LEDGER}, line {number}: not a line of a ledger."]
+
+
+GARBAGE = [None, True, 0, -1, 10**400, 1e308, "x", "\ud800", "\x1b[2J", [], {}, [[]], {"a": 1}, [None], "inf", math.nan]
+
+
+def test_garbage_in_any_entry_is_a_problem_and_never_a_crash(tmp_path: Path) -> None:
+    write(tmp_path)
+    body = json.loads((tmp_path / CERTIFICATE).read_text())
+    del body["seal"]
+    for name in body:
+        for value in GARBAGE:
+            text = sealed({**body, name: "half a letter" if value == "\ud800" else value})
+            (tmp_path / CERTIFICATE).write_text(text.replace("half a letter", "\\ud800"), encoding="utf-8")
+            problems = verify(tmp_path)
+            assert problems or (name, value) == ("versions", {}) or (name, value) == ("reasons", []), (name, value)
+            assert "\x1b" not in " ".join(problems)
+
+
+def test_garbage_in_any_setting_is_a_problem_and_never_a_crash(tmp_path: Path) -> None:
+    """Under a ledger that pins the garbage, so that nothing stops before it is used."""
+    write(tmp_path)
+    opening, *rest = bodies(tmp_path)
+    for path, right in list(entries(SETTINGS)):
+        for value in GARBAGE:
+            settings = copy.deepcopy(SETTINGS)
+            place: Any = settings
+            for step in path[:-1]:
+                place = place[step]
+            place[path[-1]] = value
+            (tmp_path / CONFIG).write_text(json.dumps(settings))
+            opening["open"]["settings"] = sha256(tmp_path / CONFIG)
+            forge(tmp_path, [opening, *rest])
+            assert verify(tmp_path) or value == right, (path, value)
+
+
+@pytest.mark.parametrize("entry", ["budget", "delta", "relation", "unit", "settings", "format"])
+def test_garbage_in_the_opening_is_a_problem_and_never_a_crash(tmp_path: Path, entry: str) -> None:
+    write(tmp_path)
+    opening, *rest = bodies(tmp_path)
+    for value in GARBAGE:
+        forge(tmp_path, [{"open": {**opening["open"], entry: value}}, *rest])
+        problems = verify(tmp_path)
+        assert problems or (entry == "budget" and value is not None), (
+            entry,
+            value,
+        )  # a budget is no part of the promise
+
+
+def test_deep_and_huge_files_are_problems(tmp_path: Path) -> None:
+    write(tmp_path)
+    for name in (CERTIFICATE, CONFIG):
+        before = (tmp_path / name).read_bytes()
+        for text in ("[" * 100_000, '{"a":' * 100_000, '{"a":' * 60 + "1" + "}" * 60, '{"a": ' + "9" * 5_000 + "}"):
+            (tmp_path / name).write_text(text)
+            assert f"{name} is not JSON as it was written" in verify(tmp_path)[-1]
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2**40)  # a hole: no disk is used, and it must not be read whole
+        assert verify(tmp_path) == [f"{name} is longer than 16,777,216 bytes: it is something else."]
+        (tmp_path / name).write_bytes(before)
+    with (tmp_path / LEDGER).open("r+b") as file:
+        file.truncate(2**40)
+    assert "not a line of a ledger" in verify(tmp_path)[0]
+
+
+@pytest.mark.parametrize("name", [MODEL, LEDGER, CERTIFICATE, CONFIG])
+def test_a_link_is_not_a_file_of_the_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run").mkdir()
+    write(tmp_path / "run")
+    (tmp_path / "run" / name).rename(tmp_path / name)
+    (tmp_path / "run" / name).symlink_to(tmp_path / name)
+    assert verify(tmp_path / "run") == [f"{name} is a link; what is promised must lie in the folder itself."]
+    with pytest.raises(LedgerDamaged, match="is a link"):
+        Certificate.load(tmp_path / "run")
+
+
+def test_what_may_be_sampled_from_is_checked_first(tmp_path: Path) -> None:
+    """Each kind of damage, as `sample` meets it."""
+    write(tmp_path)
+    whole = {name: (tmp_path / name).read_bytes() for name in (MODEL, LEDGER, CERTIFICATE, CONFIG)}
+    for name, content in whole.items():
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        for damaged in (flipped, content[:middle], b"", None):
+            if damaged is None:
+                (tmp_path / name).unlink()
+            else:
+                (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(LedgerDamaged, match="nothing is taken from it"):
+                Certificate.load(tmp_path)
+            (tmp_path / name).write_bytes(content)
+    assert Certificate.load(tmp_path).method == "dpgan"
+
+
+def test_private_state_and_clocks_are_named_as_not_covered(tmp_path: Path) -> None:
+    named = " ".join(write(tmp_path).not_covered)
+    for name in ("metrics.json", "attacks.json", "checkpoint/", "tensorboard/"):
+        assert name in named
+
+
+def test_a_cut_tail_of_the_ledger_shows(tmp_path: Path) -> None:
+    write(tmp_path)
+    lines = (tmp_path / LEDGER).read_text().splitlines(keepends=True)
+    (tmp_path / LEDGER).write_text("".join(lines[:-1]))
+    (problem,) = verify(tmp_path)
+    assert f"lines {len(lines)} and on were cut or added" in problem
+
+
+def test_an_edited_ledger_line_shows(tmp_path: Path) -> None:
+    write(tmp_path)
+    text = (tmp_path / LEDGER).read_text()
+    (tmp_path / LEDGER).write_text(text.replace('"count": 40', '"count": 39'))
+    assert verify(tmp_path) == [
+        f"{LEDGER}, line 2: the hash does not fit; this line, or one cut out before it, was changed."
+    ]
+
+
+def test_another_model_shows(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / MODEL).write_bytes(b"other weights")
+    assert "SHA-256 differs" in verify(tmp_path)[0]
+
+
+@pytest.mark.parametrize("name", [MODEL, LEDGER, CERTIFICATE, CONFIG])
+def test_a_missing_file_shows(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    (tmp_path / name).unlink()
+    assert verify(tmp_path) == [f"{name} is missing."]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not json", "[]"])
+def test_garbage_in_place_of_a_certificate_is_a_problem_not_a_crash(tmp_path: Path, text: str) -> None:
+    write(tmp_path)
+    (tmp_path / CERTIFICATE).write_text(text)
+    assert verify(tmp_path)
+
+
+FORMAT_2 = Path(__file__).resolve().parents[2] / "fixtures" / "format_2"
+"""A folder that version 0.1.0 wrote: its certificate has no `declared`, `facts` and `figures`."""
+
+
+def test_a_certificate_of_format_2_is_verified_as_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    shutil.copytree(FORMAT_2, folder)
+    assert verify(folder) == []
+    certificate = Certificate.load(folder)
+    assert (certificate.format, certificate.declared, certificate.facts, certificate.figures) == (2, {}, {}, {})
+    before = (folder / CERTIFICATE).read_bytes()
+    certificate.save(folder)
+    assert (folder / CERTIFICATE).read_bytes() == before
+    for path, value in (
+        (("statement",), "x"),
+        (("guarantees", 0, "epsilon"), 0.1),
+        (("declared",), {}),
+        (("covered", 0), "x"),
+    ):
+        rewrite(folder, path, value)
+        assert verify(folder), path
+        (folder / CERTIFICATE).write_bytes(before)
+
+
+def test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 40)])
+    settings = {**SETTINGS, "components": purposes([("training", [(EVENT, 40)])])}
+    (tmp_path / CONFIG).write_text(json.dumps(settings))
+    ledger.create(tmp_path / LEDGER, settings=sha256(tmp_path / CONFIG))
+    ledger.close()
+    (tmp_path / MODEL).write_bytes(b"weights")
+    made = Certificate.build(ledger, settings, model_sha256=sha256(tmp_path / MODEL), versions={}, created="2026-01-01")
+    made.save(tmp_path)
+    assert verify(tmp_path) == []
+    assert [each["purpose"] for each in made.figures["components"]] == ["training"]
+    rewrite(tmp_path, ("format",), 2)
+    for name in ("declared", "facts", "figures"):
+        rewrite(tmp_path, (name,), ...)
+    rewrite(tmp_path, ("assumptions",), made.assumptions[:-1])
+    assert verify(tmp_path) == [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes 3."]
+
+
+def test_a_certificate_of_format_3_has_the_words_of_its_time(tmp_path: Path) -> None:
+    """They verify under that number alone, and a run that was made by a version of format 4 cannot take it."""
+    alone = {"epsilon": 9.0, "delta": 1e-5, "relation": "add-or-remove-one", "unit": "record"}
+    accounts = {"earlier_runs": 0, "together": alone}
+    settings = {**SETTINGS, "accounts": accounts}
+    write(tmp_path, settings=settings)
+    words = "When this run began, its account book held no earlier run"
+    assert Certificate.load(tmp_path).adds_up.endswith(f"{words} under this name.")
+    before = (tmp_path / CERTIFICATE).read_text().replace(f"{words} under this name.", f"{words} on this data set.")
+    body = {name: value for name, value in json.loads(before).items() if name != "seal"}
+    assert body["assumptions"].pop() == "the noise is of version 2"
+    for number, right in ((3, True), (4, False)):
+        (tmp_path / CERTIFICATE).write_text(sealed({**body, "format": number}))
+        assert (verify(tmp_path) == []) == right
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    write(tmp_path, settings={**settings, "format": CONFIG_FORMAT})
+    rewrite(tmp_path, ("format",), 3)
+    assert f"{CERTIFICATE}: 'format' is 3, and {CONFIG} is of a version that writes 4." in verify(tmp_path)
+
+
+def test_a_certificate_says_which_noise_it_had(tmp_path: Path) -> None:
+    """With version 1 it says what may be wrong. Where nothing is promised it says nothing of it."""
+    write(tmp_path)
+    said = Certificate.load(tmp_path).assumptions[-1]
+    assert said == "the noise is of version 2"
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 40)])
+    made = {"model_sha256": "", "versions": {}, "created": "2026-01-01"}
+    for versions, begins in (
+        ([1], "of version 1. In a long run"),
+        ([1, 2], "of version 1, and later queries had version 2. In"),
+    ):
+        ledger.noise = versions
+        assert Certificate.build(ledger, SETTINGS, **made).assumptions[-1].startswith(f"the noise is {begins}")
+    ledger.declassify("a test")
+    assert "noise" not in Certificate.build(ledger, SETTINGS, **made).assumptions[-1]
+
+
+def test_the_headline_names_the_other_one_where_one_is_exchanged() -> None:
+    """Whether a unit is there at all is what a certificate for replace-one does not bound."""
+    for relation, words in ((ADD_OR_REMOVE_ONE, "was in the data changes"), (REPLACE_ONE, EXCHANGED)):
+        ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=relation, unit="writer")
+        best = {
+            "accountant": "PLD",
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "relation": RELATION_NAMES[relation],
+            "unit": "writer",
+        }
+        settings = {**SETTINGS, "card": {**CARD, "unit": "writer"}}
+        said = statements.statement(ledger, settings, best)
+        assert f"Whether any one writer {words} the chance of any outcome" in said
+
+
+@pytest.mark.parametrize("number", [1, 5, True, "3", 3.0, None])
+def test_another_format_is_not_read(tmp_path: Path, number: Any) -> None:
+    write(tmp_path)
+    rewrite(tmp_path, ("format",), number)
+    assert any("this version reads 2, 3 and 4" in problem for problem in verify(tmp_path))
+    with pytest.raises(LedgerDamaged, match="this version reads 2, 3 and 4"):
+        Certificate.load(tmp_path)
+
+
+def test_no_digest_of_the_records_is_in_it_and_it_says_why(tmp_path: Path) -> None:
+    facts = write(tmp_path).facts
+    assert "confirms to anybody who guesses the records" in facts["data"]
+    assert set(facts) == {
+        "protects", "adjacency", "data", "public_inputs", "all_runs", "trust_model", "side_channels", "not_promised",
+    }  # fmt: skip
+    assert "for each of them, and not for all of them together" in facts["protects"]
+    assert "it is there or it is not" in facts["adjacency"]
+
+
+def test_the_public_inputs_stand_there_with_their_digest() -> None:
+    public = {"kind": "records", "name": "letters", "count": 3, "sha256": "ab"}
+    (found,) = statements.public_inputs({**SETTINGS, "public": public})
+    assert (found["what"], found["records"], found["sha256"]) == ("letters", 3, "ab")
+    drawn = statements.public_inputs({**SETTINGS, "method": "evolve", "config": {"drawing": "digits"}})
+    assert "drawing = digits" in drawn[0]["what"]
+    assert "MNIST" in drawn[0]["tuned"]
+    started = {"steps": 40, "start": "evolve", "start_settings": "drawing=letters"}
+    (drawn_first,) = statements.public_inputs({**SETTINGS, "config": started})
+    assert "drawing program of this version of Gossamer, with the settings drawing=letters" in drawn_first["what"]
+    share = {"kind": "share", "share": 0.02, "salt": "x"}
+    (given_up,) = statements.public_inputs({**SETTINGS, "public": share})
+    assert "gave up their protection" in given_up["tuned"]
+    assert statements.public_inputs(SETTINGS) == []
