@@ -6,7 +6,8 @@ epsilons and deltas add (Dwork and Roth 2014, theorem 3.16), delta being shared 
 **Relations.** Runs that all state one relation for one unit have a total under that relation, as their certificates do.
 Others have one for add-or-remove-one wherever every run can. A run of secret draws, stated for
 replace-one, can: its records go to shards by independent coins, so adding or removing a record changes one shard too
-(`sanitized_rows.py`). A federated run cannot, simulated or not: one client more is one more to draw from and to take turns with.
+(`sanitized_rows.py`). A federated run cannot, simulated or not: one client more is one more to draw from, and to take turns
+with.
 Else the total is for replace-one, and that is two steps of add-or-remove-one.
 
 **Units.** Runs that protect different units have a total for the record only, because a writer's promise says something about
