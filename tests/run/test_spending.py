@@ -1324,7 +1324,11 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
     before = held_bytes(tmp_path / "mistyped")
     place.resume()
     assert place.account.entries == (), "nobody asked"
-    for _ in range(2):
+    source = place.run / "checkpoint" / "source.json"
+    source.write_text(
+        json.dumps({name: value for name, value in json.loads(source.read_text()).items() if name != "mark"})
+    )
+    for _ in range(2):  # as of an earlier version, which kept the digest of the records in its book alone
         place.resume(accounts=book_at(None)._folder)
     (entry,) = place.account.entries
     assert entry.status == "finished"
