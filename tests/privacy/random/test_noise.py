@@ -137,13 +137,17 @@ def test_no_word_makes_a_radius_or_a_coordinate_of_zero(
     assert both.tolist() == pytest.approx((5 + 1e-9 * pair.flatten()).tolist(), abs=grid(1e-9))
 
 
-@pytest.mark.parametrize("word", [0, 1, 2**20 + 12345, 2**45 - 1])
+FAR = 2**45
+"""Words below it take more words, so that u is right to one part in 2^45."""
+
+
+@pytest.mark.parametrize("word", [0, 1, 2**20 + 12345, 2**40 + 12345, 2**45 - 1])
 @pytest.mark.usefixtures("either_keystream")
 def test_a_small_u_has_all_its_bits(monkeypatch: pytest.MonkeyPatch, word: int) -> None:
     """u of every pair against its exact value. Each pair has words of its own for what is below the first word."""
     source, pairs = np.random.default_rng(30), noise._MORE[0]
     first = np.full(pairs, word)
-    first[::3] = noise._FAR + 5  # these take no more words
+    first[::3] = FAR + 5  # these take no more words
     more = source.integers(0, 2**62, noise._MORE)
     more[:8, :3] = 0
     turns = np.zeros(pairs, np.int64)
@@ -162,7 +166,7 @@ def test_a_small_u_has_all_its_bits(monkeypatch: pytest.MonkeyPatch, word: int) 
     far = 0
     for number, found in zip(first.tolist(), radius.tolist(), strict=True):
         rest = Fraction(1, 2)
-        if number < noise._FAR:
+        if number < FAR:
             digits = [Fraction(int(digit), 2 ** (63 * place)) for place, digit in enumerate(more[far], start=1)]
             rest, far = sum(digits) + Fraction(1, 2 ** (63 * len(digits) + 1)), far + 1
         u = (number + rest) / 2**63
