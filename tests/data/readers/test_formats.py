@@ -15,7 +15,7 @@ from PIL import Image
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
 from gossamer.data.readers import dicom, image_files
-from gossamer.data.readers.peek import class_folders
+from gossamer.data.readers.peek import list_class_folders
 from gossamer.data.readers.read import read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
@@ -217,10 +217,10 @@ def test_names_of_labels_are_matched_with_the_card(tmp_path):
 @pytest.mark.parametrize("name", FORMS)
 def test_nothing_else_is_taken_for_class_folders(tmp_path, name):
     data, _, paths = FORMS[name](tmp_path)
-    listing = class_folders(data, split="train")
+    listing = list_class_folders(data, split="train")
     in_folders = paths[0].parent.parent == tmp_path and paths[0].parent.name in ("0", "1")
     assert (listing is not None) == in_folders
-    assert class_folders(data, split="train", labels_key="none") is None
+    assert list_class_folders(data, split="train", labels_key="none") is None
 
 
 def test_the_sizes_of_pictures_are_told_by_their_heads(tmp_path):
