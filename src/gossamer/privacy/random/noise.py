@@ -56,7 +56,9 @@ a pair. It is written out in `docs/guarantees.md`, "The precision of the noise".
 Version 1 of the noise took u from 52 bits and the angle from 32. Far out, its pairs lay on few circles, and a pair that a
 record had moved could show it with certainty. `docs/guarantees.md` says what this means for runs of that version; the ledger
 of a run names the versions that it used (`ledger.NOISE_VERSION`).
-How the sums are rounded before they come here is another matter (`clipping.py`, `norms.py`).
+How sums are rounded before they come here is another matter (`clipping.py`, `rounding.py`).
+
+The file is over 400 lines because each claim on precision stands beside the lines that keep it.
 """
 
 import hashlib
