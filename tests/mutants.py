@@ -344,6 +344,8 @@ MISTAKES = (
     Mistake("an angle may be zero", "privacy/random/noise.py", "[_UNIT / 2, -2.0, _STEP / 2]", "[_UNIT / 2, -2.0, 0.0]", NOISE),
     Mistake("a radius may be zero", "privacy/random/noise.py", "_UNIT = 2.0**-63 - 2.0**-116", "_UNIT = 2.0**-63", NOISE),
     Mistake("a radius may be infinite", "privacy/random/noise.py", ".sum(1).add_(self.places[-1] / 2)", ".sum(1)", NOISE),
+    Mistake("the angle has 32 bits", "privacy/random/noise.py", "angle.copy_(drawn.turns)", "angle.copy_(drawn.turns >> 32 << 32)", f"{NOISE} -k coins_say"),
+    Mistake("the root is taken in single precision", "privacy/random/noise.py", "radius.mul_(torch.rsqrt(radius, out=drawn.wide))", "radius.mul_(torch.rsqrt(radius.float(), out=drawn.wide.float()))", f"{NOISE} -k coins_say"),
     Mistake("a small u has the bits of one word", "privacy/random/noise.py", "torch.where(far, rest[number], 0.5)", "0.5", NOISE),
     Mistake("on a processor, a small u has the bits of one word", "privacy/random/noise.py", "        elif int(drawn.words.min()) < _FAR:\n", "        elif False:\n", NOISE),
     Mistake("a u that is hardly small has the bits of one word", "privacy/random/noise.py", "_FAR = 1 << 45 ", "_FAR = 1 << 35 ", NOISE),

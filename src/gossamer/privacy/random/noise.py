@@ -45,9 +45,10 @@ sum, stands for coins too.
 What the precision of the noise may add to a guarantee. The argument is about pairs, because an attacker sees both numbers of
 a pair. It is written out in `docs/guarantees.md`, "The precision of the noise".
 
-- Up to a radius of 36, the computed pair lies within 2^-44 standard deviations of the ideal pair of the same coins. So the
-  probability of each cell of the grid is right to one part in 2^30. In the longest run of all presets this raises epsilon by
-  less than 10^-4, except with probability 10^-12. No figure includes it.
+- Up to a radius of 36, the computed pair lies within 2^-41 standard deviations of the ideal pair of the same coins. The root
+  of the mean square is below 2^-49. So the probability of each cell of the grid is right to one part in 2^27, and to one in
+  2^36 in root mean square. In the longest run of all presets this raises epsilon by less than 10^-4, except with probability
+  10^-12. No figure includes it.
 - Beyond, pairs lie on circles that are further apart, and they end at a radius of 37. Where both data sets can lead to an
   output, nothing changes.
   A record that moves a pair across that edge can be seen. This adds less than 2^-100 to delta for each query of at most 2^32
