@@ -37,7 +37,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/noise.py
 
 audit: $(READY)
-	$(BIN)/python -m pytest tests/attacks/test_audit.py tests/run/test_audit_loops.py tests/run/test_audit_planted.py -m "slow or not slow" --numprocesses 2
+	$(BIN)/python -m pytest tests/attacks/test_audit.py tests/run/auditing/test_audit_loops.py tests/run/auditing/test_audit_planted.py -m "slow or not slow" --numprocesses 2
 	$(BIN)/python benchmarks/published_claims.py
 	$(BIN)/python benchmarks/audits.py --jobs 2
 
@@ -48,7 +48,7 @@ fuzz: $(READY)
 	$(BIN)/python tests/data/readers/fuzz.py
 
 faults: $(READY)
-	$(BIN)/python tests/run/faults.py
+	$(BIN)/python tests/run/training/faults.py
 
 browser: $(READY)
 	$(BIN)/python -m pytest -m browser

@@ -11,9 +11,9 @@ Exit status 1 where a claim is refuted.
 import argparse
 import sys
 
-from gossamer.run.audit import audit
-from gossamer.run.audited import REFUTED
-from gossamer.run.trials import SMALL
+from gossamer.run.auditing.audit import audit
+from gossamer.run.auditing.trials import SMALL
+from gossamer.run.report.audit_record import REFUTED
 
 METHODS = {name: (name, {}) for name in SMALL}
 DRAWS = {"gs-wgan-in-turns": ("gs-wgan", {"draw": "round_robin"}), "gs-wgan-paper": ("gs-wgan", {"draw": "paper"})}

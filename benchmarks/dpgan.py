@@ -23,7 +23,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.memory import keep_pages
+from gossamer.run.training.memory import keep_pages
 
 
 def training(form: str, options: argparse.Namespace) -> Iterator[Reached]:

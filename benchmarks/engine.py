@@ -42,7 +42,7 @@ from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penal
 from gossamer.privacy.per_sample_gradients.points import Points
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.memory import keep_pages
+from gossamer.run.training.memory import keep_pages
 
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory

@@ -26,7 +26,7 @@ from gossamer.methods.method import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.plan import plan
+from gossamer.run.training.plan import plan
 
 MNIST = Path("../shared/data/mnist")
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=50_000)

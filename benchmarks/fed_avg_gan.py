@@ -30,7 +30,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods.adversarial import draw_labels
+from gossamer.methods.common.adversarial import draw_labels
 from gossamer.methods.gs_wgan import Config, loop
 from gossamer.methods.gs_wgan.critics import Critics, Recipe
 from gossamer.methods.method import Run

@@ -36,20 +36,20 @@ import fed_avg_gan
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.methods.adversarial import Fakes
+from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.privacy.accounting import calibrate, cost, events, federated
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.cli import main as gossamer
+from gossamer.run.cli.main import main as gossamer
 from gossamer.run.federated import client as client_module
 from gossamer.run.federated import messages
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.simulate import simulate
-from gossamer.run.folder import RunFolder
-from gossamer.run.sinks import Terminal
-from gossamer.run.sources import Found, Sources, fingerprint
-from gossamer.run.verify import verify
+from gossamer.run.release.verify import verify
+from gossamer.run.storage.data_sources import Found, Sources, fingerprint
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.progress import Terminal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "fixtures"))
 from pki import Authority
@@ -194,7 +194,7 @@ def sheet(out: Path) -> None:
 
 # ---------------------------------------------------------------------- a deployment on loopback
 
-GOSSAMER = [sys.executable, "-c", "from gossamer.run.cli import main; main()"]
+GOSSAMER = [sys.executable, "-c", "from gossamer.run.cli.main import main; main()"]
 CLIENTS, QUORUM = 8, 5
 DEPLOY: dict[str, Any] = {
     "steps": 1500, "batch_size": 8, "visits": 4, "critic_steps": 2, "critic_batch_size": 16, "width": 4, "latent_size": 8,

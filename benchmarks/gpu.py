@@ -48,8 +48,8 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import Interrupted
 from gossamer.events import Event
 from gossamer.methods import METHODS
+from gossamer.methods.common.learners import Learner, adam
 from gossamer.methods.dp_diffusion.nets import UNet
-from gossamer.methods.parts import Learner, adam
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -60,10 +60,10 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random import noise
 from gossamer.privacy.random.keystream import SPARE, WORDS, DeviceKeystream, Keystream
 from gossamer.privacy.random.noise import Rng, grid
-from gossamer.run.fit import fit, resume
-from gossamer.run.memory import fitted
-from gossamer.run.sources import Sources
-from gossamer.run.verify import verify
+from gossamer.run.release.verify import verify
+from gossamer.run.storage.data_sources import Sources
+from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.memory import fitted
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 PARTS = ("check", "dpgan", "diffusion", "clipped", "noise", "graphs")

@@ -35,8 +35,8 @@ from gossamer.methods.gs_wgan.nets import ProjectionCritic, ResNetGenerator, pix
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run import checkpoint
-from gossamer.run.memory import keep_pages
+from gossamer.run.training import checkpoint
+from gossamer.run.training.memory import keep_pages
 
 B, STEPS, SIGMA = 32, 5, 1.07
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=6_000)

@@ -36,9 +36,9 @@ from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run import presets
-from gossamer.run.codes import codes
-from gossamer.run.memory import keep_pages
+from gossamer.run.evaluation.latent_codes import codes
+from gossamer.run.training import presets
+from gossamer.run.training.memory import keep_pages
 
 PRIVAE = Privae()
 # What each curve of figure 1 is: settings over those common to all.

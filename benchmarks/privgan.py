@@ -37,7 +37,7 @@ from gossamer.metrics import classify
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.memory import keep_pages
+from gossamer.run.training.memory import keep_pages
 
 PRIVGAN = Privgan()
 PAPER = {

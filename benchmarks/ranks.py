@@ -30,7 +30,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Group, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.distributed import part_of
+from gossamer.run.training.distributed import part_of
 
 N, WIDTH = 60_000, 32
 

@@ -43,8 +43,8 @@ from gossamer.methods import METHODS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.memory import keep_pages
-from gossamer.run.sources import Sources
+from gossamer.run.storage.data_sources import Sources
+from gossamer.run.training.memory import keep_pages
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "dpgan": {"width": 8, "expected_batch_size": 128},

@@ -26,7 +26,7 @@ from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.plan import plan
+from gossamer.run.training.plan import plan
 
 PROTOCOL = classify.Protocol(epochs=5, batch_size=128)
 

@@ -22,8 +22,8 @@ from gossamer.methods.teacher.nets import Classifier, described
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.memory import keep_pages
-from gossamer.run.plan import Request, plan
+from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.plan import Request, plan
 
 
 def trained(request: Request, described: Records, seed: int) -> Classifier:

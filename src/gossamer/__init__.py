@@ -49,18 +49,18 @@ if typing.TYPE_CHECKING:
     from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient as PerRecordGradient
     from gossamer.privacy.queries import Bounds as Bounds
     from gossamer.privacy.random.noise import Rng as Rng
-    from gossamer.run.attack import Attacked as Attacked
-    from gossamer.run.attack import attack as attack
-    from gossamer.run.evaluate import Evaluation as Evaluation
-    from gossamer.run.evaluate import evaluate as evaluate
-    from gossamer.run.fit import fit as fit
-    from gossamer.run.fit import resume as resume
-    from gossamer.run.plan import Request as Request
-    from gossamer.run.plan import plan as plan
-    from gossamer.run.release import release as release
-    from gossamer.run.sinks import Terminal as Terminal
-    from gossamer.run.verify import Verdict as Verdict
-    from gossamer.run.verify import verify as verify
+    from gossamer.run.evaluation.attack import Attacked as Attacked
+    from gossamer.run.evaluation.attack import attack as attack
+    from gossamer.run.evaluation.evaluate import Evaluation as Evaluation
+    from gossamer.run.evaluation.evaluate import evaluate as evaluate
+    from gossamer.run.release.release import release as release
+    from gossamer.run.release.verify import Verdict as Verdict
+    from gossamer.run.release.verify import verify as verify
+    from gossamer.run.training.fit import fit as fit
+    from gossamer.run.training.fit import resume as resume
+    from gossamer.run.training.plan import Request as Request
+    from gossamer.run.training.plan import plan as plan
+    from gossamer.run.training.progress import Terminal as Terminal
 
 # Where each name lives: those that a curator calls, and those that the author of a method builds with (docs/python.md).
 _FOR_CURATORS = {
@@ -75,13 +75,13 @@ _FOR_CURATORS = {
     "gossamer.methods.synthesizer": "Synthesizer",
     "gossamer.privacy.certificate.certificate": "Certificate",
     "gossamer.privacy.guarantee": "Guarantee",
-    "gossamer.run.attack": "Attacked attack",
-    "gossamer.run.evaluate": "Evaluation evaluate",
-    "gossamer.run.fit": "fit resume",
-    "gossamer.run.plan": "Request plan",
-    "gossamer.run.release": "release",
-    "gossamer.run.sinks": "Terminal",
-    "gossamer.run.verify": "Verdict verify",
+    "gossamer.run.evaluation.attack": "Attacked attack",
+    "gossamer.run.evaluation.evaluate": "Evaluation evaluate",
+    "gossamer.run.training.fit": "fit resume",
+    "gossamer.run.training.plan": "Request plan",
+    "gossamer.run.release.release": "release",
+    "gossamer.run.training.progress": "Terminal",
+    "gossamer.run.release.verify": "Verdict verify",
 }
 _FOR_AUTHORS_OF_METHODS = {
     "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic OnReleased Run State",

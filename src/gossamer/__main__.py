@@ -1,5 +1,5 @@
 """`python -m gossamer` is `gossamer`."""
 
-from gossamer.run.cli import main
+from gossamer.run.cli.main import main
 
 main()

@@ -35,7 +35,7 @@ from gossamer.data.readers.image_files import Decoder, Sizer, read_files
 from gossamer.data.readers.read import read, sizes
 from gossamer.data.records import Records
 from gossamer.errors import DataError
-from gossamer.run.sources import Sources
+from gossamer.run.storage.data_sources import Sources
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (50, 1, 6, 5), dtype=np.uint8)
@@ -452,7 +452,7 @@ import resource, sys
 import numpy as np
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
-from gossamer.run.sources import Sources
+from gossamer.run.storage.data_sources import Sources
 def data():
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
 memory_mapped.free_memory = lambda: 4 << 20
@@ -515,7 +515,7 @@ import sys, threading, time
 from pathlib import Path
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
-from gossamer.run.sources import Sources
+from gossamer.run.storage.data_sources import Sources
 def anonymous():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon"))

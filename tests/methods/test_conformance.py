@@ -36,8 +36,8 @@ from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGauss
 from gossamer.privacy.per_sample_gradients import gradients
 from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.privacy.random.noise import Rng
-from gossamer.run import checkpoint
-from gossamer.run.sources import _split
+from gossamer.run.storage.data_sources import _split
+from gossamer.run.training import checkpoint
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
 SMALL: dict[str, dict[str, Any]] = {

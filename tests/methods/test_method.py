@@ -21,7 +21,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.adversarial import initialised_by
+from gossamer.methods.common.adversarial import initialised_by
+from gossamer.methods.common.learners import InTraining, Learner, adam
 from gossamer.methods.method import (
     BaseConfig,
     Method,
@@ -35,7 +36,6 @@ from gossamer.methods.method import (
     State,
     Training,
 )
-from gossamer.methods.parts import InTraining, Learner, adam
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE

@@ -75,7 +75,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 
 def test_the_readme_has_every_method_in_its_table() -> None:
-    """Its figures: `tests/run/test_expectations.py`."""
+    """Its figures: `tests/benchmarks/reproduce/test_expectations.py`."""
     rows = re.findall(
         r"^\| \[`([\w-]+)`\]\(docs/methods/.*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
     )

@@ -88,7 +88,7 @@ DEAD = ["[gone](gone.md)", "[gone](../src/gone.py)", "[gone](other.md#gone)", "[
     [
         (DEAD, ["'gone.md'", "'../src/gone.py'", "an anchor '#gone'", "'#lost'"]),
         (['--8<-- "examples/gone.py"'], ["examples/gone.py"]),
-        (["::: gossamer.run.fit.gone"], ["gossamer.run.fit.gone"]),
+        (["::: gossamer.run.training.fit.gone"], ["gossamer.run.training.fit.gone"]),
         (["[there](other.md#there)", "[code](../src/gossamer/errors.py)"], []),
     ],
 )

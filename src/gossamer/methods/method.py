@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
-    from gossamer.methods import adversarial
-    from gossamer.methods.start import Begun
+    from gossamer.methods.common import adversarial
+    from gossamer.methods.common.method_start import Begun
     from gossamer.privacy import confined, guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.random.noise import Rng
 else:
     torch = Lazy("torch")
-    adversarial = Lazy("gossamer.methods.adversarial")
+    adversarial = Lazy("gossamer.methods.common.adversarial")
     confined = Lazy("gossamer.privacy.confined")
     guarantee = Lazy("gossamer.privacy.guarantee")
 

@@ -1,6 +1,6 @@
 """How near samples come to real records: Frechet distance, Inception score, maximum mean discrepancy.
 
-Pure functions of arrays. Distances between pictures are taken on features (`gossamer.evaluate.features`).
+Pure functions of arrays. Distances between pictures are taken on features (`gossamer.metrics.features`).
 
 The figures read real records. They are internal, and no guarantee covers them.
 """

@@ -10,8 +10,8 @@ Every rank goes through the same loop, with the same public draws. A release is 
 
 A unit has all its records on one rank, so it moves one part, and the sum, as far as it would in one process. Where a part is
 more than a sum of what its units add each by itself (PriVAE's groups), which rank has a unit must not depend on who else there
-is: then each goes to a rank by a secret coin of its own (`run/distributed.py: part_of`). Everything else that ranks send one
-another has been released already, or never saw a record.
+is: then each goes to a rank by a secret coin of its own (`part_of` in run/training/distributed.py). All else that ranks send
+one another has been released already, or never saw a record.
 """
 
 import hashlib

@@ -83,7 +83,7 @@ def worker(names: list[str], first: int, last: int) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "fixtures"))
     import forms
 
-    from gossamer.run.cli import main
+    from gossamer.run.cli.main import main
 
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as native:
         os.dup2(native.fileno(), 2)  # what C libraries print goes past Python

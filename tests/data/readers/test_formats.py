@@ -20,7 +20,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import CardError, DataError, RequestError
-from gossamer.run.cli import main
+from gossamer.run.cli.main import main
 
 BY_CLASS = np.argsort(LABELS, kind="stable")
 SCALED = np.rint(DEEP[:, None] / 65535 * 255).astype(np.uint8)

@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import adversarial, method, votes
+from gossamer.methods import method
+from gossamer.methods.common import adversarial, votes
+from gossamer.methods.common.learners import Average, Learner, adam, some
 from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 from gossamer.methods.method import Run, Shown, at_once, batch_of
-from gossamer.methods.parts import Average, Learner, adam, some
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to

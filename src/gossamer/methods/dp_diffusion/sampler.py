@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.methods import adversarial
+from gossamer.methods.common import adversarial
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
-from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard

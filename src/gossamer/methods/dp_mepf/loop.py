@@ -13,15 +13,16 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import adversarial, likeness, method, votes
+from gossamer.methods import method
+from gossamer.methods.common import adversarial, features, votes
+from gossamer.methods.common.features import Features
+from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, adam, some, warm_step
 from gossamer.methods.dp_mepf import Config, votes_noise
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
 from gossamer.methods.dp_mepf.nets import Candidates, Generator, Released
 from gossamer.methods.dp_mepf.targets import Targets
-from gossamer.methods.likeness import Features
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import InTraining, Learner, N, Optimiser, adam, some, warm_step
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
@@ -82,7 +83,7 @@ def learn_likeness(run: Run[Config], state: "State") -> Iterator[Shown]:
         latents, labels = state.G.latents(run, config.features_batch_size, prefix="likeness ")
         with torch.no_grad():
             images = G.finished(latents, labels)
-        yield {"loss": likeness.learn(state.likeness, noisy(images, stream), labels)}
+        yield {"loss": features.learn(state.likeness, noisy(images, stream), labels)}
 
 
 def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
@@ -199,7 +200,7 @@ class State(method.State):
                 card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
             )
             codes = by_channels(codes).to(run.device)
-            alike = likeness.learner(card.shape, card.classes, run.device, width=LIKENESS)
+            alike = features.learner(card.shape, card.classes, run.device, width=LIKENESS)
         return cls(
             codes,
             adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
-from gossamer.methods.votes import pick
+from gossamer.methods.common.votes import pick
 from gossamer.nets import dcgan
 
 TURN, STRETCH, SLANT, SHIFT, WAVE = 0.12, 0.06, 0.10, 0.03, 0.03

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import adversarial, method
+from gossamer.methods import method
+from gossamer.methods.common import adversarial
+from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import InTraining, Learner, Optimiser, adam
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method
+from gossamer.methods import method
+from gossamer.methods.common import adversarial
+from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam, warm_step
 from gossamer.methods.dpgan import Config
 from gossamer.methods.method import Run, Shown, at_once
-from gossamer.methods.parts import InTraining, Learner, Optimiser, adam, warm_step
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to

@@ -10,13 +10,14 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.synthetic.drawing import DrawingProgram, Patches
 from gossamer.data.synthetic.glyphs import Glyphs
-from gossamer.methods import adversarial, likeness, method, votes
+from gossamer.methods import method
+from gossamer.methods.common import adversarial, features, votes
+from gossamer.methods.common.features import Features
+from gossamer.methods.common.learners import Learner
+from gossamer.methods.common.votes import Cosines
 from gossamer.methods.evolve import Config, candidates_of
 from gossamer.methods.evolve.nets import Evolved
-from gossamer.methods.likeness import Features
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import Learner
-from gossamer.methods.votes import Cosines
 from gossamer.privacy.confined import Confined
 
 
@@ -61,7 +62,7 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Shown]:
         )
         parameters = G.program.random(_noise(run, "drawings", len(labels), G.program.size))
         images, labels = _drawn(G, parameters, labels.to(run.device)).tensors(run.device)
-        yield {"loss": likeness.learn(learner, images, labels)}
+        yield {"loss": features.learn(learner, images, labels)}
 
 
 @dataclass
@@ -85,7 +86,7 @@ class State(method.State):
         if config.embedding == "cosines":
             return cls(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
         with adversarial.initialised_by(run.rng.public("initialisation")):
-            return cls(G, likeness.learner(card.shape, card.classes, run.device))
+            return cls(G, features.learner(card.shape, card.classes, run.device))
 
     @property
     def likeness(self) -> votes.Embedding:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.synthetic.drawing import DrawingProgram
-from gossamer.methods.votes import pick
+from gossamer.methods.common.votes import pick
 
 
 class Evolved(nn.Module):

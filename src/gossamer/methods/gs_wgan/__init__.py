@@ -1,6 +1,6 @@
-"""GS-WGAN: what a run promises and costs. `loop.py` trains, `panel.py` knows who answers, `nets.py` has the networks.
+"""GS-WGAN: what a run promises and costs. `loop.py` trains, `critic_pool.py` knows who answers, `nets.py` has the networks.
 
-The critics are in `critics.py`, and their mathematics in `stacked.py`.
+The critics are in `critics.py`, and their mathematics in `stacked_critics.py`.
 """
 
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, Phases
-from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard

@@ -1,6 +1,6 @@
 """Many critics at once, each with its shard of the records: what GS-WGAN keeps inside `Confined`.
 
-They are stored as rows of one matrix and computed together (`stacked.py`).
+They are stored as rows of one matrix and computed together (`stacked_critics.py`).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from torch.nn.grad import conv2d_input
 
 from gossamer.data.records import Records, sent
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
-from gossamer.methods.gs_wgan.stacked import (
+from gossamer.methods.gs_wgan.stacked_critics import (
     BETAS,
     PADDING,
     STRIDE,

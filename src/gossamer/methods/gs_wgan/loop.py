@@ -10,15 +10,16 @@ import torch
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method
-from gossamer.methods.adversarial import Fakes
+from gossamer.methods import method
+from gossamer.methods.common import adversarial
+from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.common.learners import InTraining, Optimiser, adam
 from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan.critic_pool import Answering, Panel, turns_here
 from gossamer.methods.gs_wgan.critics import Critics, Recipe
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
-from gossamer.methods.gs_wgan.panel import Answering, Panel, turns_here
-from gossamer.methods.gs_wgan.stacked import BETAS
+from gossamer.methods.gs_wgan.stacked_critics import BETAS
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import InTraining, Optimiser, adam
 from gossamer.privacy.confined import Confined
 
 Generator: TypeAlias = ResNetGenerator | DcganGenerator

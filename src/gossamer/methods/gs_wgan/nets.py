@@ -102,7 +102,7 @@ class DcganGenerator(nn.Module):
 class ProjectionCritic(nn.Module):
     """Images and labels to one number: three 5x5 convolutions, a linear layer, and a projection on the label's embedding.
 
-    Piecewise linear in the image. `stacked.py` computes many of them at once; this is the definition.
+    Piecewise linear in the image. `stacked_critics.py` computes many of them at once; this is the definition.
 
     Args:
         shape: channels, height and width of an image: 28x28 or 32x32.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data.records import Records
-from gossamer.methods.votes import on_grid, pixels
+from gossamer.methods.common.votes import on_grid, pixels
 from gossamer.nets.latent import Latent
 from gossamer.privacy.per_sample_gradients.answers import by_unit
 from gossamer.privacy.per_sample_gradients.rounding import BELOW, shortened

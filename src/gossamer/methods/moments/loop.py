@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import method
+from gossamer.methods.common.learners import some
 from gossamer.methods.method import Run, Shown
 from gossamer.methods.moments import CUT_BY, Config
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.mixture import Mixture
-from gossamer.methods.parts import some
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum

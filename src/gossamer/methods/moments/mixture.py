@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gossamer.methods.common.votes import pick
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
-from gossamer.methods.votes import pick
 
 _TOGETHER, _BANDS = 500, 32
 """Entries that are judged together, at least, and into how many bands the entries go, at most."""

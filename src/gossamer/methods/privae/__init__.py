@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import MaybeZero, OnPublic, Phases
-from gossamer.methods.start import Startable, StartConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard

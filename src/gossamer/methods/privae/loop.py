@@ -9,9 +9,10 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method
+from gossamer.methods import method
+from gossamer.methods.common import adversarial
+from gossamer.methods.common.learners import Average, Learner, Optimiser, adam
 from gossamer.methods.method import Run, Shown
-from gossamer.methods.parts import Average, Learner, Optimiser, adam
 from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.privae.objective import Objective, secret_coins

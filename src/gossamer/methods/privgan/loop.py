@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import DataError
-from gossamer.methods import adversarial, method
+from gossamer.methods import method
+from gossamer.methods.common import adversarial
 from gossamer.methods.method import Run, Saved, Shown
 from gossamer.methods.privgan import REASON, Config, groups, length, nets
 from gossamer.privacy.confined import Confined

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import adversarial, method
+from gossamer.methods import method
+from gossamer.methods.common import adversarial
+from gossamer.methods.common.learners import Average, Learner
 from gossamer.methods.method import Run, Shown, batch_of
-from gossamer.methods.parts import Average, Learner
 from gossamer.methods.teacher import Config, learning_rate
 from gossamer.methods.teacher.nets import Classifier, kept, losses
 from gossamer.privacy.confined import Confined

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import drawn
-from gossamer.methods import adversarial
+from gossamer.methods.common import adversarial
 from gossamer.methods.teacher.nets import Classifier
 
 CANDIDATES = 4

@@ -21,16 +21,15 @@ from gossamer.errors import GossamerError, RequestError, RunFolderError, Unplann
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan.critic_pool import Panel
 from gossamer.methods.gs_wgan.loop import State
-from gossamer.methods.gs_wgan.panel import Panel
 from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run import checkpoint
-from gossamer.run.accounts import book_at, charge_of, go_on, in_hand
+from gossamer.run.budget.entry import book_at, charge_of, go_on, in_hand
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -43,11 +42,12 @@ from gossamer.run.federated.messages import (
     reply,
     rows_record,
 )
-from gossamer.run.fit import enter
-from gossamer.run.folder import RunFolder
-from gossamer.run.plan import Request, checked, checked_delta
-from gossamer.run.sources import Found, Sources
-from gossamer.run.training import Underway, finish
+from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint
+from gossamer.run.training.driver import Underway, finish
+from gossamer.run.training.fit import enter
+from gossamer.run.training.plan import Request, checked, checked_delta
 
 METHOD = "gs-wgan"
 REFUSED = "the reason is in this client's own log"

@@ -11,8 +11,8 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.server import decide, go_on_serving, serve
-from gossamer.run.folder import RunFolder
-from gossamer.run.sources import Sources
+from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.run_folder import RunFolder
 
 _BESIDES = 1 << 16  # bytes of a message beyond its rows
 

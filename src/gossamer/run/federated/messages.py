@@ -23,7 +23,7 @@ from flwr.app.message import make_message
 from torch import Tensor, nn
 
 from gossamer.errors import GossamerError
-from gossamer.methods.adversarial import Fakes
+from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan.loop import State
 
 TERMS, ROUND, END = "query.terms", "train.round", "query.end"

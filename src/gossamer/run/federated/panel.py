@@ -12,7 +12,7 @@ from flwr.app import Message, RecordDict
 from torch import Tensor
 
 from gossamer.errors import TooFewClients
-from gossamer.methods.adversarial import Fakes
+from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.method import Run
 from gossamer.privacy.accounting import events

@@ -26,16 +26,16 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run import checkpoint
-from gossamer.run.accounts import Booked, book_at, charge_of, go_on, in_hand
+from gossamer.run.budget.entry import Booked, book_at, charge_of, go_on, in_hand
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
-from gossamer.run.fit import enter
-from gossamer.run.folder import RunFolder
-from gossamer.run.plan import Request, plan
-from gossamer.run.sources import Found, Sources
-from gossamer.run.training import Underway, train
+from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint
+from gossamer.run.training.driver import Underway, train
+from gossamer.run.training.fit import enter
+from gossamer.run.training.plan import Request, plan
 
 METHOD = "gs-wgan"
 SERVED = "served.json"

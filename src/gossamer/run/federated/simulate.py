@@ -17,12 +17,12 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
-from gossamer.run.checkpoint import Clock
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.local import LocalGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
-from gossamer.run.folder import RunFolder
-from gossamer.run.sources import Found, Sources
+from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.checkpoint import Clock
 
 PLACES = "places"
 """In the private folder's account of sources: the number of the unit that each client is."""

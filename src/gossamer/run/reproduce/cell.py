@@ -17,14 +17,14 @@ from gossamer.data.writers import write_samples
 from gossamer.events import Event, Sink
 from gossamer.files import hold, write_atomically
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.attack import attack
-from gossamer.run.evaluate import evaluate
-from gossamer.run.fit import fit, resume
-from gossamer.run.folder import RunFolder
+from gossamer.run.evaluation.attack import attack
+from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.reproduce import commands, datasets
 from gossamer.run.reproduce.machine import machine, software
 from gossamer.run.reproduce.results import SCHEMA
 from gossamer.run.reproduce.tables import Cell
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.fit import fit, resume
 
 NONE, NOTHING_READ = "none", "nothing read"
 """In place of a guarantee: of a run that has none, and of records that cost none."""

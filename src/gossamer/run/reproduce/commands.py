@@ -3,9 +3,9 @@
 import shlex
 from typing import Any
 
-from gossamer.run import presets
 from gossamer.run.reproduce.datasets import data_set, source
 from gossamer.run.reproduce.tables import Cell
+from gossamer.run.training import presets
 
 CARD, PART, RUN, SAMPLES, METRICS, ATTACKS = (
     "card.toml",

@@ -10,7 +10,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.synthetic.toys import ARMS, pinwheel
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.run.measured import Pictures
+from gossamer.run.recommend.measured_runs import Pictures
 
 
 @dataclass(frozen=True, kw_only=True)

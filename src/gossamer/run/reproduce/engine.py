@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gossamer.errors import DataError, DiskFull, GossamerError, Interrupted, RequestError, did_you_mean
 from gossamer.events import PROGRESS, Event, Sink, note
-from gossamer.run import folder
 from gossamer.run.reproduce import commands, datasets, results
 from gossamer.run.reproduce.cell import Places, forget, make
 from gossamer.run.reproduce.tables import SEEDS, Cell, Scale, Table
+from gossamer.run.storage import run_folder
 
 STOPPED = "stopped; nothing that is finished is lost. The same command goes on."
 
@@ -95,7 +95,7 @@ def run(
 
 def _samples(table: Table, cell: Cell, places: Places) -> Path | None:
     """The picture of a release's samples, if the page is to show it."""
-    path = places.folder(cell) / commands.RUN / folder.SAMPLES
+    path = places.folder(cell) / commands.RUN / run_folder.SAMPLES
     return path if table.show_samples and cell.row.method and cell.seed == SEEDS[0] and path.is_file() else None
 
 

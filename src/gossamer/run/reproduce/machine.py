@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gossamer.run.versions import versions
+from gossamer.run.storage.versions import versions
 
 
 def machine(device: str) -> dict[str, Any]:

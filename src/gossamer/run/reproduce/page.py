@@ -9,11 +9,11 @@ from typing import Any
 
 from gossamer.files import write_atomically
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run import named
+from gossamer.run.report import metric_names
+from gossamer.run.report.wording import aligned
 from gossamer.run.reproduce import curves, results
 from gossamer.run.reproduce.cell import NONE, NOTHING_READ
 from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
-from gossamer.run.words import aligned
 
 NOT_RUN = "not run yet"
 LARGE = 1_000_000
@@ -44,7 +44,7 @@ class Line:
         values = list(dict.fromkeys(entry["value"] for entry in entries)) if self.row.real_of else [
             entry["value"] for entry in entries
         ]  # fmt: skip
-        return over_seeds(values, share=named.figure(figure).share)
+        return over_seeds(values, share=metric_names.figure(figure).share)
 
     @property
     def first(self) -> Cell | None:
@@ -244,6 +244,6 @@ def expected(cell: Cell, done: Mapping[str, Mapping[str, Any]], cells: Sequence[
 
 def _of_real(figure: str) -> str:
     """The figure of the real records that stands beside this one in an evaluation."""
-    return named.floor(figure).name if figure in (named.CLASSIFIER_FID.name, named.FID.name) else (
-        named.INCEPTION_OF_REAL.name if figure == named.INCEPTION.name else named.of_baseline(figure)
+    return metric_names.floor(figure).name if figure in (metric_names.CLASSIFIER_FID.name, metric_names.FID.name) else (
+        metric_names.INCEPTION_OF_REAL.name if figure == metric_names.INCEPTION.name else metric_names.of_baseline(figure)
     )  # fmt: skip

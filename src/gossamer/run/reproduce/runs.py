@@ -14,11 +14,12 @@ from statistics import fmean
 from typing import Any
 
 from gossamer.errors import RequestError
-from gossamer.run import named, presets
-from gossamer.run.measured import Measured, from_entry
+from gossamer.run.recommend.measured_runs import Measured, from_entry
+from gossamer.run.report import metric_names
 from gossamer.run.reproduce import results
 from gossamer.run.reproduce.datasets import data_set
 from gossamer.run.reproduce.tables import SCALES, Cell, Table
+from gossamer.run.training import presets
 
 PAGE = "docs/results.md"
 """Where the figures stand."""
@@ -70,7 +71,7 @@ def finished(known: Mapping[str, Table], into: Path) -> Iterator[Measured]:
         accurate = [
             result
             for result in found
-            if isinstance(result["guarantee"], Mapping) and named.ACCURACY.name in results.figures(result)
+            if isinstance(result["guarantee"], Mapping) and metric_names.ACCURACY.name in results.figures(result)
         ]
         if accurate:
             yield _run(cells[0], accurate)
@@ -81,7 +82,7 @@ def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
     row, how, data = cell.row, cell.how, data_set(cell.row.data)
     accuracies, reals = (
         [figures[name]["value"] for each in found if name in (figures := results.figures(each))]
-        for name in (named.ACCURACY.name, named.BASELINE.name)
+        for name in (metric_names.ACCURACY.name, metric_names.BASELINE.name)
     )
     machine = found[0]["machine"]
     several = len(accuracies) > 1

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.run import presets
-from gossamer.run.metrics import chosen_metrics
+from gossamer.run.evaluation.metric_registry import chosen_metrics
 from gossamer.run.reproduce.datasets import data_set
+from gossamer.run.training import presets
 
 Scale = Literal["laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)

@@ -1,0 +1,173 @@
+"""Parts of a State that several methods have: a network that learns from sums, a running average, a generator in training."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.records import Records, sent
+from gossamer.methods.common import adversarial
+from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.method import BaseConfig, Run
+from gossamer.nets.flat import flatten, gradient
+from gossamer.privacy.distributed import ALONE, Ranks
+
+N = TypeVar("N", bound=nn.Module)
+C = TypeVar("C", bound=BaseConfig)
+ALL = slice(None)
+Optimiser: TypeAlias = Callable[[list[Tensor]], torch.optim.Optimizer]
+"""From parameters to a fresh optimiser of theirs."""
+
+
+def adam(rate: float, betas: tuple[float, float]) -> Optimiser:
+    """Fused Adam with this step size."""
+    return lambda parameters: torch.optim.Adam(parameters, lr=rate, betas=betas, fused=True)
+
+
+class Learner(Generic[N]):
+    """A network that learns from sums of gradients: its parameters are one vector, with an optimiser on it.
+
+    Args:
+        net: the network, on its device.
+        optimiser: makes the optimiser.
+    """
+
+    def __init__(self, net: N, optimiser: Optimiser) -> None:
+        self.net, self.vector = net, flatten(net)
+        self.renew(optimiser)
+
+    def renew(self, optimiser: Optimiser) -> None:
+        """Begin anew with an optimiser: the moments of the old one belong to other gradients."""
+        self.optimiser = optimiser([self.vector])
+
+    def step(self, gradient: Tensor) -> None:
+        """One step of the optimiser. gradient: [D]"""
+        self.vector.grad = gradient
+        self.optimiser.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain numbers."""
+        return {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """The inverse, in place."""
+        self.net.load_state_dict(saved["net"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+
+
+class Average(Generic[N]):
+    """A network and the running average of its weights, which is what a run releases.
+
+    Args:
+        net: the network.
+        decay: of the average; 0: there is none, and the last weights are released.
+    """
+
+    def __init__(self, net: N, decay: float) -> None:
+        self._net, self._decay = net, decay
+        self._mean = copy.deepcopy(net) if decay else None
+
+    @torch.no_grad()
+    def follow(self, *, at_most: float = 1.0) -> None:
+        """average <- decay * average + (1 - decay) * weights; `at_most` is the decay of an average that is young."""
+        if self._mean is None:
+            return
+        for mean, value in zip(self._mean.parameters(), self._net.parameters(), strict=True):
+            mean.lerp_(value, 1 - min(at_most, self._decay))
+        for mine, theirs in zip(self._mean.buffers(), self._net.buffers(), strict=True):
+            mine.copy_(theirs)
+
+    def restart(self) -> None:
+        """Begin anew with the present weights."""
+        if self._mean is not None:
+            self._mean.load_state_dict(self._net.state_dict())
+
+    @property
+    def released(self) -> N:
+        """The average, or the network itself."""
+        return self._net if self._mean is None else self._mean
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its weights."""
+        return {} if self._mean is None else dict(self._mean.state_dict())
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """The inverse, in place."""
+        if self._mean is not None:
+            self._mean.load_state_dict(saved)
+
+
+class InTraining(Generic[N]):
+    """A generator in training: network, optimiser and average.
+
+    Args:
+        net: latents [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
+        optimiser: makes the optimiser.
+        average_decay: of the average that is released; 0: the last weights are.
+    """
+
+    def __init__(self, net: N, optimiser: Optimiser, average_decay: float) -> None:
+        self.net, self.average = net, Average(net, average_decay)
+        self.optimiser = optimiser(list(net.parameters()))
+
+    def renew(self, optimiser: Optimiser) -> None:
+        """Begin anew with an optimiser: the moments of the old one belong to other gradients."""
+        self.optimiser = optimiser(list(self.net.parameters()))
+
+    def descend(self, loss: Tensor, ranks: Ranks = ALONE) -> None:
+        """One step of the optimiser on the generator alone; other networks in the graph keep no gradient.
+
+        Args:
+            loss: of the fakes of this rank.
+            ranks: those that have the others; all losses are added up.
+        """
+        adversarial.descend(self.optimiser, loss, self.net, ranks)
+
+    def latents(self, run: Run[C], n: int, *, prefix: str = "", part: slice = ALL) -> tuple[Tensor, Tensor]:
+        """Latents [n, latent_size] and labels [n] from public streams: no record can change their place.
+
+        Args:
+            run: the run.
+            n: how many are drawn.
+            prefix: of the names of the streams.
+            part: which of them are handed out; the streams move by all of them.
+        """
+        size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
+        z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))
+        y = adversarial.draw_labels(n, run.card, run.rng.public(f"{prefix}labels"))
+        return sent(z[part], run.device), sent(y[part], run.device)
+
+    @torch.no_grad()
+    def fakes(self, run: Run[C], n: int, *, part: slice = ALL) -> Fakes:
+        """A batch from the present weights, or a part of it."""
+        latents, labels = self.latents(run, n, part=part)
+        return Fakes(self.net(latents, labels), labels)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain numbers."""
+        return {
+            "net": self.net.state_dict(),
+            "average": self.average.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """The inverse, in place."""
+        self.net.load_state_dict(saved["net"])
+        self.average.load_state_dict(saved["average"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+
+
+def warm_step(run: Run[C], D: Learner[N], G: InTraining[Any], public: Records, n: int) -> None:
+    """One step of a discriminator without privacy, on n public records and as many fakes."""
+    positions = torch.randint(len(public), (n,), generator=run.rng.public("warm start")).numpy()
+    loss = adversarial.loss_on_records(D.net, public[positions]).mean()
+    loss = loss + adversarial.loss_on_fakes(D.net, G.fakes(run, n)).mean()
+    D.step(gradient(loss / 2, D.net))
+
+
+def some(records: Records, n: int) -> Records:
+    """At most n of public records, evenly from the whole of them: they may lie in the order of their classes."""
+    return records if len(records) <= n else records[torch.linspace(0, len(records) - 1, n).long().numpy()]

@@ -1,0 +1,229 @@
+"""Votes of private records on public candidates, and what is chosen by them. No record enters a picture.
+
+Every record votes for the candidate of its class that looks most like it, in an embedding that has seen no record. All votes
+are ONE histogram over the candidates of all classes, released once by a Gaussian. A record adds 1 to one cell; a unit with
+several records adds a vector that is clipped to 1. So the histogram moves by at most 1 in L2, add-or-remove-one. Lin et al.
+2024 ("Differentially private synthetic data via foundation model APIs 1: images"), Algorithm 2.
+
+That holds only if a vote depends on its record alone, to the last bit: were a sum rounded in another way because another record
+stands in the batch, a vote near a tie would move to another cell. So points lie on a grid, and everything between a record and
+its vote is a sum of whole numbers below 2^53, in double precision: exact, in any order. (A GPU library that transforms a
+convolution first would break it.)
+
+Any method may choose the public pictures of its public start in this way:
+
+    votes = private.release(ballot(noise_multiplier=s, rng=run.rng), Votes.on(public, Cosines.of(public), classes))
+    start = public[chosen(public, kept(votes, s, threshold=2), 20_000, run.card, run.rng.public("chosen")).numpy()]
+
+in a phase of its own on the private records, whose plan is one `costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=s)`.
+Votes are released values: the State keeps them, and what follows is post-processing.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods.common import adversarial
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.sanitized_rows import clipped
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
+
+Embedding: TypeAlias = Callable[[Tensor], Tensor]
+"""Images float32 [n, C, H, W] in [0, 1] to points [n, d], of which near ones look alike. It has seen no private record, and
+adds up nothing but numbers on the grid, see `on_grid`.
+"""
+
+MAX_NORM = 1.0
+"""L2 bound on the votes of one unit. Another would scale votes and noise alike."""
+_STEPS, _REACH = 2.0**12, 2.0**8
+"""A coordinate of a point is a multiple of 1 / _STEPS, at most _REACH: 20 bits, so 4,096 products of two stay below 53 bits."""
+_CHUNK = 1_000
+"""Pictures that are embedded or compared at once; bounds the memory, not the result."""
+
+
+def ballot(*, noise_multiplier: float, rng: Rng) -> PoissonGaussianSum:
+    """The mechanism that releases a histogram: a Gaussian over all units."""
+    return PoissonGaussianSum(
+        sampling_rate=1.0,
+        max_norm=clipped_to(MAX_NORM, noise_multiplier=noise_multiplier),
+        noise_multiplier=noise_multiplier,
+        rng=rng,
+    )
+
+
+@dataclass(frozen=True)
+class Votes:
+    """The query: how often each candidate is the nearest of its class. Algorithm 2, lines 1 to 5.
+
+    Args:
+        embedding: of the records.
+        positions: where the candidates are in it, float64 [N, d] on the grid.
+        labels: their classes, int64 [N].
+        classes: how many classes the records have. Records of a class without candidates have no vote.
+    """
+
+    embedding: Embedding
+    positions: Tensor
+    labels: Tensor
+    classes: int
+
+    @classmethod
+    def on(cls, candidates: Records, embedding: Embedding, classes: int) -> Self:
+        """Votes on pictures."""
+        return cls(embedding, embedded(candidates, embedding), torch.from_numpy(candidates.labels), classes)
+
+    @property
+    def dimension(self) -> int:
+        """N, the number of candidates."""
+        return len(self.positions)
+
+    def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
+        """[N] float64; the votes of one unit are at most bounds.norms[0] long."""
+        device = self.positions.device
+        cells = self._nearest(records)
+        units = torch.arange(len(records)) if records.units is None else torch.from_numpy(records.units)
+        pairs = (units.to(device) * self.dimension + cells)[cells >= 0]  # a number for each unit and candidate
+        pairs, counts = torch.unique(pairs, return_counts=True)
+        units, cells = pairs // max(1, self.dimension), pairs % max(1, self.dimension)
+        different = torch.bincount(units, minlength=records.population)[units]  # candidates that the unit votes for
+        total = torch.zeros(self.dimension, dtype=torch.float64, device=device)
+        for many in different.unique().tolist():  # units with equally many are rows of one matrix: `pairs` rise
+            rows = counts[different == many].double().view(-1, many)
+            total.index_add_(0, cells[different == many], clipped(rows, bounds.norms[0]).flatten())
+        return total
+
+    def _nearest(self, records: Records) -> Tensor:
+        """The cell in which each record votes, int64 [n]; -1: in none."""
+        where = embedded(records, self.embedding, self.positions.device)
+        labels = torch.tensor(records.labels, device=where.device)
+        found = torch.full_like(labels, -1)
+        for y in range(self.classes):
+            candidates, voters = torch.nonzero(self.labels == y)[:, 0], torch.nonzero(labels == y)[:, 0]
+            there = self.positions[candidates]
+            for some in voters.split(_CHUNK) if len(candidates) else ():
+                distances = there.square().sum(1) - 2 * where[some] @ there.T  # squared, less what all have in common
+                found[some] = candidates[distances.argmin(1)]
+        return found
+
+
+def kept(votes: Tensor, noise_multiplier: float, *, threshold: float) -> Tensor:
+    """Weights of the candidates, [N]: what exceeds the threshold. Algorithm 2, line 6.
+
+    Args:
+        votes: the released histogram, [N].
+        noise_multiplier: of its noise.
+        threshold: in standard deviations of the noise.
+    """
+    return (votes - threshold * noise_multiplier * MAX_NORM).clamp(min=0)
+
+
+def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Tensor:
+    """Draw candidates of given classes by their weights, with replacement. Algorithm 1, lines 4 and 5, class by class.
+
+    One uniform number makes one draw, whatever the weights: the streams that they come from move equally far for all records.
+
+    Args:
+        weights: [N], not negative; a class whose weights are all zero is drawn from evenly.
+        groups: int64 [N], the class of each candidate.
+        labels: int64 [n], the classes to draw from; each has a candidate.
+        uniform: [n], in [0, 1).
+
+    Returns:
+        int64 [n], positions of candidates.
+    """
+    order = torch.argsort(groups, stable=True)
+    kinds = int(torch.cat([groups, labels]).max()) + 1 if len(labels) else 1
+    counts = torch.bincount(groups, minlength=kinds)
+    sums = torch.zeros(kinds, dtype=torch.float64, device=groups.device).index_add_(0, groups, weights.double())
+    shares = torch.where((sums > 0)[groups], weights.double() / sums[groups], 1 / counts[groups])[order]
+    ends = counts.cumsum(0)
+    reached = shares.cumsum(0)  # the class before ends at its number, but for rounding
+    last = torch.cat([reached.new_zeros(1), reached])[ends]
+    first = torch.cat([last.new_zeros(1), last[:-1]])
+    wanted = first[labels] + uniform.double() * (last - first)[labels]
+    found = torch.searchsorted(reached, wanted, right=True)
+    return order[torch.minimum(torch.maximum(found, (ends - counts)[labels]), ends[labels] - 1)]
+
+
+def chosen(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Tensor:
+    """Positions of public pictures that the votes prefer, for a public start; some come several times. Post-processing.
+
+    Args:
+        candidates: the public pictures.
+        weights: theirs, see `kept`.
+        n: how many to draw; classes by the declared prior. Those of classes without candidates are left out.
+        card: the declared facts.
+        stream: of the draws.
+    """
+    groups = torch.from_numpy(candidates.labels)
+    labels, uniform = adversarial.draw_labels(n, card, stream), torch.rand(n, generator=stream)
+    there = torch.isin(labels, groups)
+    return pick(weights.cpu(), groups, labels[there], uniform[there])
+
+
+def embedded(records: Records, embedding: Embedding, device: torch.device | str = "cpu") -> Tensor:
+    """Where records are in an embedding, float64 [n, d] on the grid. What is no number is zero: raising would be an output."""
+    with torch.no_grad():
+        parts = [
+            on_grid(embedding(records[start : start + _CHUNK].tensors(device)[0]))
+            for start in range(0, max(1, len(records)), _CHUNK)
+        ]
+    return torch.cat(parts)
+
+
+def on_grid(values: Tensor) -> Tensor:
+    """The nearest multiples of 2^-12 within 256 of zero, float64: sums of 4,096 products of such numbers are exact."""
+    return values.double().nan_to_num(nan=0.0).clamp(-_REACH, _REACH).mul(_STEPS).round() / _STEPS
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Images [n, C, H, W] in [0, 1], as records hold them, on the grid: whole numbers of 1/256. float64"""
+    return (images * 255).round().double() / 256
+
+
+class Cosines(nn.Module):
+    """Embedding: the lowest cosine waves of a picture, each scaled to the spread that it has over public pictures.
+
+    Args:
+        shape: channels, height, width of a picture.
+        size: at most so many waves of each channel, by their squared frequency.
+    """
+
+    waves: Tensor
+    scale: Tensor
+
+    def __init__(self, shape: tuple[int, ...], size: int = 64) -> None:
+        super().__init__()
+        channels, height, width = shape
+        down, across = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+        order = torch.argsort((down**2 + across**2).flatten(), stable=True)[:size]
+        waves = _waves(height)[down.flatten()[order]][:, :, None] * _waves(width)[across.flatten()[order]][:, None, :]
+        self.register_buffer("waves", on_grid(waves.flatten(1)))
+        self.register_buffer("scale", torch.ones(channels * len(order), dtype=torch.float64))
+
+    @classmethod
+    def of(cls, public: Records, size: int = 64) -> Self:
+        """Scaled to public pictures."""
+        made = cls(public.shape, size)
+        spread = embedded(public, made).std(0, correction=0)
+        made.scale = torch.where(spread > 1e-6, 1 / spread, 0.0)
+        return made
+
+    def forward(self, images: Tensor) -> Tensor:
+        """images: float32 [n, C, H, W]. Returns [n, C x size]."""
+        return (pixels(images).flatten(2) @ self.waves.T).flatten(1) * self.scale
+
+
+def _waves(length: int) -> Tensor:
+    """Cosine waves of rising frequency, orthonormal. [length, length]"""
+    at, frequency = torch.arange(length, dtype=torch.float64) + 0.5, torch.arange(length, dtype=torch.float64)
+    waves = torch.cos(math.pi / length * frequency[:, None] * at) * math.sqrt(2 / length)
+    waves[0] /= math.sqrt(2)
+    return waves

@@ -1,0 +1,94 @@
+"""The critics as the loop sees them: they train, and they answer. Who does so, by which coins and at what cost, stays here."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan.critics import Answers, Critics
+from gossamer.methods.method import Run
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.mechanisms.gaussian import clipped_to
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+
+
+class Answering(Protocol):
+    """Whoever answers the generator: critics of records in one place (`Panel`), or clients, each with records of its own."""
+
+    @property
+    def left(self) -> int:
+        """How many more steps the plan holds."""
+        ...
+
+    def train(self, fakes: Fakes) -> None:
+        """A visit to the critics whose turn it is."""
+        ...
+
+    def release(self, fakes: Fakes) -> Tensor:
+        """Sanitised rows for the first images. [answers x B, C, H, W]"""
+        ...
+
+
+class Panel:
+    """Critics of records that are all in one place. A new one begins a new pass of the round robin.
+
+    Args:
+        run: the settings, and the source of coins and noise.
+        critics: those that train and answer.
+    """
+
+    def __init__(self, run: Run[Config], critics: Confined[Critics]) -> None:
+        config = run.config
+        self._run, self._critics = run, critics
+        self._mechanism = SanitizedRows(
+            draw=config.draw,
+            critics=config.critics,
+            batch_size=config.batch_size,
+            max_norm=clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier),
+            noise_multiplier=config.noise_multiplier,
+            rng=run.rng,
+            answers=config.answers,
+        )
+
+    @property
+    def left(self) -> int:
+        """How many more steps the plan holds."""
+        return self._answers_left // self._run.config.answers
+
+    def train(self, fakes: Fakes) -> None:
+        """One visit to each critic whose turn it is. Equations 8 and 12."""
+        here, coins = turns_here(self._run, self._turns())
+        images = fakes.images.detach()
+        if here:
+            self._critics.update(lambda held: held.learn(here, images, fakes.labels, coins))
+
+    def release(self, fakes: Fakes) -> Tensor:
+        """What critics say about the first images, sanitised: the left factor of equation 11. [answers x B, C, H, W]"""
+        shape = (self._run.config.answers, self._run.config.batch_size)
+        asked = fakes[: shape[0] * shape[1]]
+        query = Answers(asked.images.detach().unflatten(0, shape), asked.labels.view(shape))
+        return self._critics.release(self._mechanism, query)
+
+    def _turns(self) -> list[int]:
+        """Who trains now: for the secret draw in turns, which no draw moves; else those that will answer."""
+        config, answering = self._run.config, self._mechanism.next_critic()
+        if answering is not None:
+            return [(answering + i) % config.critics for i in range(config.answers)]
+        given = config.steps * config.answers - self._answers_left
+        first = given // config.answers * config.visits
+        return [(first + i) % config.critics for i in range(config.visits)]
+
+    @property
+    def _answers_left(self) -> int:
+        config, mechanism = self._run.config, self._mechanism
+        return mechanism.answers_left(self._critics.remaining(mechanism.paid), config.steps * config.answers)
+
+
+def turns_here(run: Run[Config], chosen: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
+    """The critics that train and are on this rank, and secret coins for each, a stream of its own. No record decides which."""
+    drawn = [(critic, run.rng.secret_generator()) for critic in chosen]
+    here = [(critic, coins) for critic, coins in drawn if critic % run.ranks.count == run.ranks.number]
+    return [critic for critic, _ in here], [coins for _, coins in here]

@@ -1,0 +1,279 @@
+"""`gossamer audit`: how much a method gives away at the least, measured through its own loop, beside what it claims.
+
+The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets (`trials.py`); `watched.py`
+lets canaries in and looks at what comes out. The attacker knows every record but the canary, and sees every release: what the
+guarantee is about; or, with `final`, the released model alone. A bound above the claim refutes it. One below proves nothing.
+"""
+
+import dataclasses
+import datetime
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.attacks import audit as bounds
+from gossamer.attacks.arrays import Scores
+from gossamer.data.card import DataCard
+from gossamer.errors import RequestError, RunFolderError
+from gossamer.events import Sink, silent
+from gossamer.files import write_atomically
+from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, SMALL, Releases, Runs, Seen
+from gossamer.run.release.verify import is_release
+from gossamer.run.report.audit_record import CONSISTENT, LOW_VALUE, REFUTED
+from gossamer.run.report.html import write_report
+from gossamer.run.storage.run_folder import AUDIT, RunFolder
+from gossamer.run.training.plan import method_named, plan
+from gossamer.run.validation import checked_arguments
+
+_RATES = {"gradients": 0.25, "terms": 0.5}
+"""Sampling rate of the small runs, by the kind of canary, unless --expected-batch-size says another."""
+_FINAL = 500
+"""Models with the canary, and about as many without, where only models are looked at."""
+_OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "draw")
+"""Settings that say where noise goes: those of a run are audited with it. Its nets, steps and batches are not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """What came of an audit.
+
+    Args:
+        method: its name.
+        claim: epsilon of the run, as a certificate would print it.
+        lower_bound: epsilon that the mechanism has at the least, with the stated confidence, if its releases are of the kind
+            that they are said to be, with any noise.
+        counted: the same from the two errors alone, whatever the mechanism is.
+        delta: of both.
+        confidence: of both.
+        trials: canaries that took part.
+        without: canaries that did not.
+        releases: of one trial.
+        sampling_rate: of a release.
+        noise_multiplier: that the loop declared.
+        noise_at_most: the most that the errors allow.
+        seconds: what it took.
+        canary: what the attacker looked for.
+        statistic: which one gave the bound.
+        settings: of the small runs.
+    """
+
+    method: str
+    claim: float
+    lower_bound: float
+    counted: float
+    delta: float
+    confidence: float
+    trials: int
+    without: int
+    releases: int
+    sampling_rate: float
+    noise_multiplier: float
+    noise_at_most: float
+    seconds: float
+    canary: str
+    statistic: str
+    settings: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the bound is above the claim: "REFUTED", or else "consistent"."""
+        return REFUTED if max(self.lower_bound, self.counted) > self.claim else CONSISTENT
+
+    def to_json(self) -> dict[str, Any]:
+        """With the verdict; infinity as the string "inf"."""
+        found = {**dataclasses.asdict(self), "verdict": self.verdict, "note": LOW_VALUE}
+        return {
+            name: "inf" if isinstance(value, float) and math.isinf(value) else value for name, value in found.items()
+        }
+
+
+@checked_arguments
+def audit(
+    method: str,
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    settings: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    confidence: float = bounds.CONFIDENCE,
+    final: bool = False,
+    jobs: int = 1,
+    seed: int = 0,
+    sink: Sink = silent,
+    noise_seed: int | None = None,
+) -> Audited:
+    """Measure what a method gives away at the least, through its own loop on small nets, beside its claim.
+
+    Args:
+        method: a key of METHODS.
+        epsilon: that the method is to claim.
+        delta: of both.
+        settings: fields of its Config, in place of the small ones.
+        trials: canaries that take part, and about as many that do not; None: what `Small.trials` says.
+        confidence: that the bound lies below the truth.
+        final: the attacker sees the released model, and none of the releases that it was made of.
+        jobs: processes among which trials with one canary are dealt.
+        seed: fixes initialisation and public draws; never noise or sampling.
+        sink: is told how far it is.
+        noise_seed: for tests: fixes noise and coins too.
+
+    Raises:
+        RequestError: if the method promises nothing, or the settings are impossible.
+    """
+    asked = method_named(method)
+    if asked.without_guarantee:
+        raise RequestError(
+            f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. `gossamer attack` shows what it "
+            "gives away."
+        )
+    small, began = SMALL[method], time.monotonic()
+    chosen = {**small.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
+    kind = "gradients" if chosen.get("divergence") == "none" else small.canary  # a canary of gradients alone
+    together = kind == "gradients" and not final
+    trials = trials or (_FINAL if final else small.trials(epsilon))
+    in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if together else 1  # delta is below 1 / declared size
+    card = DataCard(shape=small.shape, classes=small.classes, declared_size=ORDINARY + in_a_run)
+    if "expected_batch_size" in {each.name for each in dataclasses.fields(asked.config_type)}:
+        chosen.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
+    if chosen.get("draw") == "paper":  # which gives one answer a step
+        chosen |= {"steps": chosen["steps"] * chosen["answers"], "answers": 1}
+    request = plan(method, card, chosen, epsilon=epsilon, delta=delta)
+    runs = Runs(request.job, delta, seed, noise_seed)
+    if final:
+        declared, *models = runs.models(kind, trials, sink)
+        found = of_models(declared, *models, delta=delta, confidence=confidence)
+        counts = [len(each) for each in models]
+    else:
+        inside, outside = runs.together(trials, sink) if together else runs.dealt(kind, trials, jobs, sink)
+        declared, counts = inside.declared, [inside.x.shape[1], outside.x.shape[1]]
+        found = lower_bound(inside, outside, delta=delta, confidence=confidence)
+    return Audited(
+        method=method,
+        claim=float(rounded_up(request.promise.epsilon)),
+        lower_bound=found.epsilon,
+        counted=found.counted,
+        delta=delta,
+        confidence=confidence,
+        trials=counts[0],
+        without=counts[1],
+        releases=declared.count,
+        sampling_rate=declared.rate,
+        noise_multiplier=declared.noise,
+        noise_at_most=found.noise,
+        seconds=time.monotonic() - began,
+        canary=small.about if kind == small.canary else SMALL["dpgan"].about,
+        statistic=found.statistic,
+        settings=request.job.settings,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The best bound of several statistics.
+
+    Args:
+        epsilon: at the least, if the releases are Poisson-sampled Gaussians with any noise.
+        counted: at the least, whatever they are.
+        noise: at most.
+        statistic: its name.
+    """
+
+    epsilon: float
+    counted: float
+    noise: float
+    statistic: str
+
+
+def lower_bound(inside: Seen, outside: Seen, *, delta: float, confidence: float) -> Found:
+    """The best of the statistics: the exact one, and one for noise that is drawn once and used again.
+
+    They share what may go wrong, 19 parts of 20 to the first. Each chooses its threshold on a fifth of the trials.
+    """
+    declared, wrong = inside.declared, 1 - confidence
+    found = [
+        _by("log-likelihood ratio", inside.ratio, outside.ratio, declared, delta=delta, confidence=1 - 0.95 * wrong)
+    ]
+    if declared.count > 1:
+        found.append(
+            _by(
+                "spread of the releases", inside.spread, outside.spread, declared,
+                delta=delta, confidence=1 - 0.05 * wrong,
+            )
+        )  # fmt: skip
+    return max(found, key=lambda each: (each.epsilon, each.counted))
+
+
+def of_models(declared: Releases, inside: Scores, outside: Scores, *, delta: float, confidence: float) -> Found:
+    """From scores of released models."""
+    return _by("weights of the model", inside, outside, declared, delta=delta, confidence=confidence)
+
+
+def _by(name: str, inside: Scores, outside: Scores, declared: Releases, *, delta: float, confidence: float) -> Found:
+    threshold, mine, others = bounds.split(inside, outside)
+    errors = bounds.errors_at(mine, others, threshold, confidence=confidence)
+    noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
+    epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
+    return Found(epsilon=epsilon, counted=bounds.counted(errors, delta=delta), noise=noise, statistic=name)
+
+
+@checked_arguments
+def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink: Sink = silent) -> Audited:
+    """Audit the method of a finished RUN at the run's epsilon and delta, and write RUN/audit.json, which its report shows.
+
+    What is audited is the method's own loop in small, as by `audit`: no record of the run is read. What the run says about
+    where noise goes (`_OF_A_RUN`) is kept.
+
+    Args:
+        run: a finished RUN.
+        trials: see `audit`.
+        seed: see `audit`.
+        sink: is told how far it is.
+
+    Raises:
+        RunFolderError: if it is no finished run, or another took its place meanwhile.
+        RequestError: if it is a release, or its epsilon is infinity.
+    """
+    folder = RunFolder(Path(run))
+    if not folder.path.is_dir():
+        raise RunFolderError(f"{folder.path} is not a folder. Give the RUN that is to be audited.")
+    if not folder.finished:
+        raise RunFolderError(
+            f"{folder.path} holds no finished run, and an audit is held against what a certificate claims."
+        )
+    unchanged = folder.unchanged()
+    certificate = Certificate.load(folder.path)
+    if is_release(folder.path):
+        raise RequestError(f"{folder.path} is a release, which holds what it was made with: audit its RUN.")
+    epsilon, delta = (float(certificate.guarantee[name]) for name in ("epsilon", "delta"))
+    if math.isinf(epsilon):
+        raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
+    kept = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
+    found = audit(certificate.method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
+    unchanged()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    write_atomically(folder.file(AUDIT), json.dumps({**found.to_json(), "date": today}, indent=2) + "\n")
+    write_report(folder.path, internal=True)
+    return found
+
+
+def lines(found: Audited) -> list[str]:
+    """The result in words, for the terminal."""
+    share = found.lower_bound / found.claim
+    counted = f"{found.counted:.3f} from the counted errors alone"
+    return [
+        f"{found.method}: claims epsilon {found.claim:g} at delta {in_full(found.delta)}",
+        f"lower bound  {found.lower_bound:.3f} ({share:.0%} of the claim) at {found.confidence:.0%} confidence; {counted}",
+        f"attacker     {found.canary}; {found.statistic}",
+        f"trials       {found.trials:,} with a canary and {found.without:,} without, {found.releases:,} releases each, rate "
+        f"{found.sampling_rate:.4g}, noise multiplier {found.noise_multiplier:.4g} (at most {found.noise_at_most:.4g} is left "
+        "by what was seen)",
+        f"cost         {found.seconds:.0f} s",
+        f"verdict      {found.verdict}",
+        LOW_VALUE,
+    ]

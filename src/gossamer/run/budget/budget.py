@@ -1,0 +1,317 @@
+"""`gossamer budget` and `gossamer discard`: what the runs on a data set have spent together, and giving one up."""
+
+import dataclasses
+import json
+import math
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from gossamer.data.card import DataCard
+from gossamer.data.readers.read import EMBEDDED
+from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
+from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.budget_log import Account, Charge, Entry, Limit, Pages
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.budget.entry import book_at, charge_from, in_hand, new_book, place_of, today, worth
+from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.run_folder import RunFolder
+
+_ANY = 1e-5
+"""The delta of a limit that is lifted: it stands nowhere else."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """What `gossamer budget` says of a data set.
+
+    Args:
+        account: its runs, names and limits.
+        bounds: what the runs have spent together; empty if there are none.
+        is_place: whether there is something at the place that its name may be.
+        new: what to say of a book that has just been made; empty otherwise.
+    """
+
+    account: Account
+    bounds: tuple[Bound, ...]
+    is_place: bool = True
+    new: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "data_set": list(self.account.names),
+            "runs": [
+                {
+                    "date": entry.charge.date,
+                    "method": entry.charge.method,
+                    "folder": entry.charge.folder,
+                    "status": entry.status,
+                    "public_share": entry.charge.given_up,
+                    **worth(entry.charge).to_json(),
+                }
+                for entry in self.account.entries
+            ],
+            "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in self.bounds],
+            "limits": [limit.to_json() for limit in self.account.limits],
+        }
+
+    def lines(self) -> list[str]:
+        """In words, one line for each run, then the sum and the limits."""
+        name, *others = self.account.names
+        told = [self.new] if self.new else []
+        told.append(f"{name}, the same records as {', '.join(others)}" if others else name)
+        for entry in self.account.entries:
+            charge = entry.charge
+            share = f", {charge.given_up:.3g} given up as public" if charge.given_up else ""
+            told.append(f"{charge.date}  {charge.method}  {worth(charge)}{share}  {entry.status}  {charge.folder}")
+        count = len(self.account.entries)
+        if not count:
+            told.append("no run has been entered")
+        else:
+            told += [f"{bound.accountant}: {bound.guarantee}" for bound in self.bounds if len(self.bounds) > 1]
+            told.append(f"together, {count} run{'s' if count > 1 else ''}: {smallest(self.bounds)}")
+        if any(entry.charge.given_up for entry in self.account.entries):
+            told.append("The sum protects those who were given up as public in none of these runs.")
+        for limit in self.account.limits:
+            if math.isinf(limit.epsilon):
+                told.append(f"{limit.name} has no limit any more: it was lifted on {limit.date}")
+                continue
+            passing = ", not counting runs without a guarantee" if limit.allow_infinite else ""
+            told.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
+            if self.bounds and not limit.allow_infinite and smallest(self.bounds).epsilon > limit.epsilon:
+                told.append("More than that has been spent: no further run will pass.")
+        if not count and not self.is_place:
+            told.append(f"There is nothing at {name}: a limit binds runs whose card has data_set = {json.dumps(name)}.")
+        return told
+
+
+def budget(
+    data: str,
+    *,
+    card: str | Path | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    allow_infinite: bool = False,
+    force: bool = False,
+    accounts: str | Path | None = None,
+) -> Spent:
+    """What the runs on a data set have spent together; with epsilon and delta, its limit is set first. Reads no record.
+
+    The sum stands at the limit's delta, or else at the largest delta of the runs.
+
+    Args:
+        data: where the records are, or the name of their data set.
+        card: their card, for its `data_set`.
+        epsilon: the limit; infinity lifts it, with force.
+        delta: of the limit; needed but for infinity.
+        allow_infinite: the limit lets runs without a guarantee pass, and does not count them.
+        force: a looser limit may replace a stricter one.
+        accounts: folder of the account book; None: the user's state folder.
+
+    Raises:
+        BudgetError: a limit that makes no sense, or is looser than the one that stands.
+        AccountsError: if the book cannot be used.
+    """
+    if epsilon == math.inf and delta is None:
+        delta = _ANY
+    if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
+        raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
+    named = DataCard.load(card).data_set if card is not None else ""
+    place = place_of(Sources.of(data, public=None, labels_key=None, units=None))
+    book = book_at(accounts)
+    pages = book.read()
+    known = {
+        *pages.limits,
+        *(each for entry in pages.entries for each in (entry.charge.name, entry.charge.place) if each),
+    }
+    base = place.removesuffix(":test")
+    is_place = data not in known and (place in known or base in EMBEDDED or Path(base).exists())
+    name = named or (place if is_place else data)
+    if epsilon is not None and delta is not None:
+        limit = Limit(name=name, epsilon=epsilon, delta=delta, allow_infinite=allow_infinite, date=today())
+        with book.opened() as pages:
+            pages.set_limit(limit, force=force)
+    elif name not in known:
+        raise RequestError(
+            f"the account book {pages.where} knows no data set {name!r}.{did_you_mean(name, known)} Known: "
+            f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
+        )
+    account, found = pages.account(name), bool(named) or base in EMBEDDED or Path(base).exists()
+    deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
+        entry.charge.delta for entry in account.entries
+    ]
+    return Spent(account, account.spent(max(deltas)) if deltas else (), found, new_book(pages) if pages.new else "")
+
+
+def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
+    """Give up an unfinished run: delete its folder. What it was charged stays in the account book.
+
+    Args:
+        run: the RUN folder itself, no link to it.
+        accounts: folder of the account book; None: the one that the run was entered in.
+
+    Returns:
+        What is lost, in sentences.
+
+    Raises:
+        RunFolderError: if the folder holds no unfinished run, or another process has it in its hands.
+        AccountsError: if the book cannot be used; nothing has been deleted then.
+    """
+    folder = RunFolder(Path(run))
+    _check_unfinished(folder)
+    with in_hand(folder):
+        _check_unfinished(folder)
+        try:
+            kept = folder.source()["accounts"]
+        except RunFolderError:
+            kept = None
+        with book_at(accounts or kept, beside=folder).opened() as pages:
+            told = _give_up(folder, pages) if _is_whole(folder) else _give_up_rest(folder, pages)
+        folder.remove()
+    return told
+
+
+def _is_whole(folder: RunFolder) -> bool:
+    """Whether settings and sources can be read, and are those that the run began with, as far as its ledger can tell."""
+    try:
+        folder.config()
+        Sources.from_json(folder.source()["sources"])
+        return PrivacyLedger.load(folder.file(LEDGER)).settings == sha256(folder.file(CONFIG))
+    except LedgerDamaged:
+        return True  # nothing can tell
+    except RunFolderError:
+        return False
+
+
+def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
+    """Note in the book that a run is given up; says what is lost."""
+    run, where = folder.config().get("run", ""), str(folder.path.absolute())
+    try:
+        ledger = PrivacyLedger.resume(folder.file(LEDGER))
+    except LedgerDamaged:
+        mine = [each for each in pages.entries if run and each.charge.run == run]
+        if not mine:
+            raise _unknown(folder, pages, "its ledger cannot be read") from None
+        for each in mine:
+            if each.charge.folder == where:
+                pages.discard(each, today())
+        return [
+            f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
+        ]
+    with closing(ledger):
+        charge, new = charge_from(folder, ledger), []
+        entry = _entry(ledger, pages)
+        if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
+            return [_copy(folder, entry)]
+        if entry is None and not _is_counted(run, ledger, folder, pages):
+            entry = pages.enter(charge, _given_up(ledger))  # what it has released is known here alone
+            new = [
+                f"The account book {pages.where} did not have what this folder has released (a copy that went on by itself, a "
+                "run whose folder was moved, or another book's): its plan was entered now."
+            ]
+        if entry is not None:
+            pages.discard(entry, today())
+        return [*_lost(folder, ledger, charge), *new]
+
+
+def _give_up_rest(folder: RunFolder, pages: Pages) -> list[str]:
+    """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone or changed."""
+    told = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
+    try:
+        ledger = PrivacyLedger.resume(folder.file(LEDGER))
+    except LedgerDamaged:
+        if any(each.discarded and each.charge.folder == str(folder.path.absolute()) for each in pages.entries):
+            return [told]  # given up before, and a kill came while it was deleted
+        raise _unknown(
+            folder, pages, "its ledger cannot be read, and its settings or its sources are gone or changed"
+        ) from None
+    with closing(ledger):
+        entry = _entry(ledger, pages)
+        if entry is None and not _is_given_up(ledger, pages):
+            raise _unknown(folder, pages, "its settings or its sources are gone or changed")
+        if entry is not None and _is_elsewhere(entry.charge.run, entry.charge.folder, folder):
+            return [_copy(folder, entry)]
+        if entry is not None:
+            pages.discard(entry, today())
+    return [told]
+
+
+def _entry(ledger: PrivacyLedger, pages: Pages) -> Entry | None:
+    """The entry that the folder of this ledger holds; also one that was made to give it up, where a kill came before that."""
+    return pages.holder([*ledger.sessions, _given_up(ledger)], ledger.last_hash, ledger.settled)
+
+
+def _given_up(ledger: PrivacyLedger) -> str:
+    """In place of a session, for what is entered and given up at once: no ledger has it, so that nobody goes on with it."""
+    return f"given up at {ledger.settled}"
+
+
+def _copy(folder: RunFolder, entry: Entry) -> str:
+    there = entry.charge.folder
+    return f"{folder.path}: a copy of the run in {there}, deleted. That one stays as it is, and so does its charge."
+
+
+def _unknown(folder: RunFolder, pages: Pages, why: str) -> RunFolderError:
+    return RunFolderError(
+        f"{folder.path}: {why}, and the account book {pages.where} does not know the run, so that nobody can enter what it has "
+        "spent. Name its book with --accounts. If there is none, restore the folder from a copy; or delete it yourself, and "
+        "count its whole plan as spent."
+    )
+
+
+def _is_given_up(ledger: PrivacyLedger, pages: Pages) -> bool:
+    """Whether the book says that the run of this very ledger was given up: a kill came before its folder was deleted."""
+    return any(each.discarded and each.session in (*ledger.sessions[-1:], _given_up(ledger)) for each in pages.entries)
+
+
+def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, pages: Pages) -> bool:
+    """Whether all that this ledger has paid for is in the book: the run was given up, or this is a copy of its beginning.
+
+    The last is so where the ledger in the run's own folder holds the last line of this one that is no session: hashes are
+    chained, so that it holds all lines before. A folder that went on by itself after it was copied has lines of its own.
+    """
+    if _is_given_up(ledger, pages):
+        return True
+    last = f'"hash": "{ledger.settled}"'.encode()
+    return any(
+        each.charge.run == run
+        and _is_elsewhere(run, each.charge.folder, folder)
+        and last in (Path(each.charge.folder) / LEDGER).read_bytes()
+        for each in pages.entries
+    )
+
+
+def _is_elsewhere(run: str, place: str, folder: RunFolder) -> bool:
+    """Whether the folder in which a run was entered still holds it, and is not this one under another name."""
+    original = RunFolder(Path(place))
+    try:
+        return original.begun and original.config().get("run") == run and not original.path.samefile(folder.path)
+    except (GossamerError, OSError):
+        return False
+
+
+def _check_unfinished(folder: RunFolder) -> None:
+    if folder.path.is_symlink():
+        raise RunFolderError(f"{folder.path} is a link. Name the run's folder itself.")
+    if folder.interrupted:
+        raise RunFolderError(
+            f"{folder.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
+            f"{folder.path}` puts it back, or goes on with the new one where the account book has it."
+        )
+    if not folder.begun:
+        raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to give up.")
+    if folder.finished:
+        raise RunFolderError(
+            f"{folder.path} holds a finished run: its promise has been made. `gossamer fit --force` replaces it."
+        )
+
+
+def _lost(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:
+    paid, reserved = sum(count for _, count in ledger.charged), sum(count for _, count in ledger.plan)
+    return [
+        f"{folder.path}: given up and deleted, with {paid:,} of {reserved:,} releases charged, {ledger.spent()}.",
+        f"The account book keeps its whole plan under {charge.name}: {worth(charge)}.",
+    ]

@@ -1,0 +1,103 @@
+"""`gossamer audit`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from gossamer.lazy import Lazy
+from gossamer.run.cli.options import as_json, checked_seed, per_method
+from gossamer.run.report.audit_record import REFUTED
+
+if TYPE_CHECKING:
+    from gossamer.run.auditing import audit as auditing
+    from gossamer.run.training import progress
+else:
+    auditing, progress = Lazy("gossamer.run.auditing.audit"), Lazy("gossamer.run.training.progress")
+
+trials = click.option(
+    "--trials",
+    type=click.IntRange(min=20),
+    help="Canaries that take part, and about as many that do not [default: 500 to 180,000, by method and epsilon].",
+)
+seed = click.option(
+    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Fixes all but noise and sampling."
+)
+
+
+def _audit(*, as_json: bool, **named: Any) -> None:
+    with progress.Terminal() as terminal:
+        found = auditing.audit(sink=terminal, **named)
+    _show(found, as_json=as_json)
+
+
+@click.command()
+@click.option(
+    "--run", type=click.Path(path_type=Path), metavar="RUN", help="Audit at the epsilon of this finished run."
+)
+@trials
+@seed
+@as_json
+def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
+    """What the group does where no METHOD is named."""
+    context = click.get_current_context()
+    if (method := context.invoked_subcommand) is not None:
+        for name in ("run", *named, "as_json"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                flag = "json" if name == "as_json" else name
+                fix = (
+                    f"the METHOD of a RUN is known: leave {method} out."
+                    if name == "run"
+                    else f"it goes after {method}."
+                )
+                raise click.UsageError(f"--{flag} stands before {method}: {fix}")
+        return
+    if run is None:
+        raise click.UsageError("name a METHOD, or give --run RUN.")
+    with progress.Terminal() as terminal:
+        found = auditing.audit_run(run, sink=terminal, **named)
+    _show(found, as_json=as_json)
+
+
+def _show(found: "auditing.Audited", *, as_json: bool) -> None:
+    """The result; exit status 1 where the claim is refuted."""
+    for line in [json.dumps(found.to_json())] if as_json else auditing.lines(found):
+        click.echo(line)
+    click.get_current_context().exit(int(found.verdict == REFUTED))
+
+
+audit = per_method(
+    "audit",
+    "Measure what METHOD gives away at the least, through its own loop, beside what it claims. Small nets, few steps, canaries "
+    "in the place of records: no data are needed. With --run, at the epsilon of a finished RUN; the result goes into its "
+    "report. Exit status 1 where the claim is refuted, and 0 where it is not.",
+    "gossamer audit METHOD --epsilon 3",
+    _audit,
+    [
+        click.option("--epsilon", type=float, default=3.0, show_default=True, help="What the method is to claim."),
+        click.option("--delta", type=float, default=1e-5, show_default=True, help="Of claim and bound."),
+        trials,
+        click.option(
+            "--confidence", type=float, default=0.95, show_default=True, help="That the bound lies below the truth."
+        ),
+        click.option(
+            "--final",
+            is_flag=True,
+            help="The attacker sees the released model alone: a lower bound, mostly much lower.",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Processes among which trials with one canary are dealt.",
+        ),
+        seed,
+        as_json,
+    ],
+    invoke_without_command=True,
+    callback=of_run.callback,
+    params=of_run.params,
+)

@@ -1,0 +1,54 @@
+"""`gossamer card`."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gossamer.data.card import STORED, check_range, draft
+from gossamer.data.card_hints import drafted_size, remarks
+from gossamer.data.readers.read import LEFT_OUT, read, sizes
+from gossamer.run.cli.options import force, images_key, labels_key, pixel_range, refuse_taken, units
+
+
+@click.command()
+@click.argument("data")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the draft here; default: print it.")
+@images_key
+@labels_key
+@units
+@pixel_range
+@force
+def card(
+    data: str,
+    out: Path | None,
+    images_key: str | None,
+    labels_key: str | None,
+    units: str | None,
+    pixel_range: tuple[float, float] | None,
+    force: bool,
+) -> None:
+    """Draft the public facts of DATA, for the curator to declare.
+
+    Every line of a card becomes public knowledge: edit the draft, and keep only what may be known. What DATA show that asks
+    for a decision is said on the terminal, and is written nowhere.
+    """
+    check_range(pixel_range or STORED)
+    if out is not None:
+        refuse_taken(out, force=force)
+    keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
+    looked = sizes(data, split="train", **keys)
+    shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
+    records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=shape, **keys)
+    text = draft(
+        records, unit="person" if units else "record", pixel_range=pixel_range,
+        missing_label="drop" if LEFT_OUT in records.notes else "refuse",
+    )  # fmt: skip
+    for words in (*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))):
+        click.echo(f"Note: {words}", err=True)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    out.write_text(text, encoding="utf-8")
+    click.echo(f"{out}: a draft. Every line becomes public when you keep it; read it before you use it.", err=True)

@@ -1,0 +1,30 @@
+"""`gossamer demo`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    from gossamer.run.cli import demo as showing
+    from gossamer.run.training import progress
+else:
+    showing, progress = Lazy("gossamer.run.cli.demo"), Lazy("gossamer.run.training.progress")
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Its own folder, replaced.",
+)
+def demo(out: Path) -> None:
+    """The whole way on scikit-learn's digits, with drawn glyphs as public data. No download."""
+    with progress.Terminal() as terminal:
+        told = showing.demo(out, terminal)
+    for line in told:
+        click.echo(line)

@@ -1,0 +1,38 @@
+"""`gossamer sample`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from gossamer.data.records import Samples
+from gossamer.data.writers import write_samples
+from gossamer.events import Sink, progress
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run.cli.options import checked_seed, force
+from gossamer.run.training.progress import Terminal
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-n", "count", type=click.IntRange(min=1), required=True, help="How many samples.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help=".npz, .csv, .parquet, or a folder for .png."
+)
+@click.option("--seed", type=int, callback=checked_seed, help="Fixes the samples; default: fresh ones.")
+@force
+def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> None:
+    """Draw synthetic records from a finished RUN or a release. Free, as many as wanted."""
+    synthesizer = Synthesizer.load(run)
+    with Terminal() as terminal:
+        chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)
+        write_samples(out, chunks, count=count, force=force)
+    click.echo(f"{count:,} samples in {out}", err=True)
+
+
+def _counted(chunks: Iterator[Samples], sink: Sink, total: int) -> Iterator[Samples]:
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        sink(progress("samples", done, total))

@@ -1,0 +1,60 @@
+"""`gossamer split`."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gossamer.lazy import Lazy
+from gossamer.run.cli.options import checked_seed, images_key, labels_key, pixel_range, units
+
+if TYPE_CHECKING:
+    from gossamer.data import split as splitting
+else:
+    splitting = Lazy("gossamer.data.split")
+
+
+@click.command()
+@click.argument("data")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help="A new folder for pictures, else a new .npz."
+)
+@click.option("--share", type=float, default=0.2, show_default=True, help="Expected share of test, between 0 and 1.")
+@click.option(
+    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Another one deals otherwise."
+)
+@units
+@click.option(
+    "--missing-unit",
+    type=click.Choice(["refuse", "own"]),
+    default="refuse",
+    show_default=True,
+    help="A record without a unit: a mistake, or a unit of its own.",
+)
+@images_key
+@labels_key
+@pixel_range
+def split(data: str, out: Path, **named: Any) -> None:
+    """Deal DATA into train and test before a run, whole units on either side.
+
+    Members and non-members must differ in nothing but the deal, or `gossamer attack` sees writers and scanners. A hash of each
+    unit deals, so whoever joins or leaves moves nobody else. Declare the size of train: (1 - share) of what you would declare.
+    """
+    dealt = splitting.split(data, out=out, **named)
+    for words in dealt.notes:
+        click.echo(f"Note: {words}", err=True)
+    for side, records, people in zip(("train", "test"), dealt.records, dealt.units, strict=True):
+        click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if dealt.spec else ""))
+    whose = ""
+    if dealt.spec:
+        whose = f" --units {shlex.quote(str(out / dealt.spec) if dealt.spec.endswith('.csv') else dealt.spec)}"
+    place = shlex.quote(str(out))
+    click.echo(
+        f"`gossamer fit` takes --data {place}{whose}, and `gossamer attack` --members {place} --nonmembers {place}{whose}."
+    )
+    click.echo(
+        f"Note: {place} is a new place to the account book, where runs and limits on {shlex.quote(data)} do not count. Write "
+        "one data_set on every card of these people before the first run: then they do.",
+        err=True,
+    )

@@ -1,0 +1,55 @@
+"""`gossamer verify` and `gossamer report`."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gossamer.errors import GossamerError, RunFolderError
+from gossamer.lazy import Lazy
+from gossamer.run.cli.options import as_json
+from gossamer.run.storage.run_folder import SUMS
+
+if TYPE_CHECKING:
+    from gossamer.privacy import guarantee
+    from gossamer.run.release import verify as checking
+    from gossamer.run.report import html as reporting
+else:
+    guarantee = Lazy("gossamer.privacy.guarantee")
+    checking, reporting = Lazy("gossamer.run.release.verify"), Lazy("gossamer.run.report.html")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--key", metavar="PUBLIC", help="It must be signed with this key: the PEM file K.pub, or its 64 hexadecimal digits."
+)
+@as_json
+def verify(run: Path, key: str | None, as_json: bool) -> None:
+    """Recompute the guarantee of a RUN or a release from its ledger, with every accountant, and check its files."""
+    verdict = checking.verify(run, key=key)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(verdict) | {"ok": verdict.ok}))
+    elif verdict.ok:
+        for entry in verdict.guarantees:
+            click.echo(f"{entry['accountant']}: {guarantee.Guarantee.from_json(entry)}")
+        click.echo(f"{run}: verified. The certificate follows from ledger and settings, and names this model.")
+        for note in verdict.notes:
+            click.echo(f"Note: {note}")
+        for each in verdict.not_checked:
+            click.echo(f"Not checked: {each}")
+    if not verdict.ok:
+        raise GossamerError(f"{run} does not verify. {' '.join(verdict.problems)}")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+def report(run: Path) -> None:
+    """Write RUN/report.html anew, one self-contained page."""
+    if checking.is_release(run):
+        raise RunFolderError(
+            f"{run} is a release: its report was written with it, and {SUMS} names it. `gossamer report` is for a RUN."
+        )
+    click.echo(str(reporting.write_report(run, internal=True)))

@@ -1,0 +1,73 @@
+"""`gossamer demo`: the whole way on data that everyone may see, in a few minutes on two cores.
+
+scikit-learn's handwritten digits play the private records; drawn glyphs are the public ones, whose axes the class moments are
+taken in. (The glyphs' constants were chosen beside every other one of these digits: it is a demonstration, not a result.) The
+classifiers use the reduced protocol. Beside the private run stand the real records, the public ones, and the public start.
+"""
+
+import shutil
+from pathlib import Path
+
+from gossamer.data.card import DataCard
+from gossamer.errors import PrivacyError, RequestError
+from gossamer.events import Sink, note
+from gossamer.privacy.certificate.certificate import CONFIG
+from gossamer.run.evaluation.attack import attack
+from gossamer.run.evaluation.evaluate import evaluate, lines
+from gossamer.run.release.verify import verify
+from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
+from gossamer.run.training.fit import fit
+
+SAMPLES = 6_000
+CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="scikit-learn digits")
+EPSILON, DELTA = 10.0, 1e-4
+
+
+def demo(out: Path, sink: Sink) -> list[str]:
+    """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other; its account book lies in there.
+
+    Returns:
+        What came of it, line by line.
+
+    Raises:
+        RequestError: if `out` holds something other than a run of the demo, or another process trains there.
+    """
+    _clear(out)
+    sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of drawn glyphs"))
+    synthesizer = fit(
+        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, sink=sink, threshold=0.3,
+        accounts=RunFolder(out).private / ACCOUNTS,
+    )  # fmt: skip
+    sink(
+        note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")
+    )
+    found = evaluate(
+        out, train="digits", test="digits", count=SAMPLES, protocol="reduced", sink=sink
+    )  # fmt: skip
+    sink(note("3/4 attacks: can the training records be recognised?"))
+    attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
+    sink(note("4/4 recomputing the guarantee from the ledger"))
+    verdict = verify(out)
+    if not verdict.ok:
+        raise PrivacyError(" ".join(verdict.problems))
+    told = [synthesizer.certificate.statement, *lines(found.metrics), *attacked.verdict]
+    return [*told, f"verified; the report is {out / REPORT}"]
+
+
+def _clear(out: Path) -> None:
+    folder = RunFolder(out)
+    if not out.exists():
+        return
+    own = folder.file(CONFIG).is_file() and _is_demo(folder.config().get("card")) and not folder.file(SUMS).exists()
+    if not folder.blank and (not own or folder.shared):
+        raise RequestError(
+            f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
+        )
+    with folder.held():
+        folder.clear()
+        shutil.rmtree(folder.private / ACCOUNTS, ignore_errors=True)
+
+
+def _is_demo(card: object) -> bool:
+    """Whether this is the demo's card; that of an earlier version has fewer fields, and the same values."""
+    return isinstance(card, dict) and len(card) > 0 and {**CARD.to_dict(), **card} == CARD.to_dict()

@@ -1,0 +1,161 @@
+"""The command line: `gossamer COMMAND`. Each command is a thin layer over a function of the same name, in `commands/`.
+
+Exit status: 0 done, 1 the run failed, 2 the request was wrong. An error is one paragraph on stderr; `--debug` adds the
+traceback. `--json` prints one JSON object on stdout and nothing else there. A command's module is loaded when it is asked for.
+"""
+
+import importlib
+import os
+import sys
+import traceback
+
+import click
+
+from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
+from gossamer.run.cli.options import NearestName
+from gossamer.run.training import torchrun
+
+COMMANDS = {
+    "demo": ("demo", "The whole way on small public data, in a few minutes."),
+    "card": ("card", "Draft the public facts of DATA."),
+    "split": ("split", "Deal DATA into train and test, by unit."),
+    "recommend": ("recommend", "Which method, and what to expect of it; reads no record."),
+    "plan": ("plan", "What a run would cost; reads no record."),
+    "fit": ("fit", "Train a METHOD under a budget, into a RUN folder."),
+    "resume": ("fit", "Go on with a run that was stopped or killed."),
+    "federated": ("federated", "GS-WGAN with records that stay with their owners."),
+    "sample": ("sample", "Draw synthetic records from a RUN or a release."),
+    "evaluate": ("evaluate", "How good is it? Measured on real records."),
+    "attack": ("attack", "Can training records be recognised?"),
+    "compare": ("compare", "Several evaluated RUNs in one table and one plot."),
+    "verify": ("verify", "Recompute the guarantee, and check the files."),
+    "report": ("verify", "Write RUN/report.html anew."),
+    "release": ("release", "Copy what may be handed out, and nothing else."),
+    "sign": ("sign", "Sign a release: who stands for it."),
+    "budget": ("budget", "What the runs on DATA have spent; set its limit."),
+    "discard": ("budget", "Give up an unfinished RUN."),
+    "audit": ("audit", "Measure epsilon from below, beside the claim."),
+    "account": ("account", "Privacy calculator."),
+    "presets": ("presets", "List the named settings."),
+    "reproduce": ("reproduce", "Tables of the papers, ours beside theirs."),
+}
+"""Each command, in the order of work: its module in `commands/` and its line in the help."""
+
+
+class Commands(NearestName):
+    """The commands, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (what click hands over)
+        """In the order of work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
+        """Load it."""
+        if cmd_name not in COMMANDS:
+            return None
+        if torchrun.launched() and cmd_name not in torchrun.COMMANDS:
+            raise click.UsageError(f"{cmd_name} runs in one process: leave torchrun out. It starts fit and resume.")
+        module = importlib.import_module(f"gossamer.run.cli.commands.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (what click hands over)
+        """Their lines, without loading any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        version = importlib.import_module("importlib.metadata").version("gossamer")
+        click.echo(f"gossamer, version {version}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Train a generative model on records that cannot be shared, under differential privacy, and release what is safe.
+
+    \b
+    gossamer demo                                     the whole way on small public data, in a few minutes
+    gossamer card DATA -o card.toml                   draft the public facts
+    gossamer plan moments --card card.toml --epsilon 10 --delta 1e-5
+    gossamer fit moments --data DATA --card card.toml --epsilon 10 --delta 1e-5 --out RUN
+    gossamer sample RUN -n 60000 -o synth.npz
+    gossamer verify RUN; gossamer release RUN -o DIR
+
+    DATA is a path (class folders of pictures, MNIST idx folder, .npz, pictures in .parquet or .tar), 'digits' or 'glyphs';
+    ':train' and ':test' pick a split. A traceback for any error: --debug.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs a command and turns every error into one paragraph and an exit status."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        code = cli.main([word for word in given if word != "--debug"], prog_name="gossamer", standalone_mode=False)
+    except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
+        code = _explain(error, debug=debug)
+    except KeyboardInterrupt:
+        click.echo("gossamer: stopped at once. `gossamer resume RUN` goes on from the last checkpoint.", err=True)
+        code = 1
+    sys.exit(code or 0)
+
+
+def _explain(error: Exception, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    if torchrun.rank() > 0:  # what all ranks would say, rank 0 has said
+        if not isinstance(error, NotBegun | Interrupted | click.ClickException):
+            said = str(error) if isinstance(error, GossamerError) else type(error).__name__
+            click.echo(f"gossamer, rank {torchrun.rank()}: {said}", err=True)
+        else:
+            torchrun.wait_for_the_words()
+        return 2 if isinstance(error, RequestError | click.ClickException) else 1
+    if isinstance(error, click.Abort):
+        click.echo("gossamer: stopped.", err=True)
+        return 1
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return 2
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        hint = f" See `{context.command_path} --help`." if context is not None else ""
+        click.echo(f"gossamer: {error.format_message().rstrip()}{hint}", err=True)
+        return 2
+    if isinstance(error, GossamerError):
+        click.echo(f"gossamer: {error}", err=True)
+        return 2 if isinstance(error, RequestError) else 1
+    if is_full(error):
+        click.echo(
+            "gossamer: the disk is full. Make room and run the command again; an unfinished run goes on with "
+            "`gossamer resume RUN`, and has lost nothing that was kept.",
+            err=True,
+        )
+        return 1
+    if is_out_of_memory(error):
+        click.echo(
+            "gossamer: there is not enough memory. Take a smaller --physical-batch-size, --expected-batch-size or --width (as "
+            "the method has them), or a smaller shape on the card; `gossamer plan METHOD` says what a run takes. One that had "
+            "begun goes on with `gossamer resume RUN`.",
+            err=True,
+        )
+        return 1
+    if isinstance(error, OSError) and error.strerror:  # the system's own words, and a name: no value read from a record
+        named = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        click.echo(f"gossamer: {named}{error.strerror}. Mend that and run the command again.", err=True)
+        return 2 if named else 1
+    # The message of an error nobody foresaw could hold a value read from a record.
+    click.echo(f"gossamer: unexpected {type(error).__name__}. Please report it; --debug shows where.", err=True)
+    return 1

@@ -1,0 +1,364 @@
+"""`gossamer attack`: every membership attack that applies to what a run has, beside what guessing would reach.
+
+The figures read real records. They are internal: publishing them, or choosing a run by them, is outside the guarantee.
+"""
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gossamer.attacks.control import told_apart
+from gossamer.attacks.density import domias
+from gossamer.attacks.discriminator import white_box
+from gossamer.attacks.distances import calibrated, full_black_box, near_copies
+from gossamer.attacks.monte_carlo import instance_attack, set_attack
+from gossamer.attacks.roc import LOW_RATES
+from gossamer.attacks.scores import Attack, ranked
+from gossamer.attacks.total_variation import total_variation
+from gossamer.data.fingerprint import digests, fingerprint, shared
+from gossamer.data.readers.read import check_two_arrays, read
+from gossamer.data.records import Records, Samples
+from gossamer.errors import DataError, RequestError, RunFolderError
+from gossamer.events import Sink, note, silent
+from gossamer.files import write_atomically
+from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.certificate.certificate import LEDGER
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.report import wording
+from gossamer.run.report.html import write_report
+from gossamer.run.report.metric_names import PERCENT
+from gossamer.run.storage.run_folder import ATTACKS, READINGS, RunFolder
+from gossamer.run.training import checkpoint
+from gossamer.run.validation import check_own_place, check_place, checked_arguments
+
+FEWEST = 20
+"""Members, and non-members, below which no attack is tried."""
+HELD_OUT = 5_000
+"""Held-out records at most: principal components of more would cost much and change little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What the attacks are made on: what a run hands out, and the records whose membership they guess.
+
+    Args:
+        samples: of the release.
+        members: records of the run's data.
+        nonmembers: as many records that the run never saw.
+        held_out: other records that the run never saw, for principal components and as a reference.
+        training: the run as its private checkpoint has it, with its discriminators, or None.
+        seed: fixes the draws of the attacks.
+    """
+
+    samples: Samples
+    members: Records
+    nonmembers: Records
+    held_out: Records
+    training: Training[BaseConfig, State] | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What came of the attacks.
+
+    Args:
+        attacks: one JSON entry per figure.
+        left_out: attacks that do not apply, each with its reason.
+        verdict: in plain words, what was found and what that cannot show.
+        on: in words, the records that took part.
+        control: the Estimate of a classifier that never saw the run, as JSON: what the sets differ in whatever the run did.
+    """
+
+    attacks: list[dict[str, Any]]
+    left_out: dict[str, str]
+    verdict: list[str]
+    on: str
+    control: dict[str, Any]
+
+
+@checked_arguments
+def attack(
+    run: str | Path,
+    *,
+    members: str | Path,
+    nonmembers: str | Path,
+    count: int = 20_000,
+    limit: int = 2_000,
+    out: str | Path | None = None,
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    units: str | None = None,
+    seed: int = 0,
+    sink: Sink = silent,
+) -> Attacked:
+    """Attack a run, or a release, with members and non-members that are known.
+
+    Half of the non-members take part, the other half are held out: for principal components, and as the reference of
+    calibrated attacks. Members and non-members are drawn to equal numbers, so that a guess is right half the time. With
+    units, one record of each takes part, and none of whom it is held out: records of one person are no independent trials.
+
+    Args:
+        run: a finished RUN, or a release (which has no discriminators).
+        members: records of the run's training data.
+        nonmembers: records of the same kind that the run never saw.
+        count: synthetic records.
+        limit: members, and non-members, at most.
+        out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
+        units: whose each record is, in both sets, see `data.readers.read`; None: every record is its own unit.
+        seed: fixes samples and draws.
+        sink: is told what is going on.
+
+    Raises:
+        RunFolderError: if `run` is no finished run, or another took its place meanwhile.
+        DataError: if the sets are too small, do not fit the run, or are not apart.
+    """
+    check_place(out)
+    folder = RunFolder(Path(run))
+    if folder.private.is_dir():
+        check_own_place(folder.path)
+    unchanged = folder.unchanged()
+    synthesizer = Synthesizer.load(run)
+    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
+    for said in dict.fromkeys((*inside.notes, *outside.notes)):
+        sink(note(said))
+    training, reason = _private_state(folder, synthesizer)
+    target = _target(synthesizer, inside, outside, training, count, limit, seed)
+    on += (
+        f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
+        f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
+    )
+    entries: list[dict[str, Any]] = []
+    left_out = {"white-box and oracle TVD": reason} if reason else {}
+    for name, make in _attacks(target):
+        sink(note(f"attacking: {name}"))
+        try:
+            entries += [_entry(found) for found in make()]
+        except DataError as error:
+            left_out[name] = str(error)
+    sink(note("the control: a classifier that never saw the run"))
+    control = told_apart(target.members.images, target.nonmembers.images, seed=seed)
+    verdict = wording.control(control, units=units is not None, unit=synthesizer.card.unit)
+    verdict += wording.verdict(entries, synthesizer.certificate.guarantee)
+    found = Attacked(entries, left_out, verdict, on, dataclasses.asdict(control))
+    unchanged()
+    path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
+    if path is not None:
+        write_atomically(path, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
+    if folder.private.is_dir():
+        line = {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "attack": [str(members), str(nonmembers)],
+        }
+        with (folder.private / READINGS).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        write_report(folder.path, internal=True)
+    return found
+
+
+def lines(found: Attacked) -> list[str]:
+    """The figures, the verdict, and what was left out, for the terminal: rates of false alarms have a table of their own."""
+    head, *rows = wording.attack_rows(found.attacks)
+    shown = wording.aligned([row[:4] for row in (head, *rows)])
+    if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {wording.NONE}]:
+        shown += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
+    shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
+    closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
+    return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
+
+
+def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:
+    """Each attack by name, to be made when its turn comes."""
+    samples, members, nonmembers, held_out = (
+        records.images for records in (target.samples, target.members, target.nonmembers, target.held_out)
+    )
+    width = int(np.prod(members.shape[1:]))
+    components = min(40, len(held_out) // 2, width)
+    few = min(10, len(held_out) // 4, width)
+    size = min(100, len(members) // 10)
+    repeats = min(50, len(members) // size)
+
+    def monte_carlo() -> list[Attack]:
+        sets = set_attack(
+            samples, members, nonmembers, held_out,
+            set_size=size, repeats=repeats, components=components, seed=target.seed,
+        )  # fmt: skip
+        return [sets.pairs, sets.top]
+
+    if target.training is not None:
+        yield "discriminators", lambda: _on_discriminators(target)
+    yield "Monte-Carlo, sets", monte_carlo
+    yield (
+        "Monte-Carlo, single records",
+        lambda: [instance_attack(samples, members, nonmembers, held_out, components=components)],
+    )
+    yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
+    yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
+    yield "DOMIAS", lambda: [domias(samples, members, nonmembers, held_out, components=few)]
+    yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
+
+
+def _on_discriminators(target: Target) -> list[Attack]:
+    """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
+    assert target.training is not None
+    inside, outside = (_scores(target.training, each) for each in (target.members, target.nonmembers))
+    if target.training.method.scores_have_no_scale:
+        inside, outside = ranked(inside, outside)
+    found = [white_box(inside, outside, how="max")]
+    if len(inside) > 1:
+        found.append(white_box(inside, outside, how="mean"))
+    oracle = total_variation(inside, outside, seed=target.seed)
+    return [*found, oracle.raw, oracle.corrected, oracle.accuracy]
+
+
+def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarray:
+    """What the discriminators of a run say about records: float64 [D, n], higher where a record looks real."""
+    with torch.no_grad():
+        found = [training.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
+    return torch.cat([each for each in found if each is not None], dim=1).double().numpy()
+
+
+def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
+    """The run as its checkpoint has it, or None and the reason."""
+    training = synthesizer.job.begin(Rng(0))
+    one = synthesizer.sample(1)  # in the place of a record
+    if training.scores(Records(one.images, one.labels)) is None:
+        return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
+    if not folder.private.is_dir():
+        return None, "the private checkpoint with the discriminators is not here: this is a release"
+    try:
+        saved = checkpoint.load(folder.private, PrivacyLedger.load(folder.file(LEDGER)))
+    except RunFolderError as error:
+        return None, str(error)
+    if saved is None:
+        return None, "the private checkpoint with the discriminators has been removed"
+    training.state.load_state_dict(saved[0])
+    return training, ""
+
+
+def _sets(
+    folder: RunFolder,
+    synthesizer: Synthesizer,
+    members: str,
+    nonmembers: str,
+    images_key: str | None,
+    labels_key: str | None,
+    units: str | None,
+) -> tuple[Records, Records, str]:
+    """Members and non-members, checked; and in words what was found about them."""
+    card, classes = synthesizer.card, synthesizer.card.classes
+    asked: dict[str, Any] = {
+        "images_key": images_key,
+        "labels_key": labels_key,
+        "units": units,
+        "missing_unit": card.missing_unit,
+        "unit_folders": True,
+        **card.reading,
+    }
+    if units is not None:
+        check_two_arrays(units, [(members, "train"), (nonmembers, "test")])
+    inside = read(members, split="train", **asked)
+    outside = read(nonmembers, split="test", **asked)
+    for name, records in (("--members", inside), ("--nonmembers", outside)):
+        if len(records) and int(records.labels.max()) >= classes:
+            raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")
+    apart = ~shared(outside, inside)
+    if not apart.any():
+        raise DataError(
+            "--nonmembers: all of these records are among the members; give records that the run never saw."
+        )
+    on = "Whether the members are the run's own records was not checked."
+    if folder.private.is_dir():
+        trained_on = folder.source().get("records")  # a run of an older version knew them by another digest
+        if fingerprint(outside) == trained_on:
+            raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
+        each, alone = digests(inside), dataclasses.replace(inside, units=None, names=None)
+        if trained_on in (fingerprint(inside, each), fingerprint(alone, each)):
+            on = "The members are the run's own records."
+    copies = int((~apart).sum())
+    if copies:
+        on += f" {copies:,} non-members are exact copies of members and were left out."
+    outside = outside[np.flatnonzero(apart)]
+    counts = _people(inside), _people(outside)
+    if counts[0] < FEWEST or counts[1] < 2 * FEWEST:
+        of = "" if units is None else f", counted by {card.unit if card.unit != 'record' else 'unit'},"
+        raise DataError(
+            f"{counts[0]:,} members and {counts[1]:,} non-members{of} are too few: attacks need at least {FEWEST} members and "
+            f"{2 * FEWEST} non-members, half of them to be held out."
+        )
+    return inside, outside, on
+
+
+def _target(
+    synthesizer: Synthesizer,
+    inside: Records,
+    outside: Records,
+    training: Training[BaseConfig, State] | None,
+    count: int,
+    limit: int,
+    seed: int,
+) -> Target:
+    """Equal numbers of members and non-members at random, and held-out records that are neither."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(outside))
+    first = _one_of_each(outside, order)
+    half = len(first) // 2
+    takes_part = _one_of_each(inside, rng.permutation(len(inside)))
+    m = min(len(takes_part), half, limit)
+    return Target(
+        samples=synthesizer.sample(count, seed=seed),
+        members=inside[takes_part[:m]],
+        nonmembers=outside[first[:m]],
+        held_out=outside[_of_the_same(outside, first[half:], order)[:HELD_OUT]],
+        training=training,
+        seed=seed,
+    )
+
+
+def _people(records: Records) -> int:
+    """Units of which there is a record."""
+    return len(records) if records.units is None else len(np.unique(records.units))
+
+
+def _one_of_each(records: Records, order: np.ndarray) -> np.ndarray:
+    """The first record of each unit, in this order of all records."""
+    if records.units is None:
+        return order
+    _, first = np.unique(records.units[order], return_index=True)
+    return order[np.sort(first)]
+
+
+def _of_the_same(records: Records, some: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """All records of the units of some, in this order of all records."""
+    return some if records.units is None else order[np.isin(records.units[order], records.units[some])]
+
+
+def _entry(found: Attack) -> dict[str, Any]:
+    """One figure as JSON, with its curve where single records are scored."""
+    entry: dict[str, Any] = {
+        "attack": found.name,
+        "measure": found.measure,
+        **dataclasses.asdict(found.estimate),
+        "chance": found.chance,
+        "lowest": found.lowest,
+        "needs": found.needs,
+        "note": found.note,
+        "internal": True,
+        "tpr": {},
+        "roc": None,
+    }
+    if found.roc is not None:
+        entry["tpr"] = {f"{rate:g}": dataclasses.asdict(found.roc.tpr_at(rate)) for rate in LOW_RATES}
+        entry["roc"] = {"fpr": found.roc.fpr.tolist(), "tpr": found.roc.tpr.tolist()}
+    return entry

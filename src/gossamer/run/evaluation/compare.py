@@ -1,0 +1,115 @@
+"""`gossamer compare`: several evaluated runs in one table and one plot, utility against epsilon.
+
+The figures are internal, like those of `evaluate`: choosing one of the runs by them is outside their guarantees.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import RequestError, RunFolderError, did_you_mean
+from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.report import metric_names, plots
+from gossamer.run.report.wording import percent
+from gossamer.run.storage.run_folder import METRICS, RunFolder
+
+
+def compare(runs: Sequence[Path]) -> list[dict[str, Any]]:
+    """One entry per run: its folder, method, guarantee and figures by name.
+
+    Raises:
+        RunFolderError: if a folder is no finished run, or has not been evaluated.
+    """
+    return [_entry(run) for run in runs]
+
+
+def _entry(run: Path) -> dict[str, Any]:
+    folder = RunFolder(run)
+    if not folder.finished:
+        raise RunFolderError(f"{run} is not a finished run; `gossamer fit` makes one, `gossamer resume` finishes one.")
+    if not folder.file(METRICS).is_file():
+        raise RunFolderError(f"{run} has not been evaluated: `gossamer evaluate {run} --train DATA --test DATA` first.")
+    certificate = Certificate.load(run)
+    metrics = {entry["metric"]: entry for entry in folder.metrics()}
+    return {"run": run.name, "method": certificate.method, **certificate.guarantee, "metrics": metrics}
+
+
+def chosen_metric(entries: Sequence[dict[str, Any]], name: str) -> str:
+    """The name of a figure that every run has.
+
+    Raises:
+        RequestError: if a run lacks it; says the nearest that all have.
+    """
+    known = [each for each in entries[0]["metrics"] if all(each in entry["metrics"] for entry in entries)]
+    if name not in known:
+        raise RequestError(
+            f"not every run has the figure {name!r}.{did_you_mean(name, known)} All have: {', '.join(known) or 'none'}."
+        )
+    return name
+
+
+def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[list[str]]:
+    """Head and rows: run, method, epsilon, delta, and the figures with their intervals."""
+    head = ["run", "method", "epsilon", "delta", *metrics]
+    rows = [
+        [
+            entry["run"],
+            entry["method"],
+            rounded_up(float(entry["epsilon"])),
+            in_full(float(entry["delta"])),
+            *(_figure(entry, name) for name in metrics),
+        ]
+        for entry in sorted(entries, key=lambda entry: float(entry["epsilon"]))
+    ]
+    return [head, *rows]
+
+
+def unlike(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[str]:
+    """The figures that were not computed alike in all runs: on other numbers of records, or by another protocol."""
+
+    def computed_on(entry: dict[str, Any], name: str) -> str:
+        return str(entry["metrics"].get(name, {}).get("computed_on", ""))
+
+    found = {name: {computed_on(entry, name) for entry in entries} - {""} for name in metrics}
+    return [name for name, ways in found.items() if len(ways) > 1]
+
+
+def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
+    """Utility against epsilon, as .png or .svg. Runs without a guarantee, and the real-data baseline, are horizontal lines.
+
+    Raises:
+        RequestError: another ending.
+    """
+    if path.suffix not in (".png", ".svg"):
+        raise RequestError(f"{path}: a plot is a .png or .svg file.")
+    points = [
+        plots.Measured(
+            label=f"{entry['run']} ({entry['method']})",
+            x=float(entry["epsilon"]),
+            **{end: float(entry["metrics"][metric][end]) for end in ("value", "low", "high")},
+        )
+        for entry in entries
+    ]
+    baselines = [
+        entry["metrics"][baseline]["value"]
+        for entry in entries
+        if (baseline := metric_names.of_baseline(metric)) in entry["metrics"]
+    ]
+    plots.utility_plot(
+        points,
+        baseline=max(baselines, default=None),
+        y_label=metric,
+        shares=metric_names.figure(metric).share,
+        path=path,
+    )
+
+
+def _figure(entry: dict[str, Any], name: str) -> str:
+    found = entry["metrics"].get(name)
+    if found is None:
+        return "-"
+    if metric_names.figure(name).share:
+        value, low, high = (percent(found[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
+        return f"{value} ({low} to {high})"
+    return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})"

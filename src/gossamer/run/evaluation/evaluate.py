@@ -1,0 +1,238 @@
+"""`gossamer evaluate`: how useful a release is, measured on real records under a ledger of its own.
+
+The figures are internal: publishing them, or choosing a run by them, is outside the guarantee.
+"""
+
+import copy
+import dataclasses
+import datetime
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data import polarity
+from gossamer.data.card import MOST_CLASSES, DataCard
+from gossamer.data.class_names import absent, match_labels
+from gossamer.data.readers.read import read
+from gossamer.data.records import Records, Samples
+from gossamer.errors import GossamerError, RequestError, RunFolderError
+from gossamer.estimate import Estimate
+from gossamer.events import Sink, note, silent
+from gossamer.files import write_atomically
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run.evaluation import metric_functions
+from gossamer.run.evaluation.baseline_cache import Baselines
+from gossamer.run.evaluation.metric_registry import chosen_metrics, measured
+from gossamer.run.report import metric_names
+from gossamer.run.report.html import write_report
+from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder
+from gossamer.run.validation import check_own_place, check_place, checked_arguments
+
+NEIGHBOURS = "neighbours.png"
+"""In the private folder of a RUN: samples, each with the real training record nearest to it."""
+CACHE = "baselines"
+"""In the private folder of a RUN: what depends on the real records alone."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured.
+
+    Args:
+        metrics: one JSON entry per figure.
+        left_out: metrics that do not apply to these records, each with its reason.
+        class_names: what the labels are called, label 0 first; empty: nobody said.
+    """
+
+    metrics: list[dict[str, Any]]
+    left_out: dict[str, str]
+    class_names: tuple[str, ...] = ()
+
+
+@checked_arguments
+def evaluate(
+    synth: str | Path,
+    *,
+    train: str | Path,
+    test: str | Path,
+    metrics: str = "accuracy",
+    count: int = 60_000,
+    out: str | Path | None = None,
+    protocol: str = "paper",
+    seed: int = 0,
+    images_key: str | None = None,
+    labels_key: str | None = None,
+    cache: str | Path | None = None,
+    inception: tuple[Path, str] | None = None,
+    labelled: int = 100,
+    limit: int = 10_000,
+    card: str | Path | None = None,
+    sink: Sink = silent,
+) -> Evaluation:
+    """Measure a release on real records.
+
+    Args:
+        synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
+        train: real training records: for the baselines, and for the classifier whose features measure distances.
+        test: real test records.
+        metrics: names of `metrics.METRICS` with commas between, or "all".
+        count: samples drawn from a RUN.
+        out: where the figures are written; needed for a file only if they are to be kept.
+        protocol: a key of `measures.PROTOCOLS`, for `accuracy`.
+        seed: fixes samples and training.
+        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
+        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
+        cache: a private folder for what depends on the real records alone; default: inside the RUN's private folder.
+        inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
+        labelled: labelled records of the semi-supervised analyst.
+        limit: training records of the classical classifiers.
+        card: for a file of samples: the card of the real records, which says how they are read; a RUN has its own.
+        sink: takes progress, and what was noticed about the records.
+
+    Raises:
+        RequestError: if there is no such metric, or the only one asked for does not apply; or a card is given for a RUN.
+        RunFolderError: if the run is not finished, or another took its place meanwhile.
+        DataError: if the records do not fit together.
+    """
+    names = chosen_metrics(metrics)
+    check_place(out)
+    synth, train, test = Path(synth), str(train), str(test)
+    folder = RunFolder(synth)
+    is_run = synth.is_dir() and folder.finished
+    if folder.begun and not is_run:
+        raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
+    if is_run and folder.private.is_dir():
+        check_own_place(synth)
+    unchanged = folder.unchanged()
+    synthesizer = Synthesizer.load(synth) if is_run else None
+    if synthesizer is not None and card is not None:
+        raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
+    facts = None if card is None else DataCard.load(card)
+    samples = _read_samples(synth, facts) if synthesizer is None else synthesizer.sample(count, seed=seed)
+    reading = _reading(samples, synthesizer, facts)
+    asked: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
+    real = read(train, split="train", **asked)
+    asked["class_names"] = asked["class_names"] or real.class_names
+    tests = read(test, split="test", **asked)
+    remarks = (polarity.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
+    for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
+        if remark:
+            sink(note(remark))
+    for name, records in ((train, real), (test, tests)):
+        if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
+            raise RequestError(f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
+    warm = None
+    if synthesizer is not None and (folder.private / WARM).is_file():
+        start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
+        warm = start.sample(count, seed=seed)
+    where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
+    inputs = metric_functions.Inputs(
+        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
+        classes=max(int(each.labels.max()) for each in (samples, real, tests)) + 1, synthesizer=synthesizer,
+        public=_public_records(folder, synthesizer),
+        baselines=Baselines(where, real, tests, seed), protocol=protocol, seed=seed, inception=inception,
+        labelled_records=labelled, limit=limit, sink=sink,
+        pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None,
+    )  # fmt: skip
+    found = Evaluation([], {}, real.class_names)
+    for name, figures, reason in measured(inputs, names):
+        found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
+        if reason:
+            found.left_out[name] = reason
+    unchanged()
+    return _written(
+        found, folder, is_run, None if out is None else Path(out), {"evaluate": names, "train": train, "test": test}
+    )
+
+
+def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[str]:
+    """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent, classes by name."""
+    names = [metric_names.shown(entry["metric"], class_names) for entry in metrics]
+    width = max(map(len, names), default=0)
+    told = zip(names, metrics, strict=True)
+    return [f"{name:<{width}}  {in_units(entry)}  {entry['computed_on']}" for name, entry in told]
+
+
+def in_units(entry: dict[str, Any]) -> str:
+    """Value and interval of an entry: shares in per cent, all else as numbers."""
+    if metric_names.figure(entry["metric"]).share:
+        return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
+    return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
+
+
+def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
+    """The public records that a run had, where they can still be read: a classifier may learn from them as they are."""
+    if synthesizer is None or not folder.private.is_dir():
+        return None
+    try:
+        return Sources.from_json(folder.source()["sources"]).read(synthesizer.card).public
+    except GossamerError:  # moved or changed since: there is no such row then
+        return None
+
+
+def _read_samples(path: Path, card: DataCard | None) -> Samples:
+    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them.
+
+    Folders called 0, 1, 2 ... are how labels are written that have no names; where there is no sample of a class there is no
+    such folder. Other names are matched with those of the card, as those of the real records are: folders are read in the order
+    of their names, which the card's need not be.
+    """
+    shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
+    found = read(str(path), split="train", shape=shape)
+    labels, names = found.labels, found.class_names
+    numbers = [int(name) for name in names if name.isdecimal() and str(int(name)) == name and int(name) < MOST_CLASSES]
+    if names and len(numbers) == len(names) and (card is None or numbers == list(range(len(names)))):
+        return Samples(found.images, np.array(numbers)[labels])
+    if names and card is not None:
+        labels, names = match_labels(labels, names, card.reading["class_names"], where=str(path)), card.class_names
+    return Samples(found.images, labels, names)
+
+
+def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard | None) -> dict[str, Any]:
+    """How the real records are read: as the card says, or in the shape and under the names of the samples."""
+    if synthesizer is not None:
+        return synthesizer.card.reading
+    if card is not None:
+        return card.reading
+    return {"shape": samples.shape, "class_names": samples.class_names}
+
+
+def _written(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:
+    """Write the figures where they belong. A RUN keeps those of earlier evaluations that were not measured again."""
+    own = is_run and folder.private.is_dir()
+    entries = found.metrics
+    if own and out is None:
+        new = {entry["metric"] for entry in entries}
+        entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
+    target = out or (folder.file(METRICS) if own else None)
+    if target is not None:
+        write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)
+    if own:
+        _note(folder, note)
+        write_report(folder.path, internal=True)
+    return found
+
+
+def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
+    return {
+        "metric": name,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "computed_on": estimate.computed_on,
+        "internal": True,
+    }
+
+
+def _note(folder: RunFolder, what: dict[str, Any]) -> None:
+    """Write down, in the private folder, that real records were read outside the guarantee."""
+    if folder.private.is_dir():
+        line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **what}
+        with (folder.private / READINGS).open("a") as file:
+            file.write(json.dumps(line) + "\n")

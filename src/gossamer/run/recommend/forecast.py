@@ -1,0 +1,208 @@
+"""What to expect of a run before it begins: quality, time and memory, from measured runs. Reads no record."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gossamer.data.card import DataCard
+from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.run.recommend import measured_runs
+from gossamer.run.recommend.measured_runs import EPSILONS, USEFUL, Expected, Measured, percent
+from gossamer.run.report.wording import setting_in_words
+from gossamer.run.training import presets
+from gossamer.run.training.memory import Peak, peak
+from gossamer.run.training.plan import Request
+
+REFERENCE = "MNIST"
+"""The data set that every method with a guarantee was measured on: of equally near runs, those on it are taken."""
+LAST = EPSILONS[-1]
+_SAME_TIME = ("noise_multiplier", "learning_rate", "max_norm", "average_decay", "beta")
+"""Ends of the names of settings that do not change how long a step takes."""
+_SAME_WORK = ("steps", "expected_batch_size")
+"""Settings in proportion to which a run takes its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What is known of a run beforehand.
+
+    Args:
+        expected: its quality, for each data set that was measured; empty: unknown.
+        same: these settings were measured, and what is expected comes from such runs alone.
+        like: the measured run that is nearest; None: there is none.
+        differs: in what that one differs, in words.
+        enough: the least clear run of the method that was useful; None: there is none.
+        needed: what it would take to be as clear as that one, in a sentence; empty: unknown.
+        minutes: how long it takes, about, on the machine of `like`; None: unknown.
+        memory: what it takes at its peak, about.
+    """
+
+    expected: tuple[Expected, ...]
+    same: bool
+    like: Measured | None
+    differs: tuple[str, ...]
+    enough: Measured | None
+    needed: str
+    minutes: float | None
+    memory: Peak
+
+    def lines(self) -> list[str]:
+        """In words."""
+        if self.like is None:
+            quality = ["expected quality: unknown, because no run like this was measured"]
+        else:
+            of = "that learns from its samples" if self.like.of == "samples" else "that is released"
+            settings = "with these settings" if self.same else "with other settings; with these there was none"
+            quality = [
+                f"accuracy of a classifier {of}, from measured runs {settings} (other pictures may be harder or easier):",
+                *(f"  {each}" for each in self.expected),
+                f"  nearest: {self.like}",
+            ]
+            quality += [f"  which differs by: {', '.join(self.differs)}"] if self.differs else []
+        return [
+            *quality,
+            f"for a useful release: {self.needed or 'how many records it takes is unknown'}",
+            f"time: {duration(self.minutes, self.like)}",
+            f"memory: {self.memory}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "expected": [each.to_json() for each in self.expected],
+            "same_settings": self.same,
+            "nearest": None if self.like is None else str(self.like),
+            "differs": list(self.differs),
+            "useful": self.needed,
+            "minutes": self.minutes,
+            "memory_mb": {name: value / 1e6 for name, value in dataclasses.asdict(self.memory).items()},
+        }
+
+
+def outlook(request: Request, *, public: bool = False) -> Outlook:
+    """What to expect of a run that is decided.
+
+    Args:
+        request: the run.
+        public: whether it has public records. Without, runs that had some do not say how many records are enough.
+    """
+    job, epsilon, delta = request.job, request.promise.epsilon, request.delta
+    card = job.card
+    known = [
+        run for run in measured_runs.of_method(job.method.name, epsilon=epsilon) if measured_runs.comparable(run, card)
+    ]
+    same = [run for run in known if bool(run.public) == public and not _other_settings(run, job)]
+    like = nearest(same or known, card, epsilon=epsilon, delta=delta)
+    enough = measured_runs.enough([run for run in known if public or not run.public]) or measured_runs.enough(known)
+    other = {} if like is None else _other_settings(like, job)
+    return Outlook(
+        expected=measured_runs.expected(same or known, card, epsilon=epsilon, delta=delta),
+        same=bool(same),
+        like=like,
+        differs=() if like is None else (*_differences(like, card, epsilon=epsilon, public=public), *_named(other)),
+        enough=enough,
+        needed=more(enough, card, epsilon=epsilon, delta=delta) if enough is not None else "",
+        minutes=None if like is None else _time(like, other, card),
+        memory=peak(job),
+    )
+
+
+def nearest(runs: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> Measured | None:
+    """The run that is nearest in clearness; of equally near ones one on MNIST, and the best of those."""
+    here = measured_runs.clearness(card.declared_size, epsilon, delta)
+
+    def place(run: Measured) -> tuple[float, bool, float]:
+        apart = abs(math.log(run.clearness / here))
+        return max(apart, math.log(measured_runs.NEAR)), run.data != REFERENCE, -run.accuracy
+
+    return min(runs, key=place, default=None)
+
+
+def time_of(like: Measured, card: DataCard) -> float | None:
+    """How long a run with the same settings takes on the same machine, in minutes; None: it was not recorded."""
+    if like.minutes is None:
+        return None
+    return like.minutes * (max(1.0, card.declared_size / like.records) if like.per_record else 1.0)
+
+
+def duration(minutes: float | None, like: Measured | None) -> str:
+    """Minutes in words."""
+    if minutes is None or like is None:
+        return "unknown"
+    machine = f" on {like.machine}" if like.machine else ""
+    return f"{'less than a minute' if minutes < 1 else f'about {minutes:.0f} min'}{machine}"
+
+
+def about(minutes: float | None) -> str:
+    """Minutes, for a table."""
+    return "unknown" if minutes is None else "< 1 min" if minutes < 1 else f"{minutes:.0f} min"
+
+
+def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> str:
+    """Whether these records are enough to be as clear as a run that was useful, or what would be; in a sentence."""
+    least = f"the least clear run that reached {percent(USEFUL)} is one of {enough.method}: {enough}."
+    if math.isinf(epsilon):
+        return least
+    needed = measured_runs.records_needed(enough, epsilon=epsilon, delta=delta)
+    if card.declared_size < needed <= measured_runs.NEAR * card.declared_size:
+        return f"{least} These {card.declared_size:,} {card.unit}s at this epsilon are about as clear as that."
+    if needed <= card.declared_size:
+        return f"{least} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."
+    larger = measured_runs.epsilon_needed(enough, records=card.declared_size, delta=delta)
+    other = (
+        f"or these at epsilon {larger:g}"
+        if larger is not None
+        else f"and with these not even epsilon {LAST:g} would do"
+    )
+    return f"{least} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
+
+
+def _differences(run: Measured, card: DataCard, *, epsilon: float, public: bool) -> list[str]:
+    """In what a measured run differs from the one asked for, besides its pictures and its settings; in words."""
+    told = []
+    if run.records != card.declared_size:
+        told.append(f"{run.records:,} records instead of {card.declared_size:,}")
+    if not math.isclose(run.epsilon, epsilon, rel_tol=0.02):
+        told.append(f"epsilon {run.epsilon:g} instead of {epsilon:.3g}")
+    if run.shape != card.shape:
+        told.append(f"pictures of {by(run.shape)} instead of {by(card.shape)}")
+    if bool(run.public) != public:
+        told.append(f"{run.public or 'none'} as public records instead of {'others' if public else 'none'}")
+    return told
+
+
+def _other_settings(run: Measured, asked: Job[BaseConfig, State]) -> dict[str, tuple[Any, Any]]:
+    """The settings in which a measured run differs: {name: (its own, the one asked for)}. The noise follows from epsilon."""
+    noise = {} if asked.method.without_guarantee else {"noise_multiplier": asked.settings["noise_multiplier"]}
+    own = (presets.settings(run.method, run.preset) if run.preset else {}) | run.settings
+    theirs = asked.method.job({**own, **noise}, asked.card)
+    differing = [name for name, value in asked.in_full.items() if theirs.in_full[name] != value]
+    return {name: (theirs.settings[name], asked.settings[name]) for name in differing}
+
+
+def _named(other: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    shown = ((name.replace("_", "-"), theirs, asked) for name, (theirs, asked) in other.items())
+    return [f"{name} {_said(theirs)} instead of {_said(asked)}" for name, theirs, asked in shown]
+
+
+def _said(value: Any) -> str:
+    return setting_in_words(value) or "none"
+
+
+def _time(like: Measured, other: Mapping[str, tuple[Any, Any]], card: DataCard) -> float | None:
+    """Minutes, in proportion to steps and batch; None where another setting could change the time of a step."""
+    if any(not name.endswith(_SAME_TIME) and name not in _SAME_WORK for name in other):
+        return None
+    minutes = time_of(like, card)
+    for name in _SAME_WORK:
+        theirs, asked = other.get(name, (1, 1))
+        if minutes is not None:
+            minutes = minutes * asked / theirs if theirs and asked else None
+    return minutes
+
+
+def by(shape: Sequence[int]) -> str:
+    """A shape in words."""
+    return "x".join(map(str, shape))

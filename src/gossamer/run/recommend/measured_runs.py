@@ -1,0 +1,265 @@
+"""What to expect of a run, from runs that were measured (`measured.toml`), and from nothing else.
+
+Two runs of a method are compared by their clearness: the number of protected records times mu, where one Gaussian release
+of multiplier 1 / mu costs this epsilon and delta. It says how many noise widths all records together can move a sum. With
+the same settings, more of it never does worse, but for chance; that is all that is assumed. So a run that was as clear, or
+less so, says what to expect at least, and a clearer one what to expect at most. How hard other pictures are, no run can say:
+expectations are given for each data set that was measured, never as one number. A run counts for pictures of about its size
+alone, with as many channels and classes (`comparable`).
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from gossamer.data.card import DataCard
+
+Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
+"""What records show."""
+NEAR = 1.25
+"""Two runs whose clearness differs by no more than this factor count as equally clear; the same for sides of pictures."""
+USEFUL = 0.8
+"""A rule of thumb: from this accuracy on a release counts as useful, ten classes being told apart."""
+EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+"""Budgets that are named where a smaller one would not do."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """A run that was measured. The head of `measured.toml` says what each field is.
+
+    Raises:
+        ValueError: if its interval does not hold its figure, or a number cannot be.
+    """
+
+    method: str
+    data: str
+    pictures: Pictures
+    records: int
+    epsilon: float
+    delta: float
+    shape: tuple[int, ...]
+    classes: int
+    accuracy: float
+    of: Literal["samples", "release"]
+    on: Literal["test records", "training records set apart"]
+    page: str
+    public: str = ""
+    preset: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    real: float | None = None
+    minutes: float | None = None
+    per_record: bool = False
+    machine: str = ""
+
+    def __post_init__(self) -> None:
+        low, high = self.at_least, self.at_most
+        if not (
+            0 <= low <= self.accuracy <= high <= 1 and self.records > 0 and self.epsilon > 0 and 0 < self.delta < 1
+        ):
+            raise ValueError(f"a measured run of {self.method} on {self.data} has numbers that cannot be")
+
+    @property
+    def at_least(self) -> float:
+        """The lower end of its interval; its figure, where it has none."""
+        return self.accuracy if self.low is None else self.low
+
+    @property
+    def at_most(self) -> float:
+        """The upper end of its interval; its figure, where it has none."""
+        return self.accuracy if self.high is None else self.high
+
+    @property
+    def clearness(self) -> float:
+        """See the module."""
+        return clearness(self.records, self.epsilon, self.delta)
+
+    def __str__(self) -> str:
+        spread = "" if self.low is None else f" ({percent(self.at_least)} to {percent(self.at_most)})"
+        public = f", with {self.public} as public records" if self.public else ""
+        return (
+            f"{percent(self.accuracy)}{spread} with {self.records:,} records of {self.data} at epsilon {self.epsilon:g}"
+            f"{public}, on {self.on}: {self.page}"
+        )
+
+    @property
+    def in_short(self) -> str:
+        """Its figure and its data, for a table."""
+        public = f" with {self.public}" if self.public else ""
+        return f"{percent(self.accuracy)} on {self.data}{public}, {self.records:,} records, epsilon {self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What to expect if the records were as hard as those of one data set.
+
+    Args:
+        data: the data set.
+        public: the public records of those runs; empty: none.
+        low: a run as clear as this one, or less so, reached this; None: unknown.
+        high: the nearest run as clear as this one, or clearer, reached this; None: unknown.
+        runs: those runs, at most two.
+    """
+
+    data: str
+    public: str
+    low: float | None
+    high: float | None
+    runs: tuple[Measured, ...]
+
+    def __str__(self) -> str:
+        given = f", with {self.public} as public records" if self.public else ""
+        return f"as on {self.data}{given}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The range, in words."""
+        if self.low is not None and self.high is not None:
+            low, high = percent(self.low), percent(self.high)
+            return f"{low} to {high}" if low != high else f"about {low}"
+        if self.low is not None:
+            return f"at least the {percent(self.low)} of a less clear run"
+        assert self.high is not None
+        return f"unknown, at most the {percent(self.high)} of a clearer run"
+
+    @property
+    def in_short(self) -> str:
+        """The range, for a table."""
+        if self.low is not None and self.high is not None:
+            low, high = f"{100 * self.low:.1f}", percent(self.high)
+            return f"{low} to {high}" if percent(self.low) != high else f"about {high}"
+        return f"at most {percent(self.high)}" if self.high is not None else f"at least {percent(self.low or 0.0)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "data": self.data,
+            "public": self.public,
+            "low": self.low,
+            "high": self.high,
+            "measured": [str(run) for run in self.runs],
+        }
+
+
+@cache
+def runs() -> tuple[Measured, ...]:
+    """All measured runs."""
+    text = resources.files("gossamer.run.recommend").joinpath("measured.toml").read_text(encoding="utf-8")
+    return tuple(map(from_entry, tomllib.loads(text)["run"]))
+
+
+def from_entry(entry: Mapping[str, Any]) -> Measured:
+    """A run from a table of `measured.toml`.
+
+    Raises:
+        TypeError, KeyError: if a field is missing or unknown.
+        ValueError: as `Measured`.
+    """
+    return Measured(**{**entry, "shape": tuple(entry["shape"])})
+
+
+def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tuple[Measured, ...]:
+    """The measured runs of a method: those without a guarantee for epsilon infinity, the others for the rest.
+
+    Args:
+        method: a key of METHODS.
+        epsilon: of the run that is asked about.
+        pictures: what its records show, where that is known and was measured; None: runs on any.
+    """
+    found = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
+    alike = [run for run in found if run.pictures == pictures]
+    return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else found)
+
+
+def comparable(run: Measured, card: DataCard) -> bool:
+    """Whether a run says what to expect of the records of a card: as many channels and classes, and sides as long (`NEAR`).
+
+    Where there is one class, a classifier has nothing to tell apart, and no run says anything.
+    """
+    (channels, *sides), (measured_channels, *measured_sides) = card.shape, run.shape
+    similar = all(1 / NEAR <= side / other <= NEAR for side, other in zip(sides, measured_sides, strict=True))
+    return channels == measured_channels and similar and card.classes == run.classes > 1
+
+
+def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> tuple[Expected, ...]:
+    """What to expect of a run, for each data set and each kind of public records that was measured.
+
+    Args:
+        measured: runs of the method.
+        card: the records; their declared size counts.
+        epsilon: the budget.
+        delta: of the guarantee.
+    """
+    here = clearness(card.declared_size, epsilon, delta)
+    groups = dict.fromkeys((run.data, run.public) for run in measured)
+    return tuple(_expected([run for run in measured if (run.data, run.public) == group], here) for group in groups)
+
+
+def _expected(alike: Sequence[Measured], here: float) -> Expected:
+    """The best of what was no clearer, and the best of the nearest that were no less clear."""
+    below = max((run for run in alike if run.clearness <= NEAR * here), key=lambda run: run.accuracy, default=None)
+    no_less = [run for run in alike if run.clearness * NEAR >= here]
+    nearest = min((run.clearness for run in no_less), default=0.0)
+    best = [run for run in no_less if run.clearness <= NEAR * nearest]
+    above = max(best, key=lambda run: run.accuracy, default=None)
+    low = None if below is None else below.at_least
+    high = None if above is None else max(above.at_most, 0.0 if below is None else below.at_most)
+    chosen = tuple(dict.fromkeys(run for run in (below, above) if run is not None))
+    return Expected(alike[0].data, alike[0].public, low, high, chosen)
+
+
+def enough(measured: Sequence[Measured]) -> Measured | None:
+    """The least clear run that was useful; None: there is none."""
+    useful = [run for run in measured if run.accuracy >= USEFUL]
+    return min(useful, key=lambda run: (run.clearness, -run.accuracy), default=None)
+
+
+def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
+    """With how many records a run would be as clear at this budget as that one was, rounded up to two digits."""
+    exact = run.clearness / _counted(epsilon, delta)
+    step = int(10 ** max(math.floor(math.log10(exact)) - 1, 0))
+    return math.ceil(exact / step) * step
+
+
+def epsilon_needed(run: Measured, *, records: int, delta: float) -> float | None:
+    """The smallest of `EPSILONS` at which so many records would be as clear as that run; None: none of them."""
+    return next((each for each in EPSILONS if clearness(records, each, delta) >= run.clearness), None)
+
+
+def clearness(records: int, epsilon: float, delta: float) -> float:
+    """How clear a run can see: see the module. Without privacy, the number of records."""
+    return records * (1.0 if math.isinf(epsilon) else _counted(epsilon, delta))
+
+
+def _counted(epsilon: float, delta: float) -> float:
+    """Mu; beyond the last of `EPSILONS` that of the last: without noise, records that are missing are not made up for."""
+    return mu(min(epsilon, EPSILONS[-1]), delta)
+
+
+@cache
+def mu(epsilon: float, delta: float) -> float:
+    """The largest mu for which one Gaussian release of multiplier 1 / mu is (epsilon, delta)-DP.
+
+    Dong, Roth, Su 2022 ("Gaussian differential privacy"), Corollary 2.13.
+    """
+
+    def too_much(value: float) -> float:
+        first = norm.cdf(-epsilon / value + value / 2)
+        second = math.exp(epsilon + norm.logcdf(-epsilon / value - value / 2))
+        return float(first - second - delta)
+
+    return float(brentq(too_much, 1e-6, 2 * epsilon + 60))
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,365 @@
+"""`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
+
+What is expected comes from measured runs on comparable pictures (`measured.py`). Each method takes the settings of the measured
+run that is nearest. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
+one asked for, or less so. The others follow, in steps of a factor of two by which their run was clearer. Then come those that
+were measured on other pictures only, in the same order and without a figure, and last those that were not measured.
+"""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from gossamer.data.card import DataCard
+from gossamer.errors import RequestError
+from gossamer.methods import METHODS
+from gossamer.run.recommend import measured_runs
+from gossamer.run.recommend.forecast import about, by, duration, more, nearest, time_of
+from gossamer.run.recommend.measured_runs import USEFUL, Expected, Measured, percent
+from gossamer.run.report.wording import aligned, remark
+from gossamer.run.training import presets
+from gossamer.run.training.plan import checked, checked_delta
+from gossamer.run.validation import checked_arguments
+
+ABOUT = 2.0
+"""A run that is up to so many times clearer counts as about as clear, for the ranking."""
+LEAST = 0.01
+"""The smallest epsilon that is advised on: all that is below lies far from every measured run."""
+UNITS_FORMS = "FILE.csv (name,unit), `folder` (class/unit/picture), or FILE.npz:KEY"
+"""What --units takes, for who copies a command."""
+DRAWING = "drawing"
+"""The setting of a method whose samples a program draws: what it draws. Its choices are kinds of pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommended:
+    """A method that can be had for the card.
+
+    Args:
+        method: its name.
+        expected: what to expect, for each data set that was measured; empty: nothing is known.
+        like: the measured run whose settings are taken; None: the method's defaults.
+        changed: settings that were scaled to the card.
+        left_out: settings of that run that suit pictures on a black ground, and these may be others.
+        far: how much clearer that run was, in doublings beyond `ABOUT`; 0: it was no clearer than that.
+        enough: the least clear run of the method that was useful; None: there is none.
+        minutes: how long the fit takes, about; None: unknown.
+        command: to copy.
+        notes: what to know about its samples, or why nothing is known.
+        hints: in what its run differs so much that its figures say little.
+    """
+
+    method: str
+    expected: tuple[Expected, ...]
+    like: Measured | None
+    changed: dict[str, Any]
+    left_out: dict[str, Any]
+    far: int
+    enough: Measured | None
+    minutes: float | None
+    command: str
+    notes: tuple[str, ...]
+    hints: tuple[str, ...]
+
+    @property
+    def useful(self) -> bool:
+        """Whether measured runs say that it reaches `USEFUL`, on pictures as easy as theirs."""
+        return any(each.low is not None and each.low >= USEFUL for each in self.expected)
+
+    @property
+    def origin(self) -> str:
+        """Where its settings come from, in words."""
+        if self.like is None:
+            return "the method's defaults"
+        run = "that run" if self.expected else f"a run on other pictures ({self.like.data})"
+        scaled = f", scaled to these records ({' '.join(presets.flags(self.changed))})" if self.changed else ""
+        without = f", without {' '.join(presets.flags(self.left_out))} for a black ground" if self.left_out else ""
+        return f"the settings of {run}{scaled}{without}"
+
+    def row(self) -> list[str]:
+        """What to expect if these records are as hard as those of the nearest run, how long it takes, and that run."""
+        like = self.like
+        if like is None or not self.expected:
+            return [self.method, "unknown", "unknown", "not measured on such records"]
+        here = next(each for each in self.expected if (each.data, each.public) == (like.data, like.public))
+        return [self.method, here.in_short, about(self.minutes), like.in_short]
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "method": self.method,
+            "expected": [each.to_json() for each in self.expected],
+            "like": str(self.like) if self.like is not None and self.expected else None,
+            "minutes": self.minutes,
+            "notes": [*self.hints, *self.notes],
+            "command": self.command,
+        }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What `recommend` says.
+
+    Args:
+        outlook: what to expect at all, before an hour is spent; in sentences.
+        ranked: the methods that generate records, the best first.
+        labels: the methods that release a classifier: for labels, not for pictures.
+        left_out: the others, each with its reason.
+        unit: whose contribution is protected.
+    """
+
+    outlook: list[str]
+    ranked: list[Recommended]
+    labels: list[Recommended]
+    left_out: dict[str, str]
+    unit: str
+
+    def lines(self) -> list[str]:
+        """The outlook, a table of all methods with a reason for each, and one command. `--json` has all of them."""
+        every = [*self.ranked, *self.labels]
+        ranks = [*(f"{number}." for number in range(1, len(self.ranked) + 1)), *("* " for _ in self.labels)]
+        rows = [each.row() for each in every]
+        rows = [[f"{rank} {method}", *row] for rank, (method, *row) in zip(ranks, rows, strict=True)]
+        told = [
+            *self.outlook,
+            "",
+            *aligned([["method", "accuracy", "time", "because a measured run reached"], *rows]),
+            "",
+        ]
+        told += [f"{each.method}{'*' if each in self.labels else ''}: {note}." for each in every for note in each.notes]
+        shown = [(each.method, each.like) for each in every if each.like is not None and each.expected]
+        apart = [method for method, like in shown if like.on != "test records"]
+        told += (
+            [f"Of {', '.join(apart)} on training records set apart, by which settings were chosen."] if apart else []
+        )
+        told += [f"The runs were {hint}." for hint in dict.fromkeys(hint for each in every for hint in each.hints)]
+        told += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
+        if every:
+            told += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
+            told += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
+            told += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
+        return told
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "outlook": self.outlook,
+            "ranked": [each.to_json() for each in self.ranked],
+            "labels": [each.to_json() for each in self.labels],
+            "left_out": self.left_out,
+        }
+
+
+@checked_arguments
+def recommend(
+    card: DataCard | str | Path,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    minutes: float | None = None,
+    public: str | Path | None = None,
+    pictures: str | None = None,
+    data: str = "DATA",
+) -> Advice:
+    """Rank the methods for a card, with settings, reasons and commands. Reads no record.
+
+    Args:
+        card: the public facts, or the path of a card.toml.
+        epsilon: the budget.
+        delta: of the guarantee; None: the largest power of ten that is at most 1e-5 and a tenth of 1 / declared size.
+        minutes: how long a fit may take; longer ones are left out.
+        public: public records for a warm start; they are not read.
+        pictures: what the records show, where that is public: "digits", "letters", "clothes" ...
+        data: where the records are, for the commands; not read.
+
+    Raises:
+        RequestError: if the card, epsilon or delta make no sense.
+    """
+    where = "card.toml" if isinstance(card, DataCard) else str(card)
+    facts = card if isinstance(card, DataCard) else DataCard.load(card)
+    if not epsilon >= LEAST:
+        raise RequestError(
+            f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
+            f"{min(run.epsilon for run in measured_runs.runs()):g}."
+        )
+    if minutes is not None and not minutes > 0:
+        raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
+    usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
+    delta = checked_delta(usual if delta is None else delta, epsilon, facts)
+    words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
+    words += " --units WHOSE" if facts.unit != "record" else ""
+    found: list[Recommended] = []
+    left_out: dict[str, str] = {}
+    for name in METHODS:
+        try:
+            each = _for(name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, words=words)
+        except RequestError as error:
+            left_out[name] = str(error)
+            continue
+        if minutes is not None and each.minutes is not None and each.minutes > minutes:
+            left_out[name] = f"it would take {duration(each.minutes, each.like)}."
+        else:
+            found.append(each)
+    found.sort(key=_place)
+    labels = [each for each in found if each.like is not None and each.like.of == "release"]
+    ranked = [each for each in found if each not in labels]
+    return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out, facts.unit)
+
+
+def _place(each: Recommended) -> tuple[bool, bool, int, float]:
+    """Where a method stands, the least first: see the module."""
+    return each.like is None, not each.expected, each.far, 0.0 if each.like is None else -each.like.accuracy
+
+
+def _for(
+    name: str,
+    card: DataCard,
+    *,
+    epsilon: float,
+    delta: float,
+    public: str | Path | None,
+    pictures: str | None,
+    words: str,
+) -> Recommended:
+    """One method for the card.
+
+    Raises:
+        RequestError: if it cannot be had, with the reason.
+    """
+    method = METHODS[name]
+    if method.without_guarantee and not math.isinf(epsilon):
+        raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
+    drawn = _drawn(name)
+    if drawn and pictures not in drawn:
+        raise RequestError(
+            f"a program draws its samples: {', '.join(drawn)}. With --pictures and one of these it is considered."
+        )
+    known = measured_runs.of_method(name, epsilon=epsilon, pictures=pictures)
+    usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
+    usable = [run for run in usable if _start(run) != "evolve" or run.pictures == pictures]
+    here = measured_runs.clearness(card.declared_size, epsilon, delta)
+    comparable = [run for run in usable if measured_runs.comparable(run, card)]
+    like = nearest(comparable or usable, card, epsilon=epsilon, delta=delta)
+    chosen = {} if like is None else dict(like.settings)
+    preset = None if like is None else like.preset
+    without = _for_black_ground(like) if like is not None and like.pictures != pictures else {}
+    chosen = {key: value for key, value in chosen.items() if key not in without}
+    named = presets.settings(name, preset) if preset else {}
+    chosen |= {key: presets.defaults(name)[key] for key in without if key in named}
+    if drawn and pictures != presets.defaults(name)[DRAWING]:
+        chosen[DRAWING] = pictures
+    full = {**presets.defaults(name), **named, **chosen}
+    changed = presets.scaled(
+        full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
+    )
+    budget = {} if method.without_guarantee else {"epsilon": epsilon, "delta": delta}
+    asked = {**chosen, **changed}
+    noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}  # stands for what --epsilon decides
+    job = checked(method.job({**full, **asked, **noise}, card))
+    presets.check_net(job)
+    if job.needs_public and public is None:
+        digits = any(run.pictures == "digits" and _start(run) == "evolve" for run in known) and pictures != "digits"
+        raise RequestError(
+            "its settings need public records: give --public"
+            + (", or --pictures digits for a start that draws them." if digits else ".")
+        )
+    return Recommended(
+        method=name,
+        expected=measured_runs.expected(comparable, card, epsilon=epsilon, delta=delta),
+        like=like,
+        changed=changed,
+        left_out=without,
+        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * here)))),
+        enough=measured_runs.enough(comparable),
+        minutes=time_of(like, card) if like is not None and comparable else None,
+        command=" ".join([
+            f"gossamer fit {name} {words}",
+            *presets.flags({key: f"{value:g}" for key, value in budget.items()}),
+            *([f"--preset {preset}"] if preset else []),
+            *presets.flags(asked),
+            *([f"--public {shlex.quote(str(public))}"] if public is not None and job.takes_public else []),
+            "--out RUN",
+        ]),
+        notes=_notes(like, known, drawn),
+        hints=_hints(like, card) if like is not None and comparable else (),
+    )  # fmt: skip
+
+
+def _drawn(name: str) -> tuple[str, ...]:
+    """What the program of a method draws, whose samples are drawn; empty: the samples of this one are not."""
+    hints = get_type_hints(METHODS[name].config_type)
+    return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
+
+
+def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
+    if like.shape == card.shape:
+        return ()
+    return (f"measured on pictures of {by(like.shape)}: the figures are no more than a hint",)
+
+
+def _settings(run: Measured) -> dict[str, Any]:
+    """The settings of a run, by its preset and by themselves."""
+    named = presets.settings(run.method, run.preset) if run.preset else {}
+    return {**named, **run.settings}
+
+
+def _for_black_ground(run: Measured) -> dict[str, Any]:
+    """Those settings of a run that suit pictures on a black ground."""
+    chosen, plain = _settings(run), presets.defaults(run.method)
+    return {
+        key: chosen[key] for key in METHODS[run.method].suits_black_ground if chosen.get(key, plain[key]) != plain[key]
+    }
+
+
+def _start(run: Measured) -> str:
+    """What the run started on, by its preset or its settings; empty: on nothing, or on public records."""
+    return str(_settings(run).get("start", ""))
+
+
+def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
+    told = []
+    if like is None and known and not any(run.public for run in known):
+        told.append("it was measured after a start that draws digits: with --pictures digits that is considered")
+    elif like is None and known:
+        told.append("it was measured with public records only: give --public, if there are any")
+    if like is not None and like.of == "release":
+        told.append(
+            "the figures are of the released classifier; its samples are drawn shapes with labels, not pictures"
+        )
+    if drawn:
+        told.append("its samples are drawings that the records have chosen, and look like drawings")
+    return tuple(told)
+
+
+def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, delta: float) -> list[str]:
+    """What to expect at all."""
+    told = [f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."]
+    told += [said] if (said := remark(epsilon)) else []
+    if good := [each.method for each in ranked if each.useful]:
+        return [
+            *told,
+            f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
+            f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
+        ]
+    if card.classes == 1:
+        return [*told, "One class leaves a classifier nothing to tell apart, so no accuracy is forecast."]
+    if not any(each.expected for each in ranked):
+        return [
+            *told,
+            f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
+            "forecast. Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
+        ]
+    enough = [each.enough for each in ranked if each.enough is not None]
+    least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
+    larger = least is None or measured_runs.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
+    told.append(
+        f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
+        "or more) can be expected here. Longer training does not make up for that; more records"
+        + (", or a larger epsilon, do." if larger and not math.isinf(epsilon) else " do.")
+    )
+    if least is not None:
+        told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")
+    return told

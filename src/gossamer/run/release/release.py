@@ -1,0 +1,269 @@
+"""Handing out a run: the folder that others get, and the signature of whoever stands for it."""
+
+import datetime
+import glob
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
+from gossamer.files import begun, held_folder, write_atomically
+from gossamer.lazy import Lazy
+from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
+from gossamer.privacy.certificate.declarations import declare
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.release import signing
+from gossamer.run.release.readme import readme
+from gossamer.run.release.standalone_loader import classifies, loadable
+from gossamer.run.release.verify import (
+    LOADER,
+    MAY_HAVE,
+    README,
+    RELEASED_BY,
+    SAMPLE_SET,
+    Verdict,
+    is_release,
+    read_sums,
+    to_sign,
+    verify,
+)
+from gossamer.run.report.audit_record import audited
+from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
+from gossamer.run.storage.versions import with_source
+from gossamer.run.validation import checked_arguments
+
+if TYPE_CHECKING:
+    from gossamer.data import writers
+    from gossamer.methods import synthesizer
+    from gossamer.run.report import html, plots
+else:
+    plots, html = Lazy("gossamer.run.report.plots"), Lazy("gossamer.run.report.html")
+    synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.writers")
+
+MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
+ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"
+
+
+@checked_arguments
+def release(
+    run: str | Path,
+    out: str | Path,
+    *,
+    declared: str | Path | Mapping[str, Any] | None = None,
+    samples: int = 0,
+    force: bool = False,
+) -> Path:
+    """Copy what may be handed out, and nothing else: model, certificate, ledger, settings, samples, a report without
+    internal figures, a README, a loader where one can be written, and SHA256SUMS. A release is copied as it is.
+
+    Modes are 0644 whatever the umask says. The copy is verified before it gets its name.
+
+    Args:
+        run: a finished RUN, or a release.
+        out: a new folder.
+        declared: what the certificate says that nobody can recompute: a TOML file, or the same as a mapping (see
+            `privacy.declared.QUESTIONS`). None: it says that nothing was declared.
+        samples: so many synthetic records go into samples.npz; 0: there is none.
+        force: replace a release in `out`.
+
+    Raises:
+        RequestError: if the run does not verify (it must not be handed out then), or what is declared has another form.
+        RunFolderError: if the run is unfinished, or its generator another version's; or `out` is taken, in the run, or not to
+            be written.
+    """
+    folder, target = Path(run), Path(out).absolute()
+    _clear_up(target)
+    _check_target(folder, target, force=force)
+    _must_hold(folder, verify(folder))
+    answers = _answers(folder, declared)
+    if is_release(folder) and (declared is not None or samples):
+        raise RequestError(
+            f"{folder} is a release and is copied as it is: declare and draw samples when you release its RUN."
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
+        old = partial.with_name(f"{partial.name}.old")
+    except OSError as error:
+        raise RunFolderError(f"{target} cannot be written ({error.strerror}). Choose another folder.") from None
+    try:
+        with held_folder(partial):
+            if is_release(folder):
+                _copy(folder, partial)
+            else:
+                _fill(folder, partial, answers, samples)
+            _must_hold(folder, verify(partial))  # what lies there now, should somebody write to the run meanwhile
+            partial.chmod(0o755)
+            if target.is_dir():
+                target.replace(old)
+            partial.replace(target)
+    except FileNotFoundError as error:
+        raise LedgerDamaged(
+            f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
+        ) from None
+    finally:
+        if old.is_dir() and not target.exists():  # stopped between the two
+            old.replace(target)
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(out)
+
+
+def _prefix(target: Path) -> str:
+    """How the names of folders begin in which a release is made that is to stand at `target`, beside it."""
+    return f".{target.name}.release-"
+
+
+def _clear_up(target: Path) -> None:
+    """End what a kill has cut off: a release that was being replaced comes back, what was begun is deleted, no more."""
+    for left in sorted(target.parent.glob(f"{glob.escape(_prefix(target))}{'?' * 8}*")):
+        with held_folder(left) as mine:
+            if not mine or not _is_ours(left) or (left.suffix == ".old" and left.with_suffix("").exists()):
+                continue  # somebody is at it, or it is somebody's own
+            if left.suffix == ".old" and not target.exists():
+                left.replace(target)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_ours(left: Path) -> bool:
+    """Whether a folder holds nothing but files of a release, finished or begun."""
+    known = (*RELEASED, REPORT, *MAY_HAVE, SUMS, SIGNATURE, EVENTS)
+    return all(path.is_file() and (path.name in known or begun(path.name) in known) for path in left.iterdir())
+
+
+def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
+    """Sign a release, or a RUN: write signature.json beside its files. Gives the public key in hexadecimal.
+
+    A RUN's signature is not copied into a release, which has files of its own: sign the release.
+
+    Args:
+        run: a release or a finished RUN; it has to verify.
+        key: PEM file of an Ed25519 private key, outside the folder.
+        new_key: make it first, with `KEY.pub` beside it.
+        force: replace a signature.
+
+    Raises:
+        RequestError: if the folder does not verify, or the key is none, or lies in the folder.
+        RunFolderError: if it is signed already, the key exists already, or something cannot be written.
+    """
+    folder, path = Path(run), Path(key)
+    signature = folder / SIGNATURE
+    taken = signature.exists() or signature.is_symlink()
+    if taken and not force:
+        raise RunFolderError(f"{folder} is signed already. --force replaces the signature.")
+    verdict = verify(folder)
+    problems = [each for each in verdict.problems if not (taken and each.startswith(SIGNATURE))]
+    if problems:
+        raise RequestError(f"{folder} does not verify and is not signed: {' '.join(problems)}")
+    if folder.resolve() in path.resolve().parents:
+        raise RequestError(f"{path} lies in {folder} and would be handed out with it. Keep the key elsewhere.")
+    if new_key:
+        signing.new_key(path)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return signing.sign(folder, to_sign(folder), key=path, date=today)
+
+
+def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the certificate says that nobody can recompute. A RUN knows what was measured; what came of it is internal."""
+    where = str(declared) if isinstance(declared, str | Path) else "what is declared"
+    answers: dict[str, Any] = {}
+    if isinstance(declared, str | Path):
+        try:
+            answers = tomllib.loads(Path(declared).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RequestError(f"{declared} cannot be read ({error.strerror}).") from None
+        except ValueError as error:
+            raise RequestError(f"{declared} is not TOML ({error}).") from None
+    elif declared is not None:
+        answers = dict(declared)
+    if RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
+        answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
+    if said := audited(folder):
+        answers = {"audited": said, **answers}
+    if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
+        answers = {"baseline": MEASURED, **answers}
+    return declare(answers, where=where)
+
+
+def _copy(folder: Path, partial: Path) -> None:
+    """Copy a release as it is, with the signature that it may have."""
+    signed = [SIGNATURE] if (folder / SIGNATURE).is_file() else []
+    for name in (*read_sums(folder), SUMS, *signed):
+        write_atomically(partial / name, (folder / name).read_bytes())
+
+
+def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) -> None:
+    """Make the files of a release from those of a RUN."""
+    for name in RELEASED:
+        if name != SAMPLES:
+            write_atomically(partial / name, (folder / name).read_bytes())
+    certificate = _certified(partial, answers)
+    if (folder / EVENTS).is_file():
+        shutil.copyfile(folder / EVENTS, partial / EVENTS)
+    try:
+        generator = synthesizer.Synthesizer.load(partial)
+        write_atomically(partial / SAMPLES, plots.drawn_by(generator))  # whatever lies under that name in the RUN
+        html.write_report(partial, internal=False)
+    except RunFolderError as error:
+        raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
+    (partial / EVENTS).unlink(missing_ok=True)
+    more = [README]
+    if samples:
+        writers.write_samples(partial / SAMPLE_SET, generator.stream(samples), count=samples)
+        (partial / SAMPLE_SET).chmod(0o644)
+        more.append(SAMPLE_SET)
+    text, cannot = loadable(certificate)
+    if text:
+        write_atomically(partial / LOADER, text)
+        more.append(LOADER)
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies(text))
+    write_atomically(partial / README, page)
+    sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
+    write_atomically(partial / SUMS, sums)
+
+
+def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
+    """The certificate of the run, in today's format, with what is declared."""
+    old, folder = Certificate.load(partial), RunFolder(partial)
+    new = Certificate.build(
+        PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],
+        versions={**old.versions, RELEASED_BY: with_source()}, created=old.created, declared=answers,
+    )  # fmt: skip
+    new.save(partial)
+    return new
+
+
+def _check_target(folder: Path, target: Path, *, force: bool) -> None:
+    """Refuse a target that is the run, lies in it or around it, or is taken. Changes nothing."""
+    here, there = folder.resolve(), target.resolve()
+    if here == there:
+        raise RunFolderError(f"{target} is the run itself; a release goes into a folder of its own.")
+    if here in there.parents or there in here.parents:
+        raise RunFolderError(f"{target} lies in {folder}, or around it; a release goes into a folder of its own.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise RunFolderError(f"{target} is a file or a link; a release goes into a folder of its own.")
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not force:
+        raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with --force.")
+    try:
+        named = {*read_sums(target), SUMS, SIGNATURE} if is_release(target) else set()
+    except ValueError:
+        named = set()
+    others = sorted(path.name for path in target.iterdir() if path.name not in named)
+    if others or CERTIFICATE not in named:
+        what = (
+            f"holds {others[0]}, which is no part of a release"
+            if named and others
+            else "holds something other than a release"
+        )
+        raise RunFolderError(f"{target} {what}; --force replaces releases only. Choose another folder.")
+
+
+def _must_hold(folder: Path, verdict: Verdict) -> None:
+    if not verdict.ok:
+        raise RequestError(f"{folder} does not verify and must not be released: {' '.join(verdict.problems)}")

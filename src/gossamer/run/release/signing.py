@@ -1,0 +1,178 @@
+"""Who stands for a release: an Ed25519 signature (RFC 8032) over the names and SHA-256 of its files.
+
+`signature.json` lies beside the files that it names: in a release all of them, in a RUN those that do not change any more. The
+certificate is one of them, and so is all that it declares. Keys are PEM files as OpenSSL writes them.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from gossamer.errors import RequestError, RunFolderError
+from gossamer.files import write_atomically
+from gossamer.privacy.certificate.certificate import sha256
+from gossamer.privacy.certificate.declarations import is_date
+from gossamer.run.storage.run_folder import SIGNATURE
+
+_CONTEXT = b"gossamer signature 1\n"
+"""Before what is signed, so that the key's signatures on other things cannot pass for one of these."""
+_LARGEST = 2**16  # bytes of a signature or a key
+
+
+def new_key(path: Path) -> Path:
+    """Make a private key (mode 0600) and, beside it, the public one, PATH.pub. Gives the path of the second.
+
+    Raises:
+        RunFolderError: if one of the two exists, or cannot be written.
+    """
+    public = path.with_name(f"{path.name}.pub")
+    for taken in (path, public):
+        if taken.exists() or taken.is_symlink():
+            raise RunFolderError(f"{taken} exists, and a key is never replaced. Leave --new-key out to use it.")
+    key = Ed25519PrivateKey.generate()
+    pem = serialization.Encoding.PEM
+    private_text = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    public_text = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    try:
+        write_atomically(path, private_text, private=True)
+        write_atomically(public, public_text)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written ({error.strerror}). Name another place.") from None
+    return public
+
+
+def sign(folder: Path, names: list[str], *, key: Path, date: str) -> str:
+    """Write signature.json over the files of these names. Gives the public key in hexadecimal.
+
+    Raises:
+        RequestError: if the key is none.
+        RunFolderError: if the folder cannot be written.
+    """
+    private = _private(key)
+    said = {
+        "format": 1,
+        "date": date,
+        "files": {name: sha256(folder / name) for name in names},
+        "public_key": _hex(private.public_key()),
+    }
+    signed = {**said, "signature": private.sign(_message(said)).hex()}
+    try:
+        write_atomically(folder / SIGNATURE, _text(signed))
+    except OSError as error:
+        raise RunFolderError(f"{folder / SIGNATURE} cannot be written ({error.strerror}).") from None
+    return _hex(private.public_key())
+
+
+def check(folder: Path, names: list[str], *, key: str | None) -> tuple[list[str], list[str]]:
+    """What is wrong with the signature of a folder, and what is not checked about it, each in a sentence.
+
+    Args:
+        folder: a RUN or a release.
+        names: the files that a signature has to name, all of them and no other.
+        key: the public key that must have signed: a PEM file, or 64 hexadecimal digits. None: any, and none at all, will do.
+
+    Raises:
+        RequestError: if the key is none.
+    """
+    wanted = None if key is None else _hex(_public(key))
+    try:
+        said = _read(folder / SIGNATURE)
+    except FileNotFoundError:
+        if wanted is None:
+            return [], ["It is not signed: nothing here shows who stands for it."]
+        return [f"{SIGNATURE} is missing: it is not signed."], []
+    if said is None:
+        return [f"{SIGNATURE} is not a signature."], []
+    if wanted is not None and said["public_key"] != wanted:
+        return [f"{SIGNATURE} is by another key, {said['public_key']}."], []
+    signature = bytes.fromhex(said.pop("signature"))
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(said["public_key"])).verify(signature, _message(said))
+    except InvalidSignature:
+        return [f"{SIGNATURE} does not hold: it, or what it says, was changed."], []
+    if sorted(said["files"]) != sorted(names):
+        return [f"{SIGNATURE} does not name the files of this folder."], []
+    changed = [name for name in names if not (folder / name).is_file() or sha256(folder / name) != said["files"][name]]
+    problems = [f"{name} is not the file that was signed (its SHA-256 differs from {SIGNATURE})." for name in changed]
+    whose = f"Signed on {said['date']} with the key {said['public_key']}"
+    note = f"{whose}." if wanted else f"{whose}; whose that is, this check cannot know: give it with --key."
+    return problems, [note]
+
+
+def _text(said: Any) -> bytes:
+    return json.dumps(said, indent=2).encode() + b"\n"
+
+
+def _message(said: dict[str, Any]) -> bytes:
+    return _CONTEXT + json.dumps(said, sort_keys=True).encode()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A signature as `sign` writes it, or None. FileNotFoundError where there is no such file."""
+    if path.is_symlink() or path.is_dir():
+        return None
+    with path.open("rb") as file:
+        content = file.read(_LARGEST)
+    try:
+        said = json.loads(content)
+        # not as it is written: an entry may stand there twice, and people read the first, programs the last
+        if content != _text(said):
+            return None
+    except (ValueError, RecursionError):
+        return None
+    match said:
+        case {"format": 1, "date": date, "files": dict(files), "public_key": str(key), "signature": str(signature)}:
+            texts = all(isinstance(digest, str) for digest in files.values())
+            whole = len(said) == 5 and texts and is_date(date) and _is_hex(key, 32) and _is_hex(signature, 64)
+            return dict(said) if whole else None
+        case _:
+            return None
+
+
+def _is_hex(text: str, length: int) -> bool:
+    return len(text) == 2 * length and set(text) <= set("0123456789abcdef")
+
+
+def _private(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(_content(path), password=None)
+    except TypeError:  # as the library says that there is a passphrase
+        raise RequestError(
+            f"{path}: the key has a passphrase, which is not asked for here. Give one without."
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise RequestError(f"{path} holds no private key in PEM. `--new-key` makes one.") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise RequestError(f"{path} holds a key of another kind; signatures here are Ed25519. `--new-key` makes one.")
+    return key
+
+
+def _public(named: str) -> Ed25519PublicKey:
+    # Whatever lies in the working folder: that may be the folder of whoever wrote the release.
+    if _is_hex(named.lower(), 32):
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(named))
+    try:
+        key = serialization.load_pem_public_key(_content(Path(named)))
+    except (ValueError, UnsupportedAlgorithm):
+        raise RequestError(
+            f"{named} holds no public key. --key takes the PEM file of a public key (K.pub) or its 64 hexadecimal digits."
+        ) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise RequestError(f"{named} holds a key of another kind; signatures here are Ed25519.")
+    return key
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST)
+    except OSError as error:
+        raise RequestError(f"the key {path} cannot be read ({error.strerror}).") from None
+
+
+def _hex(key: Ed25519PublicKey) -> str:
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw).hex()

@@ -1,0 +1,379 @@
+"""`load.py` of a release: one file that loads the generator and draws from it, with PyTorch and safetensors and no Gossamer.
+
+It is cut out of our own source: the definitions that a method's `generator` and `sample` need, and those that these need in
+turn, dependencies first, without annotations; `load.py.txt` stands around them. Where two have one name, the later one is
+called after its module too. The strokes that drawing programs take from fonts stand in it as data, as they were rendered here.
+What needs another package still is refused, and the README of the release says so.
+"""
+
+import ast
+import base64
+import dataclasses
+import importlib.util
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gossamer.lazy import Lazy
+from gossamer.methods import METHODS
+from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.run.storage.versions import versions
+
+if TYPE_CHECKING:
+    from gossamer.data.synthetic import glyphs
+else:
+    glyphs = Lazy("gossamer.data.synthetic.glyphs")
+
+_ALLOWED = {"torch", "safetensors", *sys.stdlib_module_names}
+_MARK = "# --- what the method needs stands here\n"
+_CLASSIFIES = "probabilities"
+"""The method of a release's generator, and of `Release`, that a classifier has."""
+_LINE = 100
+EARLIER = "its settings are of an earlier version"
+"""Why a release has no load.py, as its README says."""
+
+Definition: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
+Place: TypeAlias = tuple[str, str]
+"""A module of ours, and a name in it."""
+_STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
+"""What needs fonts, and stands in the file as data."""
+_STROKES_IN_FILE = "_STROKES"
+
+
+class Unloadable(Exception):
+    """Why no such file can be written, in a phrase."""
+
+
+def loader(method: str) -> str:
+    """The text of load.py for releases of a method.
+
+    Raises:
+        Unloadable: if it would need more than PyTorch and safetensors.
+    """
+    kind = type(METHODS[method])
+    owner = next(each for each in kind.__mro__ if "sample" in vars(each))
+    found = _Collected()
+    found.take((f"{kind.__module__}.loop", "generator"))
+    found.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
+    frame = resources.files("gossamer.run.release").joinpath("load.py.txt").read_text(encoding="utf-8")
+    taken = {name for node in ast.parse(frame).body for name in _names(node)} & found.texts.keys()
+    if taken:
+        raise Unloadable(f"{', '.join(sorted(taken))} would stand for two things")
+    head, tail = frame.split(_MARK)
+    if not any(map(classifies, found.texts.values())):
+        tail = _without(tail, "Release", _CLASSIFIES)
+    head = head.replace("{version}", versions()["gossamer"]).replace("{method}", method)
+    imports = sorted(found.imports - set(head.splitlines()))
+    return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *found.texts.values(), tail.strip()]) + "\n"
+
+
+def loadable(certificate: Certificate) -> tuple[str, str]:
+    """The text of load.py for a release, and why it has none; one of the two is empty."""
+    known = {each.name for each in dataclasses.fields(METHODS[certificate.method].config_type)}
+    if certificate.config.keys() != known:  # a loader has no defaults
+        return "", EARLIER
+    try:
+        return loader(certificate.method), ""
+    except Unloadable as error:
+        return "", str(error)
+
+
+def is_same(found: bytes, written: str, *, strokes: bool = True) -> bool:
+    """Whether a load.py is the program that was written here. Another version of Python may have laid it out otherwise.
+
+    Args:
+        found: what lies in a release.
+        written: the text that `loader` gives.
+        strokes: False leaves out the strokes, which follow from the fonts of the machine that wrote the file.
+    """
+    try:
+        program = ast.parse(found)  # of bytes, so that the encoding counts which the file itself declares
+        return _statements_of(program, strokes=strokes) == _statements_of(ast.parse(written), strokes=strokes)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _statements_of(program: ast.Module, *, strokes: bool) -> list[str]:
+    """The statements of a file as text. strokes: False leaves out the value of the strokes, where that is data and no code."""
+    for node in () if strokes else program.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name == _STROKES_IN_FILE and _is_data(node.value):
+                node.value = ast.Constant(None)
+    return [ast.dump(node) for node in program.body]
+
+
+def _is_data(value: ast.expr) -> bool:
+    """Whether an expression is made of numbers and strings alone."""
+    try:
+        ast.literal_eval(value)
+    except ValueError:
+        return False
+    return True
+
+
+def classifies(text: str) -> bool:
+    """Whether this is, or has, the source of a classifier, which says how likely each class is."""
+    return f"def {_CLASSIFIES}(" in text
+
+
+@dataclass
+class _Collected:
+    """Imports and definitions of the file, as they will stand there."""
+
+    imports: set[str] = field(default_factory=set)
+    texts: dict[str, str] = field(default_factory=dict)
+    _called: dict[Place, str] = field(default_factory=dict)
+
+    def take(self, place: Place) -> str:
+        """A definition, after all that it needs. Gives what it is called here."""
+        module, name = home = _home(place)
+        if home not in self._called:
+            definition = _module(module).definitions[name]
+            for each in _names(definition):  # a statement may define several
+                self._called[module, each] = self._free(module, each)
+            if home == _STROKES:
+                self.imports |= {"import base64", "import zlib"}
+                self.texts[self._called[home]] = _strokes(self._called[home])
+            else:
+                self._put(module, definition, self._called[home])
+        return self._called[home]
+
+    def take_method(self, owner: Place, method: str, name: str) -> None:
+        """A method of a class, as a function of this name."""
+        kind = _module(owner[0]).definitions[owner[1]]
+        assert isinstance(kind, ast.ClassDef)
+        function = next(each for each in kind.body if isinstance(each, ast.FunctionDef) and each.name == method)
+        copied = _copy(function)
+        assert isinstance(copied, ast.FunctionDef)
+        copied.name, copied.args.args = name, copied.args.args[1:]
+        if "self" in _used(copied):
+            raise Unloadable(f"{owner[1]}.{method} needs its object")
+        self._called[owner[0], name] = self._free(owner[0], name)
+        self._put(owner[0], copied, name)
+
+    def _free(self, module: str, name: str) -> str:
+        """What a definition is called: its name or, where another one is called so already, its module's name before it."""
+        for free in (name, f"{module.rpartition('.')[2]}_{name}"):
+            if free not in self._called.values():
+                return free
+        raise Unloadable(f"{name} would stand for two things")
+
+    def _put(self, module: str, definition: Definition, called: str) -> None:
+        known, plain = _module(module), _Plain(_module(module))
+        node = plain.visit(_copy(definition))
+        for each in [each for each in ast.walk(node) if isinstance(each, ast.Name)]:
+            if each in plain.elsewhere:
+                each.id = self.take(plain.elsewhere[each])
+            elif isinstance(each.ctx, ast.Load) and each.id in known.others:
+                line, package = known.others[each.id]
+                if package not in _ALLOWED:
+                    raise Unloadable(f"it needs {package}")
+                self.imports.add(line)
+            elif isinstance(each.ctx, ast.Load) and each.id in known:
+                taken = self.take((module, each.id))
+                if taken != each.id and each.id in _own(node):
+                    raise Unloadable(f"{each.id} would stand for two things")
+                each.id = taken
+        for name in _names(definition):
+            _rename(node, name, self._called[module, name])
+        self.texts[called] = ast.unparse(ast.fix_missing_locations(node))
+
+
+def _strokes(called: str) -> str:
+    """Source of `glyphs.strokes` without the fonts: what it gives on this machine, packed."""
+    rows = []
+    for classes in ("digits", "letters"):
+        paths, first = glyphs.strokes(classes)
+        packed = base64.b85encode(zlib.compress(np.packbits(paths.numpy()).tobytes(), 9)).decode()
+        lines = [f'        "{packed[at : at + _LINE]}",\n' for at in range(0, len(packed), _LINE)]
+        rows.append(f'    "{classes}": (\n        {first.tolist()},\n{"".join(lines)}    ),\n')
+    side = paths.shape[1]
+    return f'''{_STROKES_IN_FILE} = {{
+{"".join(rows)}}}
+
+
+def {called}(classes):
+    """The strokes of all characters as thin lines, and where each class begins; taken from fonts as this file was written."""
+    first, *lines = {_STROKES_IN_FILE}[classes]
+    packed = zlib.decompress(base64.b85decode("".join(lines)))
+    bits = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[:, None] >> torch.arange(7, -1, -1)
+    return (bits & 1).bool().view(-1, {side}, {side}), torch.tensor(first)'''
+
+
+@dataclass(frozen=True)
+class _Module:
+    """The top level of a module of ours.
+
+    Args:
+        definitions: functions, classes and constants, by their names.
+        ours: names from our other modules; the second part is empty where the name stands for a module.
+        others: names from elsewhere, each with the line that imports it and the package.
+    """
+
+    definitions: dict[str, Definition]
+    ours: dict[str, Place]
+    others: dict[str, tuple[str, str]]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.definitions or name in self.ours or name in self.others
+
+
+@cache
+def _module(name: str) -> _Module:
+    source = _source(name)
+    if source is None:
+        raise Unloadable(f"{name} has no source")
+    found = _Module({}, {}, {})
+    for node in _statements(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            _note_import(node, found)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
+            found.definitions.update(dict.fromkeys(_names(node), node))
+    return found
+
+
+def _source(name: str) -> Path | None:
+    """The file of a module; None where no module has this name. Imports no module but packages."""
+    parent = name.rpartition(".")[0]
+    try:
+        around = importlib.util.find_spec(parent) if parent else None
+        if around is not None and around.submodule_search_locations is None:  # a name in a module
+            return None
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # the first part of the name is no package
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Of the top level; of `if TYPE_CHECKING` what type checkers see, which is what the lazy modules stand for."""
+    for node in tree.body:
+        if isinstance(node, ast.If):
+            yield from node.body
+        else:
+            yield node
+
+
+def _note_import(node: ast.Import | ast.ImportFrom, found: _Module) -> None:
+    source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        name, package = alias.asname or alias.name, (source or alias.name).split(".")[0]
+        if package == "gossamer" and source:
+            inner = f"{source}.{alias.name}"
+            found.ours[name] = (inner, "") if _source(inner) else (source, alias.name)
+        else:
+            named = ast.Import([alias]) if not source else ast.ImportFrom(source, [alias], 0)
+            found.others[name] = (ast.unparse(named), package)
+
+
+def _home(place: Place) -> Place:
+    """Where a name is defined."""
+    module, name = place
+    known = _module(module)
+    if name in known.definitions:
+        return place
+    there, original = known.ours.get(name, ("", ""))
+    if original != name:  # another name, a whole module in the place of a value, or nothing
+        raise Unloadable(f"{name} of {module} cannot be cut out")
+    return _home((there, original))
+
+
+class _Plain(ast.NodeTransformer):
+    """Takes annotations out, and writes `module.name` as `name` where the module is one of ours.
+
+    Args:
+        module: in which the definition stands.
+    """
+
+    def __init__(self, module: _Module) -> None:
+        self._module = module
+        self.elsewhere: dict[ast.Name, Place] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """No annotations."""
+        node.returns = None
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
+        for argument in arguments:
+            if argument is not None:
+                argument.annotation = None
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """The fields of a dataclass are its annotations: they stay, as text."""
+        for each in node.body if node.decorator_list else ():
+            if isinstance(each, ast.AnnAssign):
+                each.annotation = ast.Constant(ast.unparse(each.annotation))
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """The value, if there is one."""
+        self.generic_visit(node)
+        if isinstance(node.annotation, ast.Constant):
+            return node
+        return ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """`module.name` of ours."""
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name):
+            module, name = self._module.ours.get(node.value.id, ("", " "))
+            if not name:
+                named = ast.Name(node.attr, node.ctx)
+                self.elsewhere[named] = (module, node.attr)
+                return named
+        return node
+
+
+def _copy(node: Definition) -> Any:
+    return ast.parse(ast.unparse(node)).body[0]
+
+
+def _used(node: ast.AST) -> set[str]:
+    """Names that are read in it. Some may be its own; then a definition of the same name comes along, and does no harm."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def _own(node: ast.AST) -> set[str]:
+    """Names that are arguments or are assigned to in it."""
+    stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    return stored | {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+
+
+def _rename(node: Definition, name: str, called: str) -> None:
+    """What a definition defines, under another name."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        node.name = called
+        return
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for each in ast.walk(target):
+            if isinstance(each, ast.Name) and each.id == name:
+                each.id = called
+
+
+def _without(text: str, owner: str, method: str) -> str:
+    """Source without one method of one of its classes."""
+    kind = next(each for each in ast.parse(text).body if isinstance(each, ast.ClassDef) and each.name == owner)
+    cut = next(each for each in kind.body if isinstance(each, ast.FunctionDef) and each.name == method)
+    lines = text.split("\n")
+    return "\n".join([*lines[: cut.lineno - 2], *lines[cut.end_lineno :]])
+
+
+def _names(node: ast.stmt) -> list[str]:
+    """What a statement defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=targets):
+            walked = [each for target in targets for each in ast.walk(target)]
+            return [each.id for each in walked if isinstance(each, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case _:
+            return []

@@ -1,0 +1,315 @@
+"""Checking a run or a release folder.
+
+A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A RUN has none: its report is rewritten after every
+`evaluate` and `attack`, and neither it nor the pictures are part of the promise.
+
+README and loader of a release follow from its certificate: they are written again and compared. What follows from nothing in
+the folder is listed as not checked.
+"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from gossamer.data.card import DataCard
+from gossamer.data.readers import npz
+from gossamer.errors import DataError, GossamerError, RunFolderError
+from gossamer.methods import METHODS
+from gossamer.privacy.accounting import federated
+from gossamer.privacy.certificate import certificate
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.statements import MODEL, noise
+from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
+from gossamer.privacy.ledger import PrivacyLedger, merge
+from gossamer.run.release import signing
+from gossamer.run.release.readme import readme
+from gossamer.run.release.standalone_loader import EARLIER, classifies, is_same, loadable
+from gossamer.run.report.audit_record import audited, refuted, said_by
+from gossamer.run.storage.run_folder import (
+    ATTACKS,
+    AUDIT,
+    EVENTS,
+    METRICS,
+    OURS,
+    PRIVATE,
+    RELEASED,
+    REPORT,
+    SAMPLES,
+    SIGNATURE,
+    SUMS,
+    TENSORBOARD,
+    RunFolder,
+)
+from gossamer.run.storage.versions import with_source
+from gossamer.run.validation import checked_arguments
+
+README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
+MAY_HAVE = (README, LOADER, SAMPLE_SET)
+"""What a release may hold besides; SHA256SUMS names those that it holds."""
+RELEASED_BY = "release"
+"""Among the versions of a certificate: of the Gossamer that wrote the release, which may not be the one that trained."""
+NOT_CHECKED = {
+    MODEL: "whether it came from the queries in the ledger, which shows what they cost. You rely on whoever signs for that.",
+    CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
+    CONFIG: "whether the data card and the count of earlier runs are true.",
+    REPORT: "whether it agrees with the certificate.",
+    SAMPLES: "whether the generator drew it.",
+    SAMPLE_SET: "whether the generator drew it.",
+}
+"""What no check of files can show, or none does, by the file."""
+INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
+"""What must not lie in a release: computed on real records, or not covered by the guarantee."""
+
+_SUM_TOLERANCE = 1e-3
+"""Relative: so much less than its own cost may be stated for a run with others, because accountants step by finite widths."""
+
+RUNS = frozenset({".py", ".pyc", ".pyd", ".pyw", ".so"})
+"""Endings of what Python runs when something beside it is imported."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What `gossamer verify` found.
+
+    Args:
+        problems: each in a sentence that names file and line; empty if all holds.
+        guarantees: the promise recomputed from the ledger, one entry per accountant.
+        notes: who signed, what an audit measured, and files that are no part of the folder, each in a sentence.
+        not_checked: what may be wrong although all holds, each by the name of its file.
+    """
+
+    problems: list[str]
+    guarantees: list[dict[str, Any]]
+    notes: list[str] = dataclasses.field(default_factory=list)
+    not_checked: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all holds."""
+        return not self.problems
+
+
+@checked_arguments
+def verify(run: str | Path, *, key: str | None = None) -> Verdict:
+    """Write the certificate again from ledger and settings, with every accountant, and hold all files against it.
+
+    Args:
+        run: a RUN or a release.
+        key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. None: a signature that is there
+            has to hold, whosever it is.
+
+    Raises:
+        RunFolderError: if the folder does not exist or holds no finished run.
+        RequestError: if the key is none.
+    """
+    folder = RunFolder(Path(run))
+    if not folder.path.is_dir():
+        raise RunFolderError(f"{folder.path} is not a folder. `gossamer verify` takes a RUN or a release folder.")
+    if not folder.begun and not folder.file(CERTIFICATE).exists():
+        raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
+    if folder.begun and not folder.file(CERTIFICATE).exists() and not is_release(folder.path):
+        raise RunFolderError(
+            f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it."
+        )
+    found = certificate.check(folder.path)
+    problems = list(found.problems)
+    if found.ledger is not None and found.settings is not None:
+        problems += _settings(found.settings, found.ledger, found.guarantees)
+    notes: list[str] = []
+    not_checked = [f"{name}: {what}" for name, what in NOT_CHECKED.items() if folder.file(name).is_file()]
+    try:
+        named, notes = _sums(folder.path)
+        wrong, said = signing.check(folder.path, to_sign(folder.path), key=key)
+        problems, notes = problems + named + wrong, notes + said
+        if refuted(folder.path):
+            problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
+        # Whoever has a release in hand could put a file there: of an audit, its certificate alone speaks.
+        known = "" if is_release(folder.path) else audited(folder.path)
+        notes += filter(None, [known or said_by(found.stated)])
+        if found.ledger is not None and found.ledger.noise[0] == 1 and found.stated.get("format") in (2, 3):
+            notes.append(f"{LEDGER}: {noise(found.ledger)}.")
+        if is_release(folder.path) and not problems:
+            edited, not_compared = _pages(folder.path, Certificate.of(found.stated))
+            problems, not_checked = problems + edited, not_checked + not_compared
+    except RunFolderError as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
+    return Verdict(problems, found.guarantees, notes, not_checked)
+
+
+def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
+    """Whether config.json and the method's plan lead to what the ledger opened with and reserved, and a query was paid for."""
+    try:
+        card = DataCard.from_dict(settings["card"])
+        job = METHODS[settings["method"]].job(settings["config"], card)
+        opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
+        says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
+        relation = job.relation
+        same = merge(job.plan) == merge(ledger.plan)
+        named = purposes([(phase.name, phase.plan) for phase in job.phases])
+        same_parts = settings.get("components", named) == named
+        same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
+        best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
+        promises = math.isfinite(float(best["epsilon"]))
+        enough = not promises or _is_enough(settings.get("accounts"), best)
+        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
+        paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
+    except GossamerError as error:
+        return [f"{CONFIG} cannot be read as settings: {error}"]
+    except Exception as error:  # what damaged settings raise is open-ended, and may quote them
+        return [f"{CONFIG} cannot be read as settings ({type(error).__name__})."]
+    problems = [
+        f"{CONFIG}: its {name} is {says[name]}, and line 1 of {LEDGER} opens with {opened[name]}."
+        for name in opened
+        if says[name] != opened[name]
+    ]
+    if relation is not ledger.relation:
+        problems.append(
+            f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[relation]}, and line 1 of {LEDGER} says "
+            f"{RELATION_NAMES[ledger.relation]}."
+        )
+    if not paid:
+        problems.append(f"{LEDGER} pays for none of the queries that it reserves: it certifies nothing.")
+    if not enough:
+        problems.append(f"{CONFIG}: its runs together are said to cost less than this run alone, or at another delta.")
+    if not same_answers:
+        problems.append(f"{CONFIG}: its clients grant another number of answers than these settings ask of any.")
+    if not same_parts:
+        problems.append(f"{CONFIG}: its components are not the phases of these settings.")
+    if not same:
+        problems.append(f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves.")
+    return problems
+
+
+def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
+    """Whether the sum over all runs that a run states is at least its own cost, which is finite."""
+    if accounts is None:
+        return True
+    sum_ = Guarantee.from_json(accounts["together"])
+    return bool(sum_.delta == own["delta"] and sum_.epsilon >= own["epsilon"] * (1 - _SUM_TOLERANCE))
+
+
+def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]]:
+    """Whether README and loader of a release are those that the certificate leads to; and what was not compared, by its file.
+
+    The format of the certificate numbers the words of the README. The loader is cut out of the source of one version.
+    """
+    problems, not_compared, found = [], [], b""
+    text, cannot = loadable(certificate)
+    ours = certificate.versions.get(RELEASED_BY) == with_source()
+    another = "not compared, because another version of Gossamer wrote it."
+    named = read_sums(folder)
+    loads = LOADER in named
+    if loads:
+        found = (folder / LOADER).read_bytes()
+        if text and is_same(found, text):
+            pass
+        elif text and is_same(found, text, strokes=False):
+            not_compared.append(
+                f"{LOADER}: the strokes of its drawing program, which follow from the fonts of a machine."
+            )
+        elif ours:
+            problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
+        else:
+            not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
+    if certificate.format < 4:
+        return problems, [*not_compared, f"{README}: {another}"]
+    try:
+        samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in named else 0
+    except (DataError, TypeError):  # the second of a number in place of an array
+        return [*problems, f"{SAMPLE_SET} does not hold samples."], not_compared
+    asked = classifies(text or found.decode(errors="replace"))
+    page = readme(certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=asked)
+    if README not in named or (folder / README).read_bytes() != page.encode():
+        problems.append(f"{README} is missing, or not the page that the certificate leads to.")
+    return problems, not_compared
+
+
+def to_sign(folder: Path) -> list[str]:
+    """The files that a signature names: of a release all, of a RUN those that do not change any more.
+
+    Where SHA256SUMS is damaged there are none.
+    """
+    if not is_release(folder):
+        return [MODEL, CERTIFICATE, LEDGER, CONFIG]
+    try:
+        return [*read_sums(folder), SUMS]
+    except ValueError:
+        return []
+
+
+def is_release(folder: Path) -> bool:
+    """Whether `release` made this folder."""
+    return (folder / SUMS).is_file()
+
+
+def _sums(folder: Path) -> tuple[list[str], list[str]]:
+    """What is wrong with the files that a release names or must not hold; and what is not checked."""
+    if not is_release(folder):
+        stripped = sorted(path.name for path in folder.iterdir() if path.name.casefold() in (README.casefold(), LOADER))
+        if stripped:
+            return [
+                f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. If it is a RUN, move "
+                f"{stripped[0]} elsewhere."
+            ], []
+        known = {*OURS, PRIVATE, TENSORBOARD}
+        others = sorted(path.name for path in folder.iterdir() if path.name not in known)
+        return [], [
+            f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is rewritten after every "
+            "evaluation.",
+            *(f"{name!r} is not part of the run: nothing here speaks for it." for name in others),
+        ]
+    try:
+        named = read_sums(folder)
+    except ValueError:
+        return [f"{SUMS} does not name the files of a release."], []
+    problems = [f"{SUMS} does not name {name}." for name in (*RELEASED, REPORT) if name not in named]
+    notes = []
+    for name, digest in named.items():
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            problems.append(f"{name} is missing, or a link.")
+        elif sha256(path) != digest:
+            problems.append(f"{name} is not the file that was released (its SHA-256 differs from {SUMS}).")
+    for path in sorted(folder.iterdir()):
+        if path.name in INTERNAL:
+            problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
+        elif path.name in (*named, SUMS, SIGNATURE):
+            continue
+        elif _runs(path):
+            problems.append(
+                f"{path.name!r} is not part of the release, and Python may run what is in it in place of {LOADER} or of what "
+                f"that imports. Delete it before you import {LOADER.removesuffix('.py')}, then verify again."
+            )
+        else:
+            notes.append(f"{path.name!r} is not part of the release: nothing here speaks for it.")
+    return problems, notes
+
+
+def _runs(path: Path) -> bool:
+    """Whether this is what Python may run, or a folder with such a file, or with a link, in it."""
+    if not path.is_dir():
+        return path.suffix.lower() in RUNS
+    return path.is_symlink() or any(each.suffix.lower() in RUNS or each.is_symlink() for each in path.rglob("*"))
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Name and SHA-256 of the files of a release.
+
+    Raises:
+        ValueError: if a line is not of the form, or names a file elsewhere.
+    """
+    if (folder / SUMS).is_symlink():
+        raise ValueError("a link")
+    found: dict[str, str] = {}
+    with (folder / SUMS).open(encoding="utf-8") as file:
+        lines = file.read(2**16).splitlines()
+    for line in lines:
+        digest, name = line.split("  ", 1)
+        if name in found or name not in (*RELEASED, REPORT, *MAY_HAVE):
+            raise ValueError(name)
+        found[name] = digest
+    return found

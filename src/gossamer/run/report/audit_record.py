@@ -1,0 +1,70 @@
+"""`audit.json`: what an audit at a run's epsilon measured, in words for its report, `verify` and the certificate of a release.
+
+No record of the run was read for it, so that it may be handed out.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import RunFolderError
+from gossamer.privacy.certificate.declarations import NOT_DECLARED
+from gossamer.run.storage.run_folder import AUDIT
+
+CONSISTENT, REFUTED = "consistent", "REFUTED"
+LOW_VALUE = (
+    "A lower bound above the claim would refute it. One below proves nothing: it says how much this attacker sees, "
+    "not that no other sees more."
+)
+
+
+def audited(folder: Path) -> str:
+    """What the audit of a run measured, in three sentences on one line; empty where there was none.
+
+    Raises:
+        RunFolderError: if audit.json does not hold what an audit gives.
+    """
+    found = _of(folder)
+    if not found:
+        return ""
+    try:
+        return (
+            f"Audited on {found['date']}, through the loop of {found['method']} in small, at epsilon {found['claim']:g}: an "
+            f"attacker who knows all records but one and sees every release shows at least {found['lower_bound']:.2f}, at "
+            f"{found['confidence']:.0%} confidence, in {found['trials']:,} trials with a canary and {found['without']:,} "
+            f"without; {found['verdict']}. {LOW_VALUE}"
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(_damaged(folder, error)) from error
+
+
+def said_by(certificate: Mapping[str, Any]) -> str:
+    """The same where a release has it, in the certificate; empty where it says nothing."""
+    said = str(certificate.get("declared", {}).get("audited", NOT_DECLARED))
+    return "" if said == NOT_DECLARED else said
+
+
+def refuted(folder: Path) -> bool:
+    """Whether the audit of a run refuted its claim.
+
+    Raises:
+        RunFolderError: see `audited`.
+    """
+    return _of(folder).get("verdict") == REFUTED
+
+
+def _of(folder: Path) -> dict[str, Any]:
+    if not (folder / AUDIT).is_file():
+        return {}
+    try:
+        return dict(json.loads((folder / AUDIT).read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise RunFolderError(_damaged(folder, error)) from error
+
+
+def _damaged(folder: Path, error: Exception) -> str:
+    return (
+        f"{folder / AUDIT} does not hold what an audit gives ({type(error).__name__}); write it again with `gossamer audit "
+        f"--run {folder}`, or remove it."
+    )

@@ -1,0 +1,292 @@
+"""`report.html`: what a release promises and what it is good for, on one page for a curator who is no cryptographer.
+
+The page is made of the files of a RUN or of a release: the certificate, the sample grid, and where they are present
+the events and the metrics. It loads nothing from elsewhere. Curves come from events, so from fakes and released values
+only; metrics read real records, so a page that may be handed out leaves them out (`internal=False`).
+"""
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, UndefinedError
+from markupsafe import Markup
+
+from gossamer.errors import RunFolderError
+from gossamer.files import write_atomically
+from gossamer.privacy.certificate.certificate import CERTIFICATE
+from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.report import plots, wording
+from gossamer.run.report.audit_record import audited, said_by
+from gossamer.run.report.metric_names import PERCENT
+from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
+
+_REQUIRED = (
+    "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "adds_up", "public_data",
+    "reasons", "card", "config", "model", "ledger", "versions", "created",
+)  # fmt: skip
+_ACCOUNTANTS = {"PLD": "privacy loss distributions", "RDP": "Rényi differential privacy"}
+_NEIGHBOURS = {
+    "add-or-remove-one": "The promise compares the data with and without one {unit}: one added or removed.",
+    "replace-one": "The promise compares the data with one {unit} exchanged for another.",
+}
+_SHIFTS = {
+    "add-or-remove-one": "without that {unit}",
+    "replace-one": "with another {unit} in its place",
+}
+_GUESSES = {
+    "add-or-remove-one": "whether a given {unit} was used",
+    "replace-one": "which of two {unit}s was used",
+}
+_CURVES = {
+    "generator_loss": ("Generator loss", "on its own fakes"),
+    "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
+    "adversary_accuracy": ("Accuracy of the privacy discriminator", "on fakes"),
+    "released_norm": ("Length of the released sum", "clipped, with noise"),
+    "n_D": ("Discriminator steps", "per generator step"),
+}
+_SPENT = "epsilon_spent"
+_POINTS = 600
+"""A curve is thinned to about this many points."""
+
+
+def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[int, float]] | None = None) -> Path:
+    """Write report.html into a RUN or a release folder, in place of an older one.
+
+    Args:
+        folder: holds certificate.json and samples.png, and perhaps events.jsonl and metrics.json.
+        internal: True shows the metrics, marked as not covered by the guarantee, in a file of mode 0600. False leaves them
+            out: the copy that may be handed out, of mode 0644.
+        epsilon_curve: pairs of step and epsilon spent; None takes them from the events.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        RunFolderError: if a file is missing or damaged; names the file and, in events.jsonl, the line.
+    """
+    certificate = _certificate(folder)
+    events = _events(folder / EVENTS)
+    metrics = _metrics(RunFolder(folder), certificate["card"].get("class_names", [])) if internal else None
+    attacks = _attacks(folder / ATTACKS) if internal else None
+    spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
+    try:
+        page = _template().render(
+            certificate=certificate,
+            title=_title(certificate),
+            promise=_promise(certificate["guarantee"]),
+            together=_together(certificate.get("facts", {}).get("all_runs")),
+            accountants=[_accountant(entry) for entry in certificate["guarantees"]],
+            grid=_grid(folder / SAMPLES),
+            internal=internal,
+            metrics=metrics,
+            attacks=attacks,
+            audited=audited(folder) or said_by(certificate),
+            curves=_curves(events, spent),
+            plan=[f"{entry['count']:,} × {wording.release_in_words(entry['event'])}" for entry in certificate["plan"]],
+            settings={name: wording.setting_in_words(value) for name, value in certificate["config"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, UndefinedError) as error:
+        raise RunFolderError(
+            f"{folder / 'certificate.json'} does not hold what a certificate holds ({type(error).__name__}: {error}); "
+            "restore it from a copy, or run `gossamer verify` to see what was changed."
+        ) from error
+    path = folder / REPORT
+    write_atomically(path, page, private=internal)
+    return path
+
+
+def _template() -> Any:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(resources.files("gossamer.run.report").joinpath(REPORT).read_text(encoding="utf-8"))
+
+
+def _certificate(folder: Path) -> dict[str, Any]:
+    found = _json(folder / CERTIFICATE, "finish the run first (`gossamer resume`), or name another folder")
+    missing = [name for name in _REQUIRED if not isinstance(found, dict) or name not in found]
+    if missing:
+        raise RunFolderError(
+            f"{folder / 'certificate.json'} lacks {', '.join(missing)}; restore it from a copy of the run."
+        )
+    return dict(found)
+
+
+def _metrics(folder: RunFolder, class_names: Sequence[str]) -> dict[str, Any]:
+    """Sentences and tables."""
+    entries = folder.metrics()
+    try:
+        return {"sentences": wording.sentences(entries), "tables": wording.tables(entries, class_names)}
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise RunFolderError(
+            f"{folder.file(METRICS)} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
+            "`gossamer evaluate`, or remove it."
+        ) from error
+
+
+def _attacks(path: Path) -> dict[str, Any] | None:
+    """Verdict, table and curves, where the run was attacked."""
+    if not path.is_file():
+        return None
+    found = _json(path, "")
+    try:
+        head, *rows = wording.attack_rows(found["attacks"])
+        curves = [
+            {"title": entry["attack"], "svg": Markup(plots.roc(**entry["roc"], title=f"ROC of {entry['attack']}"))}
+            for entry in found["attacks"]
+            if entry["roc"]
+        ]
+        return {**found, "head": head, "rows": rows, "curves": curves}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunFolderError(
+            f"{path} does not hold what attacks found ({type(error).__name__}: {error}); write it again with "
+            "`gossamer attack`, or remove it."
+        ) from error
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    """The events of kind "step". A release holds none, and has no curves."""
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            event = json.loads(line)
+            if event["kind"] == "step":
+                found.append({"step": int(event["step"]), **event["values"]})
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunFolderError(
+                f"{path}, line {number}: this line is no event; remove it, or restore the file from a copy of the run."
+            ) from error
+    return found
+
+
+def _json(path: Path, remedy: str) -> Any:
+    if not path.is_file():
+        raise RunFolderError(f"{path.parent} is not a finished run: it has no {path.name}; {remedy}.")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy of the run.") from error
+
+
+def _grid(path: Path) -> str:
+    """The sample grid as a data URI."""
+    if not path.is_file():
+        raise RunFolderError(f"{path.parent} is not a finished run: it has no {path.name}; restore it from a copy.")
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def _title(certificate: dict[str, Any]) -> str:
+    data = str(certificate["card"].get("title", ""))
+    return f"Synthetic records for {data}" if data else "Synthetic records"
+
+
+def _promise(guarantee: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee in words. Bounds are rounded up, never down."""
+    epsilon, delta, unit = float(guarantee["epsilon"]), float(guarantee["delta"]), str(guarantee["unit"])
+    if not math.isfinite(epsilon):
+        return {"holds": False, "unit": unit}
+    # An attacker who guesses from an even chance; Kairouz, Oh, Viswanath 2015, theorem 2.1, at equal error rates.
+    guess = 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    return {
+        "holds": True,
+        "epsilon": _up(epsilon, 3),
+        "delta": _plain(delta),
+        "one_in": f"{1 / delta:,.0f}" if delta else "",
+        "unit": unit,
+        "relation": guarantee["relation"],
+        "neighbours": _NEIGHBOURS[guarantee["relation"]].format(unit=unit),
+        "shift": _SHIFTS[guarantee["relation"]].format(unit=unit),
+        "question": _GUESSES[guarantee["relation"]].format(unit=unit),
+        "factor": _factor(epsilon),
+        "guess": _percent_up(guess),
+    }
+
+
+def _together(known: dict[str, Any] | None) -> dict[str, str] | None:
+    """What this run and the earlier ones on its data set promise together; None: the account book knew of no earlier one."""
+    if not known or not known["earlier_runs"]:
+        return None
+    count, epsilon = int(known["earlier_runs"]), float(known["together"]["epsilon"])
+    return {
+        "runs": "1 earlier run" if count == 1 else f"{count:,} earlier runs",
+        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else "infinite",
+        "delta": _plain(float(known["together"]["delta"])) if math.isfinite(epsilon) else "",
+    }
+
+
+def _accountant(entry: dict[str, Any]) -> dict[str, str]:
+    epsilon = float(entry["epsilon"])
+    return {
+        "name": str(entry["accountant"]),
+        "words": _ACCOUNTANTS.get(entry["accountant"], ""),
+        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else rounded_up(epsilon),
+        "delta": _plain(float(entry["delta"])),
+    }
+
+
+def _curves(events: list[dict[str, Any]], spent: list[tuple[int, float]]) -> list[dict[str, Any]]:
+    """Epsilon first, then every other figure of the steps that ever changes. One step makes no curve."""
+    shown = []
+    if len(spent) > 1:
+        svg = plots.epsilon_curve(*_columns(spent))
+        shown.append({"title": "Epsilon spent", "note": "running bound, against steps", "svg": Markup(svg)})
+    names = dict.fromkeys(name for event in events for name in event if name not in ("step", _SPENT))
+    for name in names:
+        points = _series(events, name)
+        if len({value for _, value in points}) < 2:
+            continue
+        title, note = _CURVES.get(name, (name.replace("_", " "), ""))
+        svg = plots.curve(*_columns(points), x_label="steps", title=f"{title} {note}".strip())
+        shown.append({"title": title, "note": note, "svg": Markup(svg)})
+    return shown
+
+
+def _series(events: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Steps and finite numbers of one name; words and infinities are left out."""
+    pairs = [(event["step"], event[name]) for event in events if name in event]
+    numbers = [(step, float(value)) for step, value in pairs if isinstance(value, int | float)]
+    return [(step, value) for step, value in numbers if math.isfinite(value)]
+
+
+def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    every = max(1, len(points) // _POINTS)
+    kept = points[:-1:every] + points[-1:]
+    return [step for step, _ in kept], [value for _, value in kept]
+
+
+def _up(number: float, digits: int) -> str:
+    """Rounded up to so many decimals, with commas between thousands."""
+    return f"{Decimal(rounded_up(number, digits)):,}"
+
+
+def _plain(delta: float) -> str:
+    """Delta with all its digits, without an exponent where that is readable."""
+    return f"{Decimal(repr(delta)):f}" if delta >= 1e-7 else in_full(delta)
+
+
+def _factor(epsilon: float) -> str:
+    """e^epsilon in words, rounded up to three digits; as a power where that is beyond a million."""
+    if epsilon > math.log(1e6):
+        return f"e^{rounded_up(epsilon)}"
+    factor = math.exp(epsilon)
+    return _up(factor, max(0, 2 - math.floor(math.log10(factor)))) if factor < 1000 else f"{_hundreds(factor):,}"
+
+
+def _hundreds(factor: float) -> int:
+    unit: int = 10 ** (math.floor(math.log10(factor)) - 2)
+    return math.ceil(factor / unit) * unit
+
+
+def _percent_up(share: float) -> str:
+    """A share below one, rounded up, and to 100 % only where four decimals do not tell it from one."""
+    for digits in range(1, 5):
+        shown = _up(share * 100, digits)
+        if float(shown) < 100:
+            return f"{shown}{PERCENT}"
+    return f"100{PERCENT}"

@@ -1,0 +1,202 @@
+"""Metrics in plain words, for the report: what each figure says to a curator who is no statistician."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gossamer.estimate import Estimate
+from gossamer.run.report import metric_names
+from gossamer.run.report.metric_names import PERCENT
+
+NOTHING = 20.0
+"""From this epsilon on a budget is said to promise next to nothing."""
+NONE = "-"
+"""In place of a rate that an attack does not have."""
+
+
+def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each figure as a sentence with what it was computed on, some also as a bar. Rows of tables are left out."""
+    return [_sentence(entry) for entry in entries if metric_names.stands_alone(entry["metric"])]
+
+
+def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The figures that come one per class or one per classifier: title, head, rows of words. Classes by their names."""
+    found = []
+    classes = [(name, entry) for entry in entries if (name := metric_names.class_of(entry["metric"])) is not None]
+    if classes:
+        rows = [
+            [
+                class_names[int(name)] if class_names else name,
+                percent(entry["value"]),
+                f"{percent(entry['low'])} to {percent(entry['high'])}",
+            ]
+            for name, entry in classes
+        ]
+        title = "Samples that a classifier trained on real records takes for what their label says"
+        found.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
+    values = {entry["metric"]: entry["value"] for entry in entries}
+    own = [
+        name
+        for name in values
+        if metric_names.classifier_of(name) is not None and not metric_names.is_of_baseline(name)
+    ]
+    if own:
+        baselines = {name: values.get(metric_names.of_baseline(name)) for name in own}
+        rows = [
+            [
+                str(metric_names.classifier_of(name)),
+                percent(values[name]),
+                "" if baseline is None else percent(baseline),
+            ]
+            for name, baseline in baselines.items()
+        ]
+        head = ["classifier", "trained on synthetic records", "trained on real records"]
+        found.append(
+            {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
+        )
+    return found
+
+
+def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
+    """What the attacks of `run.attack` found, in plain words, and what that cannot show.
+
+    An attack has succeeded where the 95 % interval of one of its figures lies above chance.
+    """
+    names = list(dict.fromkeys(entry["attack"] for entry in attacks))
+    if not names:
+        return ["No attack was possible, so nothing is known about leaks."]
+    caught = [entry for entry in attacks if entry["low"] > entry["chance"]]
+    won = list(dict.fromkeys(entry["attack"] for entry in caught))
+    if not won:
+        found = [
+            f"These {len(names)} attacks failed: none told members from non-members better than guessing.",
+            "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
+            "are none.",
+        ]
+    else:
+        best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
+        found = [
+            f"{len(won)} of these {len(names)} attacks told members from non-members better than guessing: {', '.join(won)}.",
+            f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
+            f"guessing gives {best['chance']:.3g}. By luck alone, about one figure in 40 would look like a success.",
+            "Where an attack failed, another may not: attacks show leaks, never that there are none.",
+        ]
+    sure = [entry for entry in attacks if entry["tpr"] and entry["tpr"]["0.01"]["low"] > 0.01]
+    if sure:
+        best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
+        found.append(
+            f"Some members are recognised with few mistakes: at 1{PERCENT} false alarms {best['attack']} finds "
+            f"{percent(best['tpr']['0.01']['value'])} of them."
+        )
+    if math.isinf(float(guarantee["epsilon"])):
+        found.append("This run has no formal guarantee: what was tried here is all that is known about its protection.")
+    else:
+        found.append("The guarantee limits every attacker, whatever was found here: it does not rest on these figures.")
+    return found
+
+
+def control(told_apart: Estimate, *, units: bool, unit: str) -> list[str]:
+    """What to know before the verdict: the sets differ whatever the run did, or nobody said whose records they are."""
+    found = []
+    if told_apart.low > 0.5:
+        found.append(
+            "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
+            f"run tells their pictures apart (area under its ROC curve {told_apart.value:.3g}, {told_apart.low:.3g} to "
+            f"{told_apart.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
+            "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units "
+            "where a person has several records."
+        )
+    if unit != "record" and not units:
+        found.append(
+            f"The run protects each {unit}, and nobody said whose these records are: the intervals take records of one {unit} "
+            "for independent ones, and are too narrow. Give --units."
+        )
+    return found
+
+
+def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
+    """The figures of attacks as a table, the head first; chance stands beside every figure."""
+    head = ["attack", "what is measured", f"figure (95{PERCENT} interval)", "guessing gives"]
+    head += [f"members found at 1{PERCENT} false alarms", f"at 0.1{PERCENT}"]
+    rows = [
+        [
+            entry["attack"],
+            entry["measure"],
+            f"{entry['value']:z.3f} ({entry['low']:z.3f} to {entry['high']:z.3f})",
+            f"{entry['chance']:.3f}",
+            *(_found_at(entry, rate) for rate in ("0.01", "0.001")),
+        ]
+        for entry in attacks
+    ]
+    return [head, *rows]
+
+
+def _found_at(entry: dict[str, Any], rate: str) -> str:
+    """A true-positive rate with its interval; its upper end only where there are too few records for the rate."""
+    found = entry["tpr"].get(rate)
+    if found is None:
+        return NONE
+    value, low, high = (percent(found[end]) for end in ("value", "low", "high"))
+    return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
+
+
+def remark(epsilon: float) -> str:
+    """What to say of a budget that promises nothing; empty: it promises something, however little."""
+    if math.isinf(epsilon):
+        return "Epsilon infinity is no guarantee: what is released may tell any record."
+    if epsilon >= NOTHING:
+        return (
+            f"Epsilon {epsilon:.3g} promises next to nothing: whoever knows all other records may become as good as certain of "
+            "one. Published releases stay at 10 or below, and the stronger promises at 1 to 3."
+        )
+    return ""
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as aligned lines."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def percent(share: float) -> str:
+    """One decimal."""
+    return f"{100 * share:.1f}{PERCENT}"
+
+
+def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
+    figure = metric_names.figure(str(entry["metric"]))
+    value, low, high = (float(entry[part]) for part in ("value", "low", "high"))
+    if figure.share:
+        shown = {"value": percent(value), "range": f"{100 * low:.1f} to {percent(high)}"}
+    else:
+        shown = {"value": f"{value:.4g}", "range": f"{low:.4g} to {high:.4g}"}
+    bar = None
+    if figure.bar:
+        ends = {"share": 100 * value, "low": 100 * low, "width": 100 * high - 100 * low}
+        bar = {"label": figure.bar, "value": shown["value"], **ends}
+    return {"sentence": figure.sentence.format(**shown), "on": str(entry["computed_on"]), "bar": bar}
+
+
+def release_in_words(event: dict[str, Any]) -> str:
+    """One event of the plan."""
+    match event:
+        case {"event": "NonPrivate"}:
+            return "the records as they are: no noise, no limit"
+        case {"event": "Gaussian", "noise_multiplier": noise}:
+            return f"a sum with Gaussian noise, noise multiplier {noise:g}"
+        case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
+            return f"{release_in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
+        case {"event": "SampledWithoutReplacement", "population": population, "drawn": drawn, "of": inner}:
+            return f"{release_in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
+        case _:
+            facts = ", ".join(f"{name} {setting_in_words(fact)}" for name, fact in event.items() if name != "event")
+            return f"{event['event']}{f' ({facts})' if facts else ''}"
+
+
+def setting_in_words(value: Any) -> str:
+    """A setting or a fact of an event, as the report prints it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

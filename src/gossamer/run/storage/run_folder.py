@@ -1,0 +1,340 @@
+"""The RUN folder: what lies in it, and who may write it."""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import RunFolderError
+from gossamer.files import begun, hold, sync_folder, write_atomically
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
+from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.ledger import locked
+from gossamer.run.report import metric_names
+
+EVENTS = "events.jsonl"
+METRICS = "metrics.json"
+ATTACKS = "attacks.json"
+SAMPLES = "samples.png"
+REPORT = "report.html"
+PRIVATE = "checkpoint"
+SOURCE = "source.json"
+READINGS = "internal.jsonl"
+"""In the private folder: when real records were read outside the guarantee, and what for."""
+LOCK = "lock"
+"""In the private folder: held by the one process that fits, resumes or discards the run, before its ledger exists too."""
+ACCOUNTS = "accounts"
+"""In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
+WARM = "warm.safetensors"
+"""In the private folder: the generator after the public warm start, before any record was read."""
+AUDIT = "audit.json"
+SIGNATURE = "signature.json"
+TENSORBOARD = "tensorboard"
+OURS = frozenset({
+    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
+})  # fmt: skip
+"""What a run consists of beside its private folder, and the TensorBoard files that it was asked for. Whatever else lies in RUN
+is somebody's own, and no command deletes it."""
+REPLACED, PUT_BACK, GONE = "replaced", "put back", "gone"
+"""In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its
+way there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted. What cannot be
+deleted stays in the last, each run under a name of its own."""
+SUMS = "SHA256SUMS"
+"""Names every other file of a release with its SHA-256; what has it is a release."""
+RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
+"""What `gossamer release` copies; samples are drawn anew, and the report is written anew, without internal figures."""
+_ANEW = "write it again with `gossamer evaluate`, or remove it."
+_COPY = "restore it from a copy, or give an unfinished run up with `gossamer discard`."
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder that holds one run, begun or finished."""
+
+    path: Path
+
+    @property
+    def finished(self) -> bool:
+        """The certificate is written last."""
+        return (self.path / CERTIFICATE).is_file() and (self.path / MODEL).is_file()
+
+    @property
+    def begun(self) -> bool:
+        """A ledger is on disk."""
+        return (self.path / LEDGER).is_file()
+
+    def file(self, name: str) -> Path:
+        """Path of one of its files."""
+        return self.path / name
+
+    @property
+    def private(self) -> Path:
+        """The folder of private state, mode 0700."""
+        return self.path / PRIVATE
+
+    @property
+    def blank(self) -> bool:
+        """Holds no run: is missing or empty, or holds what a `fit` left that was killed before it wrote a ledger."""
+        if not self.path.is_dir():
+            return not self.path.exists()
+        names = {path.name for path in self.path.iterdir()}
+        inside = {path.name for path in self.private.iterdir()} if self.private.is_dir() else set()
+        ours = {PRIVATE, CONFIG} if LOCK in inside else {PRIVATE}
+        return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS, GONE}
+
+    @property
+    def shared(self) -> bool:
+        """Whether something lies in it that its run did not write."""
+        return any(path.name not in (PRIVATE, LEDGER) and not self._is_ours(path.name) for path in self.path.iterdir())
+
+    def check_free(self, *, force: bool | None) -> None:
+        """Refuse a folder that is taken or cannot be written. Changes nothing.
+
+        Args:
+            force: a finished run may be replaced. None: no, and the command has no --force to speak of.
+
+        Raises:
+            RunFolderError: with the way out (`resume`, `discard`, `--force`, another name).
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is a file; --out names a folder that does not exist yet or is empty.")
+        parent = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise RunFolderError(f"{self.path} cannot be written: no permission in {parent}. Choose another --out.")
+        if self.blank:
+            return
+        runs_only = "" if force is None else "; --force replaces runs only"
+        if self.interrupted:
+            if not force:
+                raise RunFolderError(
+                    f"{self.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
+                    f"{self.path}` puts it back, or goes on with the new one where the account book has it; --force replaces "
+                    "the finished one."
+                )
+            return
+        if not self.begun:
+            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out{runs_only}.")
+        if self.file(SUMS).exists():
+            raise RunFolderError(
+                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out{runs_only}."
+            )
+        if not self.finished:
+            raise RunFolderError(
+                f"{self.path} holds an unfinished run and what it has spent. Go on with `gossamer resume {self.path}`, choose "
+                f"another --out, or give the run up by name with `gossamer discard {self.path}`"
+                + ("." if force is None else "; --force does not.")
+            )
+        if not force:
+            instead = "" if force is None else ", or replace it with --force"
+            raise RunFolderError(f"{self.path} holds a finished run. Choose another --out{instead}.")
+
+    def unchanged(self) -> Callable[[], None]:
+        """Remember which run is there; what is given refuses to go on when another has taken its place.
+
+        For whoever reads a finished run for minutes, and then writes beside it.
+
+        Raises:
+            RunFolderError: when it is called, if another run is there.
+        """
+
+        def certificate() -> bytes:
+            return self.file(CERTIFICATE).read_bytes() if self.file(CERTIFICATE).is_file() else b""
+
+        before = certificate()
+
+        def check() -> None:
+            if certificate() != before:
+                raise RunFolderError(
+                    f"{self.path} holds another run than it did when this began: it was replaced meanwhile. Nothing was "
+                    "written; ask again, of the run that is there now."
+                )
+
+        return check
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other fit, resume and discard out. Makes the folder where it is missing, and unmakes it if it stays empty.
+
+        Commands take it by `run.accounts.in_hand`, which ends first what a kill has interrupted.
+
+        Raises:
+            RunFolderError: if another process holds it.
+        """
+        made = [folder for folder in (self.private, self.path, *self.path.absolute().parents) if not folder.exists()]
+        try:
+            self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = hold(self.private / LOCK, wait=False)
+        except (BlockingIOError, FileNotFoundError):  # not found: whoever held it took it away at this moment
+            raise RunFolderError(
+                f"{self.path} is in the hands of another process (fit, resume or discard). Let it finish or stop it first; "
+                "nothing has been changed."
+            ) from None
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be locked or written ({error.strerror}).") from None
+        with file:
+            self.private.chmod(0o700)
+            try:
+                yield
+            finally:
+                if self.private.is_dir() and [path.name for path in self.private.iterdir()] == [LOCK]:
+                    (self.private / LOCK).unlink()
+                    _remove_empty(made)
+
+    def clear(self) -> None:
+        """Delete the run, its ledger last, and nothing else. Whoever calls this holds the folder.
+
+        Raises:
+            RunFolderError: if another process writes the ledger.
+        """
+        if not self.begun:
+            self._delete()
+            return
+        with locked(self.file(LEDGER), "r+b"):
+            self._delete()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a finished run is set aside, or on its way: only while another replaces it, and after a kill."""
+        return any((self.private / name).is_dir() for name in (REPLACED, PUT_BACK))
+
+    def set_aside(self) -> None:
+        """Move a finished run into the private folder, its ledger first. Whoever calls this holds the folder.
+
+        Raises:
+            RunFolderError: if another process writes the ledger.
+        """
+        aside = self.private / PUT_BACK
+        with locked(self.file(LEDGER), "r+b"):
+            (aside / PRIVATE).mkdir(parents=True)
+            for path in (self.file(LEDGER), *self._others()):
+                path.rename(aside / path.relative_to(self.path))
+        aside.rename(self.private / REPLACED)
+
+    def settle(self, *, new_stays: bool) -> None:
+        """Delete a run that was set aside; or put it back, its ledger last, and delete what was begun in its place.
+
+        Whoever calls this holds the folder. Right wherever a crash has come: it can be called again.
+
+        Args:
+            new_stays: the run in its place stands in the account book.
+        """
+        if (self.private / REPLACED).is_dir():
+            if new_stays:
+                (self.private / GONE).mkdir(exist_ok=True)
+                (self.private / REPLACED).rename(self.private / GONE / secrets.token_hex(8))
+            else:
+                self._delete()
+                (self.private / REPLACED).rename(self.private / PUT_BACK)
+            sync_folder(self.private)
+        back = RunFolder(self.private / PUT_BACK)
+        if back.path.is_dir():
+            inside = list(back.private.iterdir()) if back.private.is_dir() else []
+            outside = [path for path in back.path.iterdir() if path.name != PRIVATE]
+            for path in sorted([*inside, *outside], key=lambda path: path.name == LEDGER):
+                path.rename(self.path / path.relative_to(back.path))
+            shutil.rmtree(back.path)
+        if (self.private / GONE).is_dir():
+            shutil.rmtree(self.private / GONE, ignore_errors=True)  # what cannot be deleted is in nobody's way
+
+    def remove(self) -> None:
+        """Delete the run and its folder. Whoever calls this holds the folder."""
+        self.clear()
+        (self.private / LOCK).unlink()
+        _remove_empty([self.private, self.path])
+
+    def _others(self) -> list[Path]:
+        """What the run consists of, its ledger aside; settings and sources last, by which it can be told what it is."""
+        inside = self.private.iterdir() if self.private.is_dir() else ()
+        found = [
+            *(path for path in inside if path.name not in (LOCK, ACCOUNTS, REPLACED, PUT_BACK, GONE)),
+            *(path for path in self.path.iterdir() if path.name != LEDGER and self._is_ours(path.name)),
+        ]
+        return sorted(found, key=lambda path: path.name in (SOURCE, CONFIG))
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether the run wrote a file of this name."""
+        if name == TENSORBOARD:
+            try:
+                return bool(self.config().get("tensorboard"))
+            except RunFolderError:
+                return False
+        return name in OURS or begun(name) in OURS
+
+    def _delete(self) -> None:
+        for path in (*self._others(), self.file(LEDGER)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def create(self, config: dict[str, Any], source: dict[str, Any]) -> None:
+        """Write the public settings and the private sources of a new run. Whoever calls this holds the blank folder."""
+        write_atomically(self.file(CONFIG), json.dumps(config, indent=2) + "\n")
+        self.note_source(source)
+
+    def note_source(self, source: dict[str, Any]) -> None:
+        """Write down where records and account book are: private, never released."""
+        write_atomically(self.private / SOURCE, json.dumps(source, indent=2) + "\n", private=True)
+
+    def config(self) -> dict[str, Any]:
+        """The public settings."""
+        return self._json(self.file(CONFIG))
+
+    def source(self) -> dict[str, Any]:
+        """Where the records came from: private, never released.
+
+        Raises:
+            RunFolderError: if it is missing, or something else.
+        """
+        found = {"accounts": None, "mark": "", **self._json(self.private / SOURCE)}
+        kinds = {"sources": dict, "accounts": str | None, "mark": str}
+        if not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+            raise RunFolderError(f"{self.private / SOURCE} does not say where records are any more; {_COPY}")
+        return found
+
+    @property
+    def attacked(self) -> bool:
+        """Whether an attack on the run was measured, wherever its figures were written."""
+        noted = self.private / READINGS
+        lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
+        return self.file(ATTACKS).is_file() or any('"attack": ' in line for line in lines)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The figures of its evaluations, empty before the first; names of earlier versions become today's.
+
+        Raises:
+            RunFolderError: if metrics.json holds something else.
+        """
+        if not self.file(METRICS).is_file():
+            return []
+        try:
+            entries = json.loads(self.file(METRICS).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunFolderError(f"{self.file(METRICS)} is not JSON any more ({error}); {_ANEW}") from error
+        try:
+            return [{**entry, "metric": metric_names.as_today(entry["metric"])} for entry in entries]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}") from error
+
+    def _json(self, path: Path) -> dict[str, Any]:
+        if not path.is_file():
+            raise RunFolderError(f"{self.path} is not a run: it has no {path.relative_to(self.path)}.")
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunFolderError(f"{path} is not JSON any more ({error}); {_COPY}") from error
+        if not isinstance(found, dict):
+            raise RunFolderError(f"{path} holds something else than it did; {_COPY}")
+        return found
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove empty folders, the innermost first; one that another process has begun to use stays."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

@@ -1,0 +1,216 @@
+"""Several processes, started by torchrun, train one network: how they find one another, and what all but rank 0 do.
+
+    torchrun --nproc-per-node 4 -m gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --out RUN
+
+Rank 0 is the run: it decides, books, keeps the ledger and the folder, and certifies. When all that is done it tells the others
+what they need to take part; they read the same records, keep a part of them, and write nothing.
+"""
+
+import dataclasses
+import datetime
+import functools
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from dp_accounting import DpEvent
+
+from gossamer.data.card import DataCard
+from gossamer.data.memory_mapped import is_mapped
+from gossamer.data.records import Records
+from gossamer.errors import Interrupted, NotBegun, RanksDisagree
+from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.distributed import ALONE, Group, Next, Ranks
+from gossamer.privacy.guarantee import NeighboringRelation
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.versions import versions
+from gossamer.run.training import checkpoint
+from gossamer.run.training.memory import fitted, keep_pages
+from gossamer.run.training.plan import method_named
+from gossamer.run.training.signals import HEARD
+from gossamer.run.training.torchrun import launched, local
+
+if TYPE_CHECKING:
+    from gossamer.run.training.driver import Underway
+
+P = ParamSpec("P")
+_joined: list["_Told"] = []
+PATIENCE = datetime.timedelta(minutes=30)
+"""How long a rank waits for another: reading records may take its time, and one that is gone is noticed at once."""
+
+
+def present() -> Ranks:
+    """The ranks of this run: those that torchrun has started, or this process alone."""
+    return _joined[-1] if _joined else ALONE
+
+
+def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
+    """A run that torchrun may start several times: rank 0 does what it says, and the others follow."""
+
+    @functools.wraps(run)
+    def started(*args: P.args, **named: P.kwargs) -> Synthesizer:
+        if not launched():
+            return run(*args, **named)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        ranks = _Told()
+        _joined.append(ranks)
+        try:
+            if not ranks.first:
+                return follow(ranks, cast("Rng | None", named.get("rng")))
+            synthesizer = run(*args, **named)
+            if not ranks.told:  # the run was finished already
+                ranks.same(synthesizer)
+            return synthesizer
+        except BaseException:
+            if ranks.first and not ranks.told:
+                ranks.same(None)
+            raise
+        finally:
+            _joined.pop()
+            dist.destroy_process_group()
+
+    return started
+
+
+class _Told(Group):
+    """A group that knows whether it has begun."""
+
+    told = False
+
+    def same(self, state: Any) -> Any:
+        """See `Ranks`."""
+        self.told = True
+        return super().same(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """What rank 0 tells the others.
+
+    Args:
+        job: name of the method, its settings, and the declared facts.
+        seed: of the public draws.
+        device: as it was asked for.
+        sources: where the records are, for every rank.
+        private: the private folder of the run, for methods that keep something inside.
+        found: fingerprint of all records, and what is said of the public ones: those of rank 0.
+        ledger: budget, delta, relation, and the plan with how much of it has been used.
+        saved: where the training is, and its public streams; None: at its start.
+        versions: of what the results depend on.
+        key: of the secret coins that all ranks have in common.
+    """
+
+    job: tuple[str, dict[str, Any], DataCard]
+    seed: int
+    device: str
+    sources: Sources
+    private: Path
+    found: tuple[str, dict[str, Any]]
+    ledger: tuple[float, float, NeighboringRelation, list[tuple[DpEvent, int]], list[int]]
+    saved: tuple[dict[str, Any], dict[str, Any]] | None
+    versions: dict[str, str]
+    key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
+
+
+def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
+    """Tell the other ranks to begin, and wait until all of them can."""
+    job, ledger, ranks = run.job, run.ledger, run.ranks
+    if ranks.count == 1:
+        return
+    assert run.sources is not None, "`fit` and `resume` give them"
+    if saved is not None:
+        saved = ({name: each for name, each in saved[0].items() if not isinstance(each, Path)}, saved[1])
+    brief = Brief(
+        job=(job.method.name, job.settings, job.card),
+        seed=run.rng.seed,
+        device=run.device,
+        sources=run.sources,
+        private=run.folder.private.absolute(),
+        found=(run.found.identity.fingerprint, run.found.public_facts),
+        ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
+        saved=saved,
+        versions=versions(),
+    )
+    ranks.same(brief)
+    run.rng.draw_alike(brief.key)
+
+
+def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
+    """What every rank but 0 does: begins when it is told, trains with its part of the records, and writes nothing.
+
+    Args:
+        ranks: all of them.
+        rng: for tests: a generator with a fixed noise seed.
+
+    Returns:
+        The Synthesizer, as rank 0 has saved it.
+
+    Raises:
+        NotBegun: if rank 0 could not begin.
+        RanksDisagree: if this rank has other records or versions, or another one is gone.
+        Interrupted: if rank 0 has stopped.
+    """
+    for each in HEARD:  # rank 0 hears them, and tells
+        signal.signal(each, signal.SIG_IGN)
+    brief: Brief | Synthesizer | None = ranks.same(None)
+    if brief is None:
+        raise NotBegun("rank 0 could not begin, and says why.")
+    if isinstance(brief, Synthesizer):
+        return brief
+    if brief.versions != versions():
+        raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {brief.versions}.")
+    keep_pages()
+    found = brief.sources.read(brief.job[2])
+    if (found.identity.fingerprint, found.public_facts) != brief.found:
+        raise RanksDisagree(f"{brief.sources.data} holds other records here than rank 0 has found.")
+    method, settings, card = brief.job
+    budget, delta, relation, plan, used = brief.ledger
+    ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
+    ledger.reserve(plan)
+    ledger.catch_up(used)
+    rng = rng or Rng(brief.seed)
+    rng.draw_alike(brief.key)
+    job = method_named(method).job(settings, card)
+    training = fitted(job, local(brief.device), ranks=ranks.count).begin(rng, local(brief.device), ranks)
+    if brief.saved is not None:
+        training.state.load_state_dict({**training.state.state_dict(), **brief.saved[0]})
+        rng.restore(brief.saved[1])
+    private, public = Confined(part_of(found.private, job, ranks, rng), ledger, ranks), found.public
+    del found  # rank by rank, a part is kept and the rest is let go
+    with full_precision():
+        for _ in training.drive(private, public):
+            if (after := ranks.next(Next.STEP)) != Next.STEP:
+                checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
+            if after == Next.KEEP_AND_STOP:
+                raise Interrupted("rank 0 has stopped.")
+    checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
+    synthesizer: Synthesizer = ranks.same(None)
+    return synthesizer
+
+
+def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rng) -> Records:
+    """The records that are this rank's: whole units, in the order that they have; all, where the method deals them out.
+
+    Where a release is more than a sum over units, a unit's rank is a secret coin of its own, so that one unit more or less
+    leaves all others where they are.
+    """
+    if ranks.count == 1 or job.method.deals_records:
+        return records
+    if not job.method.sums_units:
+        return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
+    mine = ranks.mine(records.population)
+    if records.units is None:
+        kept = records[mine]
+        return kept if is_mapped(records.images) else dataclasses.replace(kept, images=kept.images.copy())
+    return records.take(np.arange(mine.start, mine.stop))

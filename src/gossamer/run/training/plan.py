@@ -1,0 +1,268 @@
+"""From what a user asks (epsilon, delta, noise, steps) to the settings of a run and its promise. Reads no record."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import torch
+
+from gossamer.data.card import DataCard
+from gossamer.errors import BudgetError, RequestError, did_you_mean
+from gossamer.methods import METHODS
+from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
+from gossamer.privacy.accounting import calibrate, cost
+from gossamer.privacy.guarantee import Guarantee, Plan
+from gossamer.run.training import presets
+from gossamer.run.validation import check_type, checked_arguments, plain
+
+AGREE = 0.01
+"""Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
+_LEAST_NOISE, _MOST_NOISE = 1e-20, 1e20
+"""Noise multiplier times bound: well within what `Rng.add_gaussian_` draws, whatever a method multiplies it with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A run that is fully decided, before a record is read.
+
+    Args:
+        job: the method, its settings and the card.
+        epsilon: the budget; what noise and steps cost, where none was given.
+        delta: of the guarantee.
+        plan: what may be released, and how often.
+        bounds: what that costs, by every accountant that knows the events.
+    """
+
+    job: Job[BaseConfig, State]
+    epsilon: float
+    delta: float
+    plan: Plan
+    bounds: tuple[cost.Bound, ...]
+
+    @property
+    def promise(self) -> Guarantee:
+        """The figure that the certificate will print: the smallest of the bounds."""
+        return min((bound.guarantee for bound in self.bounds), key=lambda guarantee: guarantee.epsilon)
+
+
+@checked_arguments
+def plan(
+    method: str,
+    card: DataCard,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    preset: str | None = None,
+    **more: Any,
+) -> Request:
+    """Decide noise and steps from what is given, and say what the run will cost. Reads no record.
+
+    Args:
+        method: a key of METHODS.
+        card: the public facts.
+        settings: the fields of the method's Config that the user gave; None counts as not given.
+        epsilon: the budget; infinity for the non-private run; None to take what noise and steps cost.
+        delta: needed unless epsilon is infinity.
+        preset: named settings; `settings` and `epsilon` override them.
+        more: fields of the Config by their names, as `fit` takes them.
+
+    Raises:
+        RequestError: if there is no such method, preset or setting; names the nearest.
+        BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
+    """
+    asked = method_named(method)
+    chosen = dict(presets.settings(method, preset)) if preset else {}
+    if not isinstance(settings, Mapping | None):
+        raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
+    given = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}
+    epsilon, delta = plain(epsilon), plain(delta)
+    chosen |= given
+    if asked.without_guarantee:
+        return _without_guarantee(asked, card, chosen, epsilon=epsilon, delta=delta)
+    if epsilon is not None and not epsilon > 0:
+        raise BudgetError(
+            f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all."
+        )
+    if epsilon is not None and "noise_multiplier" not in given:
+        chosen.pop("noise_multiplier", None)
+    noise = chosen.pop("noise_multiplier", None)
+    delta = checked_delta(delta, epsilon, card)
+
+    def job(**decided: Any) -> Job[BaseConfig, State]:
+        return checked(asked.job({**chosen, **decided}, card))
+
+    trial = job(noise_multiplier=1.0)
+    makes_pictures(trial)
+    terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
+    if epsilon is None and noise is None:
+        raise BudgetError(
+            "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
+        )
+    if epsilon is not None and noise is None:
+        noise = 0.0 if math.isinf(epsilon) else calibrate.calibrate_noise(
+            lambda value: job(noise_multiplier=value).plan, epsilon=epsilon, **terms
+        )  # fmt: skip
+    elif epsilon is not None and not math.isinf(epsilon) and "steps" not in trial.settings:
+        raise BudgetError(
+            f"{method} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
+        )
+    elif epsilon is not None and "steps" not in given and not math.isinf(epsilon):
+        chosen["steps"] = calibrate.calibrate_steps(
+            lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=epsilon, **terms
+        )
+    decided = job(noise_multiplier=float(noise))
+    bounds = cost.bounds(decided.plan, **terms)
+    request = Request(
+        job=decided,
+        epsilon=math.inf if epsilon is None else epsilon,
+        delta=delta,
+        plan=decided.plan,
+        bounds=bounds,
+    )
+    if epsilon is None:
+        return dataclasses.replace(request, epsilon=request.promise.epsilon)
+    if "noise_multiplier" in given:
+        _check_agreement(request)
+    return request
+
+
+def check_takes_public(job: Job[BaseConfig, State]) -> None:
+    """Refuse public records that would not be used.
+
+    Raises:
+        RequestError: these settings have no use for them.
+    """
+    if not job.takes_public:
+        raise RequestError(
+            f"{job.method.name} has no use for public records with these settings: leave --public and --public-share out."
+        )
+
+
+def method_named(name: str) -> AnyMethod:
+    """The method of that name.
+
+    Raises:
+        RequestError: if there is none; names the nearest.
+    """
+    if name not in METHODS:
+        raise RequestError(f"there is no method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+def _without_guarantee(
+    method: AnyMethod, card: DataCard, settings: Mapping[str, Any], *, epsilon: float | None, delta: float | None
+) -> Request:
+    """The request of a method whose epsilon is infinity: no budget to meet."""
+    if epsilon is not None or delta is not None:
+        named = " or ".join(
+            f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
+        )
+        meeting = ", ".join(each.name for each in METHODS.values() if not each.without_guarantee)
+        raise BudgetError(
+            f"{method.name} has no formal guarantee, so it takes no {named}: its epsilon is infinity whatever the settings. "
+            f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
+        )
+    job = checked(method.job(settings, card))
+    makes_pictures(job)
+    delta = checked_delta(None, math.inf, card)
+    nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
+    bounds = (cost.Bound("none", nothing),)
+    return Request(job=job, epsilon=math.inf, delta=delta, plan=job.plan, bounds=bounds)
+
+
+def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) -> float:
+    """Delta, refused where it would promise nothing.
+
+    Raises:
+        BudgetError: if it is missing, not between 0 and 1, or at least 1 / declared size.
+    """
+    if delta is None:
+        if epsilon is not None and math.isinf(epsilon):
+            return 0.1 / card.declared_size  # epsilon is infinity at every delta; some number has to stand there
+        raise BudgetError("--delta is missing. Choose a number well below 1 / (declared size), for example 1e-5.")
+    if not 0 < delta < 1:
+        raise BudgetError(f"--delta must lie between 0 and 1, not {delta:g}. A usual choice is 1e-5.")
+    if delta >= 1 / card.declared_size:
+        raise BudgetError(
+            f"--delta {delta:g} is not below 1 / {card.declared_size:,} (the declared size): a release that hands out one "
+            f"whole {card.unit} at random would meet it. Take {0.1 / card.declared_size:.0e} or less."
+        )
+    return delta
+
+
+def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
+    """The same, refused where a number makes no sense; names the flag. What settings mean together is the method's to check."""
+    hints, settings = get_type_hints(type(job.config), include_extras=True), job.settings
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        _check_setting(flag, value, hints[name])
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if math.isnan(value) or value < 0 or (math.isinf(value) and name != "max_norm"):
+            raise BudgetError(f"{flag} must be a finite number of zero or more, not {value}.")
+        if value == 0 and isinstance(value, int) and hints[name] != MaybeZero:
+            raise BudgetError(f"{flag} must be at least 1.")
+    if settings.get("max_norm", 1.0) == 0:
+        raise BudgetError("--max-norm must be above 0: with 0 every record would contribute nothing.")
+    _check_noise(settings)
+    if (decay := float(settings.get("average_decay", 0.0))) >= 1:
+        raise BudgetError(
+            f"--average-decay must be below 1, not {decay:g}: with 1 the average never moves, and the weights "
+            "of the start would be released."
+        )
+    if (batch := int(settings.get("expected_batch_size", 0))) > job.card.declared_size:
+        raise BudgetError(
+            f"--expected-batch-size {batch:,} is more than the declared size {job.card.declared_size:,}: "
+            "records would have to be drawn with a probability above 1. Take a smaller batch."
+        )
+    return job
+
+
+def _check_noise(settings: Mapping[str, Any]) -> None:
+    """Refuse noise that cannot be drawn, before a run is charged for it."""
+    noise = float(settings.get("noise_multiplier", 0.0))
+    for name in ("max_norm", "max_norm_batch"):
+        bound = float(settings.get(name, 1.0))
+        if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
+            raise BudgetError(
+                f"--{name.replace('_', '-')} {bound:g} with a noise multiplier of {noise:.3g} asks for noise of "
+                f"{noise * bound:.3g}, which no sum can carry: it must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}. "
+                "Take a bound nearer to 1."
+            )
+
+
+def _check_setting(flag: str, value: object, hint: Any) -> None:
+    """Refuse a setting of another type than its field, or one that is none of its choices: for calls from Python."""
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise RequestError(f"{flag} must be one of {', '.join(map(str, get_args(hint)))}.")
+    else:
+        check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
+
+
+def makes_pictures(job: Job[BaseConfig, State]) -> None:
+    """Refuse settings of which no generator can be made for the card's shape and classes, before anything is charged for them.
+
+    Raises:
+        RequestError: with the shapes that there are.
+    """
+    with torch.random.fork_rng(devices=[]):
+        job.generator()
+
+
+def _check_agreement(request: Request) -> None:
+    cost, epsilon = request.promise.epsilon, request.epsilon
+    if math.isinf(epsilon) and not math.isinf(cost):
+        raise BudgetError(
+            f"--epsilon inf asks for the non-private run, but --noise-multiplier {request.job.settings['noise_multiplier']:g} "
+            "asks for noise. Drop one of them."
+        )
+    if not math.isinf(epsilon) and not (1 - AGREE) * epsilon <= cost <= epsilon:
+        raise BudgetError(
+            f"--epsilon {epsilon:g}, --noise-multiplier {request.job.settings['noise_multiplier']:g} and --steps "
+            f"{request.job.settings['steps']:,} do not agree: this noise over these steps costs {request.promise}. Drop one "
+            "of the three and it is worked out from the other two."
+        )

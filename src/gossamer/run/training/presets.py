@@ -1,0 +1,146 @@
+"""Named settings: each row of the papers' tables, and what was tuned for two cores. Every method keeps its own.
+
+`fit --preset` takes them as they are. Scaled to a card, they keep what made them work: as many records for each critic or
+cell (`in_proportion`), and batches of the same size, or of all records where fewer are declared.
+"""
+
+import dataclasses
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gossamer.data.card import DataCard
+from gossamer.errors import RequestError, did_you_mean
+from gossamer.lazy import Lazy
+from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.run.recommend.measured_runs import NEAR
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Lazy("torch")
+
+ABOUT = ("about", "records", "in_proportion")
+"""What stands beside the settings of a preset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled:
+    """A preset for the records of a card.
+
+    Args:
+        method: its method.
+        name: of the preset.
+        about: where it comes from.
+        changed: the settings that were scaled.
+        refused: why it cannot be had for this card; empty if it can.
+    """
+
+    method: str
+    name: str
+    about: str
+    changed: Mapping[str, Any]
+    refused: str = ""
+
+    @property
+    def flags(self) -> str:
+        """To copy into `gossamer fit`."""
+        return " ".join([f"--preset {shlex.quote(self.name)}", *flags(self.changed)])
+
+
+def all_presets() -> dict[str, dict[str, dict[str, Any]]]:
+    """{method: {name: {"about": ..., settings...}}}."""
+    return {name: method.presets() for name, method in METHODS.items()}
+
+
+def settings(method: str, name: str) -> dict[str, Any]:
+    """The settings of one preset.
+
+    Raises:
+        RequestError: if there is none of that name; says the nearest.
+    """
+    return {key: value for key, value in _entry(method, name).items() if key not in ABOUT}
+
+
+def defaults(method: str) -> dict[str, Any]:
+    """The settings of a method that nobody has given."""
+    known = dataclasses.fields(METHODS[method].config_type)
+    return {each.name: each.default for each in known if each.default is not dataclasses.MISSING}
+
+
+def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
+    """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record."""
+    found = []
+    for name, entries in all_presets().items():
+        for preset, entry in entries.items():
+            if method not in (None, name):
+                continue
+            chosen = settings(name, preset)
+            full = {**defaults(name), **chosen}
+            changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
+            noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
+            try:
+                check_net(METHODS[name].job({**noise, **chosen, **changed}, card))
+                refused = ""
+            except RequestError as error:
+                refused = str(error)
+            found.append(Scaled(method=name, name=preset, about=entry["about"], changed=changed, refused=refused))
+    return found
+
+
+def scaled(
+    chosen: Mapping[str, Any], card: DataCard, *, made_for: int | None, in_proportion: Sequence[str]
+) -> dict[str, Any]:
+    """What changes in settings that were made for another number of records.
+
+    Args:
+        chosen: the settings.
+        card: the records; their declared size counts.
+        made_for: the number of records; None: not known, so that only a batch that is too large changes. About as many change
+            nothing either: presets were measured so.
+        in_proportion: the settings that go with the number of records; each stays at 1 or above.
+    """
+    share = card.declared_size / (made_for or card.declared_size)
+    new: dict[str, Any] = {}
+    for name in in_proportion:
+        if name in chosen and not 1 / NEAR <= share <= NEAR:
+            new[name] = max(1, round(chosen[name] * share))
+    if chosen.get("expected_batch_size", 0) > card.declared_size:
+        new["expected_batch_size"] = card.declared_size
+    return {name: value for name, value in new.items() if value != chosen[name]}
+
+
+def in_proportion(method: str, name: str | None) -> tuple[str, ...]:
+    """Which settings of a preset go with the number of records; none where there is no preset."""
+    return () if name is None else tuple(_entry(method, name).get("in_proportion", ()))
+
+
+def check_net(job: Job[BaseConfig, State]) -> None:
+    """Refuse settings that contradict each other or the card, or of which no network can be made.
+
+    Raises:
+        RequestError: naming the flag or the size.
+    """
+    _ = job.plan
+    with torch.random.fork_rng(devices=[]):
+        job.generator()
+
+
+def flags(chosen: Mapping[str, Any]) -> list[str]:
+    """Settings as words of a command."""
+    words = []
+    for name, value in chosen.items():
+        flag = name.replace("_", "-")
+        words.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {value}")
+    return words
+
+
+def _entry(method: str, name: str) -> dict[str, Any]:
+    known = METHODS[method].presets()
+    if name not in known:
+        raise RequestError(
+            f"{method} has no preset {name!r}.{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}."
+        )
+    return known[name]

@@ -1,0 +1,134 @@
+"""docs/tutorial.md, run as it stands: every command, and every message that it quotes.
+
+How a quoted message is compared: numbers may differ (each becomes #), any run of spaces counts as one, /home/you stands for the
+folder in which the commands are run, and a line `...` for any number of lines. All else must be the real line, in the real
+order. `python tests/run/cli/test_tutorial.py` prints what is said today.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gossamer.run.cli.main import main
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorial.md"
+BLOCK = re.compile(r"^```sh\n(.*?)^```\n^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+DECLARED = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
+
+
+def draw(folder: Path) -> None:
+    """Discs and crosses: 200 pictures to train on, 100 for tests."""
+    stream = np.random.default_rng(0)
+    down, right = np.mgrid[:28, :28] - 13.5
+    for split, count in (("train", 100), ("test", 50)):
+        for name in ("benign", "malignant"):
+            place = folder / split / name
+            place.mkdir(parents=True)
+            for number in range(count):
+                y, x = down - stream.normal(0, 2), right - stream.normal(0, 2)
+                shape = np.hypot(y, x) < 6 if name == "benign" else np.minimum(abs(y), abs(x)) < 2
+                pixels = np.clip(200 * shape + stream.normal(20, 10, (28, 28)), 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(place / f"{number:04}.png")
+
+
+def said(command: str) -> str:
+    """What a command says on a terminal."""
+    heard = io.StringIO()
+    program, *words = shlex.split(command)
+    assert program == "gossamer"
+    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), contextlib.suppress(SystemExit):
+        main(words)
+    return heard.getvalue().replace(str(Path.cwd()), "/home/you")
+
+
+def plain(line: str) -> str:
+    return " ".join(NUMBER.sub("#", line).split())
+
+
+def missing(quoted: list[str], real: list[str]) -> str:
+    """The first quoted line that is not where it should be; empty: all are, and no line is left over."""
+    place, free = 0, False
+    for line in quoted:
+        if line == "...":
+            free = True
+            continue
+        found = next((at for at in range(place, len(real)) if plain(real[at]) == plain(line)), None)
+        if found is None or (found > place and not free):
+            return line
+        place, free = found + 1, False
+    return "" if free or place == len(real) else f"nothing quoted for: {real[place]}"
+
+
+def walk() -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each command of the page, its quoted lines and its real ones. The account book is one of its own."""
+    Path("declared.toml").write_text(DECLARED.findall(PAGE.read_text(encoding="utf-8"))[0], encoding="utf-8")
+    for commands, quoted in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        command = commands.replace("\\\n", " ").strip()
+        real = [line for line in said(command).splitlines() if line.strip()]
+        yield command, [line for line in quoted.splitlines() if line.strip()], real
+
+
+def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(tmp_path / "scans")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local" / "state"))
+    commands = []
+    for command, quoted, real in walk():
+        commands.append(command.split()[1])
+        assert not missing(quoted, real), (command, missing(quoted, real), real)
+    assert commands == [
+        "card",
+        "recommend",
+        "plan",
+        "fit",
+        "evaluate",
+        "attack",
+        "report",
+        "release",
+        "sign",
+        "verify",
+        "sample",
+    ]
+    assert (tmp_path / "OUT" / "certificate.json").is_file()
+    assert "| contact | privacy@example.org |" in (tmp_path / "OUT" / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_command_of_the_page_stands_outside_the_walk() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count("```sh") == len(BLOCK.findall(text))
+
+
+@pytest.mark.parametrize(
+    ("quoted", "real", "found"),
+    [
+        (["epsilon 9.99"], ["epsilon 10"], ""),
+        (["a  1"], ["a 22,000"], ""),
+        (["a", "...", "c"], ["a", "b", "b", "c"], ""),
+        (["a", "..."], ["a", "b"], ""),
+        (["a", "c"], ["a", "b", "c"], "c"),
+        (["a"], ["a", "b"], "nothing quoted for: b"),
+        (["...", "b", "a"], ["a", "b"], "a"),
+        (["no"], ["yes"], "no"),
+    ],
+)
+def test_how_it_compares(quoted: list[str], real: list[str], found: str) -> None:
+    assert missing(quoted, real) == found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        os.environ["XDG_STATE_HOME"] = f"{where}/.local/state"
+        os.chdir(where)
+        draw(Path("scans"))
+        for command, _, lines in walk():
+            print(f"$ {command}", *lines, sep="\n", end="\n\n")

@@ -1,0 +1,44 @@
+"""What is computed on real records alone is computed once, however many evaluations ask for it at a time."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from gossamer.data.records import Records
+from gossamer.estimate import Estimate
+from gossamer.run.evaluation.baseline_cache import Baselines
+
+REAL = Records(np.zeros((4, 1, 2, 2), np.uint8), np.zeros(4, np.int64))
+
+
+def test_who_comes_second_waits_and_takes_what_the_first_has_computed(tmp_path: Path) -> None:
+    """A lock is held by an open file, so that two threads with a cache each stand for two processes."""
+    asked, computed = threading.Barrier(2, timeout=10), []
+
+    def compute() -> dict[str, Estimate]:
+        computed.append(1)
+        time.sleep(0.3)  # the other has the time to come in
+        return {"accuracy": Estimate(0.5, 0.4, 0.6, 10, "10 things")}
+
+    def evaluation(_: int) -> dict[str, Estimate]:
+        cache = Baselines(tmp_path / "cache", REAL, REAL, 0)
+        asked.wait()
+        return cache.estimates("accuracy", compute)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(evaluation, range(2))
+    assert first == second == {"accuracy": Estimate(0.5, 0.4, 0.6, 10, "10 things")}
+    assert len(computed) == 1
+
+
+def test_another_seed_has_baselines_of_its_own(tmp_path: Path) -> None:
+    values = [
+        Baselines(tmp_path, REAL, REAL, seed).estimates(
+            "accuracy", lambda s=seed: {"a": Estimate(s / 4, 0, 1, 10, "x")}
+        )
+        for seed in (1, 2, 1)
+    ]
+    assert [each["a"].value for each in values] == [0.25, 0.5, 0.25]

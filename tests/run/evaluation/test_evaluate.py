@@ -1,0 +1,321 @@
+"""`gossamer evaluate --metrics` and `gossamer compare`: what is computed, kept, left out and shown."""
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gossamer.metrics.features import ClassifierFeatures
+from gossamer.run import validation
+from gossamer.run.evaluation import metric_functions
+from gossamer.run.report.metric_names import figure
+from gossamer.run.report.wording import sentences, tables
+
+Run = Callable[..., Any]
+ALL = "accuracy,inception-score,fid,neighbours,mmd,jensen-shannon,per-class,nearest"
+
+
+@pytest.fixture
+def few_features(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """16 features in place of 1,024, so that 160 records are enough; counts the trainings."""
+    trained: list[int] = []
+    train = functools.partial(ClassifierFeatures.train, width=16, epochs=1)
+
+    def counted(*args: Any, **named: Any) -> ClassifierFeatures:
+        trained.append(1)
+        return train(*args, **named)
+
+    monkeypatch.setattr(metric_functions.ClassifierFeatures, "train", counted)
+    return trained
+
+
+@pytest.fixture
+def run(gossamer: Run, fit_words: list[str], tmp_path: Path) -> Path:
+    assert gossamer(*fit_words).status == 0
+    return tmp_path / "run"
+
+
+def evaluated(gossamer: Run, run: Path, data: Path, *words: object) -> dict[str, Any]:
+    answer = gossamer(
+        "evaluate", run, "--train", data, "--test", data, "-n", 80, "--protocol", "reduced", "--json", *words
+    )
+    assert answer.status == 0, answer.err
+    return dict(answer.json)
+
+
+def test_every_metric_at_once(gossamer: Run, run: Path, data: Path, few_features: list[int]) -> None:
+    found = evaluated(gossamer, run, data, "--metrics", ALL)
+    assert found["left_out"] == {}
+    figures = {entry["metric"]: entry for entry in found["metrics"]}
+    assert set(figures) >= {
+        "accuracy", "accuracy of the real-data baseline", "Inception score", "Inception score of real test records",
+        "classifier-FID", "classifier-FID of real training records", "precision", "recall", "density", "coverage", "MMD",
+        "Jensen-Shannon divergence", "Jensen-Shannon score (formula of the paper)", "ambiguity", "class diversity",
+        "samples of class 0 that look like it", "samples that copy a training record",
+    }  # fmt: skip
+    assert "FID" not in figures  # never printed for features of a classifier
+    assert figures["classifier-FID of real training records"]["value"] == pytest.approx(0, abs=1e-4)  # the same records
+    assert figures["classifier-FID"]["value"] > 1
+    assert figures["samples that copy a training record"]["value"] == 0
+    picture = run / "checkpoint" / "neighbours.png"
+    assert picture.stat().st_mode & 0o077 == 0
+    assert not (run / "neighbours.png").exists()
+    page = (run / "report.html").read_text()
+    assert "It is not the FID of the literature" in page
+    assert "takes for what their label says" in page
+
+
+def test_baselines_are_computed_once_and_stay_private(
+    gossamer: Run, run: Path, data: Path, few_features: list[int], tmp_path: Path
+) -> None:
+    first = evaluated(gossamer, run, data, "--metrics", "accuracy,inception-score")
+    kept = run / "checkpoint" / "baselines"
+    assert kept.stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept.iterdir())
+    again = evaluated(gossamer, run, data, "--metrics", "accuracy,inception-score")
+    assert again == first
+    assert len(few_features) == 1
+    assert gossamer("release", run, "-o", tmp_path / "out").status == 0
+    released = {path.name for path in (tmp_path / "out").rglob("*")}
+    assert not {path.name for path in kept.iterdir()} & released
+    assert "baselines" not in released
+
+
+def test_other_records_have_other_baselines(
+    gossamer: Run, run: Path, data: Path, few_features: list[int], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    evaluated(gossamer, run, data, "--metrics", "inception-score", "--cache", cache)
+    with np.load(data) as held:
+        np.savez(tmp_path / "other.npz", images=255 - held["images"], labels=held["labels"])
+    evaluated(gossamer, run, tmp_path / "other.npz", "--metrics", "inception-score", "--cache", cache)
+    assert len(few_features) == 2
+
+
+def test_a_run_keeps_the_figures_of_earlier_evaluations(
+    gossamer: Run, run: Path, data: Path, few_features: list[int]
+) -> None:
+    evaluated(gossamer, run, data, "--metrics", "inception-score")
+    evaluated(gossamer, run, data, "--metrics", "accuracy")
+    names = [entry["metric"] for entry in json.loads((run / "metrics.json").read_text())]
+    assert names[0] == "Inception score"
+    assert "accuracy" in names
+    assert len(names) == len(set(names)) == 4
+
+
+def test_the_public_records_have_a_row_while_they_can_be_read(
+    gossamer: Run, fit_words: list[str], run: Path, data: Path, tmp_path: Path
+) -> None:
+    """What they teach by themselves, at epsilon 0, stands beside the release; where they are gone the row is left out."""
+    name, file = "accuracy of the public records themselves", tmp_path / "public.npz"
+    images = np.random.default_rng(3).integers(0, 256, (40, 1, 28, 28)).astype(np.uint8)
+    np.savez(file, images=images, labels=np.arange(40) % 2)
+    words = [str(tmp_path / "with") if word == str(run) else word for word in fit_words]
+    assert gossamer(*words, "--public", file, "--warm-steps", 2).status == 0
+    rows = {entry["metric"]: entry for entry in evaluated(gossamer, tmp_path / "with", data)["metrics"]}
+    assert "public records as they are (epsilon 0)" in rows[name]["computed_on"]
+    file.unlink()
+    assert name not in {entry["metric"] for entry in evaluated(gossamer, tmp_path / "with", data)["metrics"]}
+    assert name not in {entry["metric"] for entry in evaluated(gossamer, run, data)["metrics"]}
+
+
+def test_what_does_not_apply_is_left_out_with_its_reason(gossamer: Run, run: Path, data: Path) -> None:
+    """160 records cannot give a covariance of 1,024 features: alone that is an error, among others a note."""
+    alone = gossamer("evaluate", run, "--train", data, "--test", data, "-n", 80, "--metrics", "fid")
+    assert alone.status == 2
+    assert "too few" in alone.err
+    found = evaluated(gossamer, run, data, "--metrics", "fid,per-class")
+    assert "too few" in found["left_out"]["fid"]
+    assert {entry["metric"] for entry in found["metrics"]} >= {"ambiguity", "class diversity"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        ("accurracy", "Did you mean 'accuracy'"),
+        ("fid,nonsense", "there is no metric 'nonsense'"),
+        ("", "there is no metric"),
+    ],
+)
+def test_an_unknown_metric_names_the_nearest(gossamer: Run, run: Path, data: Path, metrics: str, says: str) -> None:
+    answer = gossamer("evaluate", run, "--train", data, "--test", data, "--metrics", metrics)
+    assert answer.status == 2
+    assert says in answer.err
+
+
+def test_an_unconditional_release_has_no_accuracy_and_says_why(
+    gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path, few_features: list[int]
+) -> None:
+    words = [*fit_words, "--no-conditional"]
+    words[1] = "dp-wgan"
+    assert gossamer(*words).status == 0
+    answer = gossamer("evaluate", tmp_path / "run", "--train", data, "--test", data, "-n", 80)
+    assert answer.status == 2
+    assert "carry no labels" in answer.err
+    found = evaluated(gossamer, tmp_path / "run", data, "--metrics", "accuracy,per-class")
+    assert "carry no labels" in found["left_out"]["accuracy"]
+    assert not any("look like it" in entry["metric"] for entry in found["metrics"])
+
+
+def test_a_file_of_samples_needs_no_run(
+    gossamer: Run, run: Path, data: Path, tmp_path: Path, few_features: list[int]
+) -> None:
+    assert gossamer("sample", run, "-n", 80, "-o", tmp_path / "s.npz", "--seed", 3).status == 0
+    found = evaluated(gossamer, tmp_path / "s.npz", data, "--metrics", "per-class", "-o", tmp_path / "m.json")
+    assert json.loads((tmp_path / "m.json").read_text()) == found["metrics"]
+    refused = gossamer("evaluate", tmp_path / "s.npz", "--train", data, "--test", data, "--metrics", "semi-supervised")
+    assert refused.status == 2
+    assert "needs the generator" in refused.err
+
+
+def test_semi_supervised_uses_the_generator_and_few_records(
+    gossamer: Run, run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = functools.partial(
+        metric_functions.semi_supervised.SemiSupervised, steps=6, batch_size=8, ramp_start=2, ramp_length=2
+    )
+    monkeypatch.setattr(metric_functions.semi_supervised, "SemiSupervised", short)
+    found = evaluated(gossamer, run, data, "--metrics", "semi-supervised", "--labelled", 20)
+    assert [entry["metric"] for entry in found["metrics"]] == [
+        "semi-supervised accuracy, 20 labelled records",
+        "semi-supervised accuracy, 20 labelled records without synthetic ones",
+    ]
+
+
+def test_latent_looks_at_the_codes_of_a_released_encoder(
+    gossamer: Run, run: Path, data: Path, card: Path, tmp_path: Path
+) -> None:
+    words = ["--data", data, "--card", card, "--epsilon", 10, "--delta", 1e-3, "--steps", 3, "--width", 8]
+    words += ["--expected-batch-size", 16, "--latent-size", 3, "--warm-steps", 0]
+    assert gossamer("fit", "privae", *words, "--out", tmp_path / "vae", "--release-encoder").status == 0
+    found = {
+        entry["metric"]: entry
+        for entry in evaluated(gossamer, tmp_path / "vae", data, "--metrics", "latent")["metrics"]
+    }
+    assert list(found) == [
+        "sparsity of the codes", "log p(x), nats, 100 draws", "MMD between codes and prior", "distance of reconstructions",
+        "separation of the classes' codes (silhouette)",
+    ]  # fmt: skip
+    assert 0 < found["sparsity of the codes"]["value"] < 1
+    # A Bernoulli of a constant image has at least log 2 per pixel against it; an untrained decoder is close to that.
+    assert found["log p(x), nats, 100 draws"]["value"] == pytest.approx(-784 * np.log(2), rel=0.2)
+    refused = gossamer("evaluate", run, "--train", data, "--test", data, "--metrics", "latent")
+    assert refused.status == 2
+    assert "--release-encoder" in refused.err
+
+
+def entry(metric: str, value: float = 0.5) -> dict[str, Any]:
+    return {
+        "metric": metric,
+        "value": value,
+        "low": value - 0.1,
+        "high": value + 0.1,
+        "n": 9,
+        "computed_on": "test",
+        "internal": True,
+    }
+
+
+def test_words_of_shares_and_numbers() -> None:
+    assert figure("accuracy, lda").share
+    assert figure("coverage").share
+    assert not figure("classifier-FID").share
+    [coverage, fid] = sentences([entry("coverage"), entry("classifier-FID", 12.3456)])
+    assert "50.0\u00a0%" in coverage["sentence"]
+    assert "12.35 (12.25 to 12.45)" in fid["sentence"]
+    assert coverage["bar"] is fid["bar"] is None
+
+
+def test_tables_of_classes_and_classifiers() -> None:
+    entries = [
+        entry("samples of class 3 that look like it"), entry("accuracy, lda", 0.7),
+        entry("accuracy, lda of the real-data baseline", 0.9), entry("accuracy"),
+    ]  # fmt: skip
+    by_class, by_classifier = tables(entries)
+    assert by_class["rows"] == [["3", "50.0\u00a0%", "40.0\u00a0% to 60.0\u00a0%"]]
+    assert by_classifier["rows"] == [["lda", "70.0\u00a0%", "90.0\u00a0%"]]
+    assert len(sentences(entries)) == 1
+
+
+def test_compare_shows_runs_by_epsilon(
+    gossamer: Run, run: Path, fit_words: list[str], data: Path, tmp_path: Path
+) -> None:
+    for folder, epsilon in (("free", "inf"), ("strict", "2")):
+        words = [*fit_words]
+        words[words.index("--epsilon") + 1] = epsilon
+        words[words.index("--out") + 1] = str(tmp_path / folder)
+        assert gossamer(*words).status == 0
+    runs = [tmp_path / "free", run, tmp_path / "strict"]
+    for each in runs:
+        evaluated(gossamer, each, data)
+    answer = gossamer("compare", *runs, "-o", tmp_path / "plot.png")
+    assert answer.status == 0, answer.err
+    rows = answer.out.splitlines()
+    assert rows[0].split()[:4] == ["run", "method", "epsilon", "delta"]
+    assert [row.split()[0] for row in rows[1:4]] == ["strict", "run", "free"]
+    assert "infinity" in rows[3]
+    assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+    assert gossamer("compare", *runs, "-o", tmp_path / "plot.png").status == 2
+    shown = gossamer("compare", *runs, "--json").json["runs"]
+    assert [each["run"] for each in shown] == ["free", "run", "strict"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["--metric", "acuracy"], "Did you mean 'accuracy'"), (["-o", "plot.txt"], "a plot is a .png or .svg file")],
+)
+def test_what_compare_refuses(gossamer: Run, run: Path, data: Path, words: list[str], says: str) -> None:
+    refused = gossamer("compare", run)
+    assert refused.status == 2
+    assert "has not been evaluated" in refused.err
+    evaluated(gossamer, run, data)
+    answer = gossamer("compare", run, *words)
+    assert answer.status == 2
+    assert says in answer.err
+    assert not Path("plot.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("precision", "Precision: "), ("recall", "Recall: "), ("coverage", "Coverage: "), ("density", "Density "),
+        ("FID", "FID "), ("classifier-FID", "classifier-FID "), ("FID of real training records", "Its floor"),
+        ("MMD", "Maximum mean discrepancy "),
+        ("ambiguity", "Ambiguity "), ("class diversity", "Class diversity "), ("Inception score", "Inception score "),
+        ("accuracy of the real-data baseline", "The same classifier trained on the real records"),
+    ],
+)  # fmt: skip
+def test_a_figure_speaks_of_itself(name: str, begins: str) -> None:
+    ((found),) = sentences([entry(name)])
+    assert found["sentence"].startswith(begins)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "attack"])
+def test_a_run_that_cannot_be_written_is_refused_before_the_work(
+    gossamer: Run, run: Path, data: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = {"evaluate": ("--train", "--test"), "attack": ("--members", "--nonmembers")}[command]
+    monkeypatch.setattr(validation.os, "access", lambda path, how: how != os.W_OK or Path(path) != run)
+    refused = gossamer(command, run, sides[0], data, sides[1], data, "-n", 100)
+    assert refused.status == 2
+    assert "cannot be written, and the figures of a RUN" in refused.err
+
+
+def test_too_few_samples_are_called_samples(gossamer: Run, data: Path, tmp_path: Path, few_features: list[int]) -> None:
+    with np.load(data) as held:
+        np.savez(tmp_path / "few.npz", images=held["images"][:2], labels=held["labels"][:2])
+    words = ["evaluate", tmp_path / "few.npz", "--train", data, "--test", data, "--metrics"]
+    for metric, says in (
+        ("fid", "the samples: 2 pictures are too few"),
+        ("neighbours", "the samples: 2 are too few"),
+        ("mmd", "the samples: 2 are too few"),
+        ("inception-score", "2 samples do not make 10 splits"),
+    ):
+        answer = gossamer(*words, metric)
+        assert answer.status == 2
+        assert says in answer.err, answer.err

@@ -1,0 +1,1119 @@
+"""Federated GS-WGAN: the same as the central loop, both guarantees, and what clients and the server refuse."""
+
+import dataclasses
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="the extra `federated` is not installed")
+
+from dp_accounting import GaussianDpEvent
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from pki import Authority
+from scipy.stats import binom
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.fingerprint import NOBODY, identify
+from gossamer.data.records import Records
+from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
+from gossamer.events import Event
+from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.gs_wgan import GsWgan
+from gossamer.methods.method import Job, Run
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.accounting import cost, federated
+from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.budget_log import AccountBook
+from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.random import noise
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.budget.entry import charge_from
+from gossamer.run.cli.main import main
+from gossamer.run.federated import deploy, messages
+from gossamer.run.federated import simulate as module_of_simulation
+from gossamer.run.federated.client import REFUSED, Client
+from gossamer.run.federated.link import Identity, Link, attend
+from gossamer.run.federated.local import LocalGrid, context
+from gossamer.run.federated.messages import (
+    Malformed,
+    Round,
+    read_round,
+    read_rows,
+    round_record,
+    rows_record,
+    to_client,
+)
+from gossamer.run.federated.panel import Clients
+from gossamer.run.federated.server import SERVED, go_on_serving, serve
+from gossamer.run.federated.simulate import clients_of, simulate
+from gossamer.run.release.verify import verify
+from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.fit import resume
+
+K = 4
+CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=K, unit="client")
+TINY: dict[str, Any] = {
+    "noise_multiplier": 1.0, "steps": 6, "batch_size": 4, "critic_steps": 2, "critic_batch_size": 6, "width": 2,
+    "latent_size": 4, "warm_steps": 0, "generator": "dcgan", "visits": 2, "answers": 2,
+}  # fmt: skip
+NAMES = [f"client-{number}" for number in range(K)]
+
+
+def records(seed: int, n: int = 10) -> Records:
+    draw = np.random.default_rng(seed)
+    return Records(draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8), draw.integers(3, size=n))
+
+
+class Heard(list[str]):
+    """A sink that keeps the notes."""
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "note":
+            self.append(str(event.values["text"]))
+
+
+def client(folder: Path, number: int, held: Records | None = None, *, secret: bool = False, **named: Any) -> Client:
+    """A client with a noise of its own that repeats, unless it is secret."""
+    found = held or records(number)
+    one = Found(found, None, NO_PUBLIC, NO_UNITS, identify(found))
+    given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, **named}
+    if not secret:
+        given["rng"] = lambda seed: Rng(seed, noise_seed=number)
+    return Client(
+        folder=RunFolder(folder / NAMES[number]), sources=Sources(data="d"), records=lambda _card: one, **given
+    )  # fmt: skip
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[list[Client]]:
+    made = [client(tmp_path, number) for number in range(K)]
+    yield made
+    for one in made:
+        one.close()
+
+
+def grid_of(clients: Iterable[Client]) -> LocalGrid:
+    return LocalGrid({one.folder.path.name: one.app for one in clients})
+
+
+def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
+    rng = None if secret else Rng(0, noise_seed=99)
+    given: dict[str, Any] = {**TINY, "delta": 1e-3, "accounts": False, "wait": 0.3, "patience": 20, "rng": rng, **named}
+    return serve(grid, card=CARD, out=out, **given)
+
+
+def weights(synthesizer: Any) -> Tensor:
+    return torch.cat([value.reshape(-1) for value in synthesizer.net.state_dict().values()])
+
+
+# ---------------------------------------------------------------------- the same as the central loop
+
+QUIET = {"noise_multiplier": 0.02}
+"""So little noise that another critic would move the generator by more than the tolerance."""
+
+
+class Scripted(Rng):
+    """The central run's randomness, made of what the server and each client draw by themselves."""
+
+    def __init__(self, shards: np.ndarray) -> None:
+        super().__init__(0, noise_seed=99)
+        self._shards, self._of, self._visit = shards, [Rng(0, noise_seed=number) for number in range(K)], 0
+        self._drawn: list[int] = []
+
+    def common_integers(self, n: int, high: int) -> np.ndarray:
+        if n == len(self._shards):
+            return self._shards
+        drawn = super().integers(n, high)
+        self._drawn += drawn.tolist()
+        return drawn
+
+    def secret_generator(self) -> torch.Generator:
+        critic, self._visit = self._visit % K, self._visit + 1
+        return self._of[critic].secret_generator()
+
+    def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
+        for part in out.view(TINY["answers"], -1):
+            self._of[self._drawn.pop(0)].add_gaussian_(part, std)
+        return out
+
+
+@pytest.fixture(scope="module")
+def off_the_grid() -> Iterator[None]:
+    """Noise that is not rounded to its grid: on it, a last digit that differs can jump by a whole grid, 2^-10 of the noise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "round_to_grid_", lambda values, _std: values)
+        yield
+
+
+@pytest.fixture(scope="module")
+def central(off_the_grid: None) -> Tensor:
+    """What the central loop trains on the same shards, with the same draws and the same noise."""
+    return centrally({**TINY, **QUIET})
+
+
+def centrally(settings: dict[str, Any], public: Records | None = None) -> Tensor:
+    """The same with any settings, and with a start on public records."""
+    held = [records(number) for number in range(K)]
+    together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
+    method = GsWgan()
+    job = Job(method, method.config_type(**settings, critics=K), CARD)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
+    ledger.reserve(job.plan)
+    training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
+    for _ in training.drive(Confined(together, ledger), public):
+        pass
+    return torch.cat([value.reshape(-1) for value in training.state.released.state_dict().values()])
+
+
+def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Client], central: Tensor) -> None:
+    """Tolerance: a critic is computed alone here and in a stack there, which moves the last digits."""
+    found = weights(run(grid_of(four), tmp_path / "run", **QUIET))
+    torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
+    untrained = weights(
+        run(grid_of([client(tmp_path / "b", i) for i in range(K)]), tmp_path / "c", generator_learning_rate=1e-9)
+    )
+    assert (found - untrained).abs().max() > 1e-4  # it has moved by more than the tolerance forgives
+
+
+BEGUN = {**TINY, **QUIET, "public_steps": 4, "warm_steps": 2, "warm_stack": K, "public_learning_rate": 1e-2}
+
+
+def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[Client], off_the_grid: None) -> None:
+    """And warm up on fakes of that generator, as a central run does; no message but the first carries weights."""
+    shown = records(77, n=20)
+    np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
+    sent: list[Message] = []
+
+    class Seen(LocalGrid):
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            sent.extend(given := list(given))
+            return super().push_messages(given)
+
+    grid = Seen({one.folder.path.name: one.app for one in four})
+    made = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN)
+    torch.testing.assert_close(weights(made), centrally(BEGUN, shown), rtol=0, atol=1e-5)
+    assert (weights(made) - centrally(BEGUN)).abs().max() > 1e-3  # without them it is another one
+    assert {each.metadata.message_type for each in sent if "start" in each.content} == {messages.TERMS}
+    assert "public.npz" in made.certificate.not_covered[0]
+    assert any("the server cannot check" in each for each in made.certificate.assumptions)
+    assert all(verify(each).ok for each in [tmp_path / "run", *(one.folder.path for one in four)])
+
+
+def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: Path) -> None:
+    shown = records(77)
+    np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
+    with pytest.raises(TooFewClients):
+        run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
+    np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
+    with pytest.raises(DataError, match="not what it was"):
+        go_on_serving(LocalGrid({}), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.1)
+
+
+def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("", encoding="utf-8")
+    with pytest.raises(RunFolderError, match=r"not empty and holds no run\. Choose another --out\.$"):
+        run(LocalGrid({}), folder)
+    with pytest.raises(TooFewClients):
+        run(LocalGrid({}), tmp_path / "begun")
+    with pytest.raises(RunFolderError, match=r"unfinished run .* `gossamer discard [^`]*`\.$"):
+        run(LocalGrid({}), tmp_path / "begun")
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Path:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    authority = Authority(folder)
+    authority.sign("server", server=True)
+    for name in NAMES:
+        authority.sign(name)
+    return folder
+
+
+def identity(papers: Path, name: str) -> Identity:
+    return Identity(papers / "ca.pem", papers / f"{name}.pem", papers / f"{name}.key")
+
+
+def calling(papers: Path, port: int, clients: list[Client], heard: Heard) -> list[threading.Thread]:
+    """Each client on a thread and a TLS connection of its own. They answer one after the other: threads share PyTorch's global
+    generator, which processes do not, and new networks draw from it.
+    """
+    alone = threading.Lock()
+
+    def call(one: Client) -> None:
+        def app(message: Message, given: Any) -> Message:
+            with alone:
+                return one.app(message, given)
+
+        attend(
+            app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
+            wait=20, say=heard.append,
+        )  # fmt: skip
+
+    threads = [threading.Thread(target=call, args=(one,), daemon=True) for one in clients]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_connections_give_what_the_central_loop_gives(
+    tmp_path: Path, papers: Path, four: list[Client], central: Tensor
+) -> None:
+    with Link("localhost:0", identity(papers, "server"), clients=K, largest=1 << 20) as link:
+        threads = calling(papers, link.port, four, Heard())
+        found = weights(run(link, tmp_path / "run", wait=30, **QUIET))
+        for thread in threads:
+            thread.join(20)
+    torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
+    assert all(one.finished for one in four)
+
+
+REPEATING = Path(__file__).parents[2] / "fixtures" / "repeating.py"
+
+
+def test_processes_give_what_the_central_loop_gives(tmp_path: Path, papers: Path, central: Tensor) -> None:
+    """The command line: a server and four clients, each a process of its own, over TLS. All noise repeats, so no budget but an
+    infinite one can hold it.
+    """
+    CARD.save(tmp_path / "card.toml")
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, **QUIET}.items()]
+    jobs = [{"name": "server", "noise_seed": 99, "words": ["server", "--address", address, *settings]}]
+    for number, name in enumerate(NAMES):
+        held = records(number)
+        np.savez(tmp_path / f"{name}.npz", images=held.images, labels=held.labels)
+        words = ["client", "--server", address, "--data", tmp_path / f"{name}.npz", "--epsilon", "inf"]
+        jobs.append({"name": name, "noise_seed": number, "words": words})
+    for job in jobs:
+        name = job["name"]
+        job["words"] = ["federated", *job["words"], "--card", tmp_path / "card.toml", "--delta", 1e-3, "--wait", 60,
+                        "--ca", papers / "ca.pem", "--certificate", papers / f"{name}.pem", "--key", papers / f"{name}.key",
+                        "--out", tmp_path / name, "--accounts", tmp_path / f"book-{name}"]  # fmt: skip
+        job["words"], job["log"] = [str(word) for word in job["words"]], str(tmp_path / f"{name}.log")
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    done = subprocess.run(
+        [sys.executable, REPEATING, tmp_path / "jobs.json"], timeout=180, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    said = {name: (tmp_path / f"{name}.log").read_text() for name in ("server", *NAMES)}
+    assert done.returncode == 0, said
+    torch.testing.assert_close(weights(Synthesizer.load(tmp_path / "server")), central, rtol=0, atol=1e-5)
+    assert all(verify(tmp_path / name).ok for name in said)
+
+
+# ---------------------------------------------------------------------- guarantees
+
+
+def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    n = 24
+    np.savez(
+        tmp_path / "d.npz", images=draw.integers(0, 256, (n, 28, 28), np.uint8), labels=np.arange(n) % 3,
+        units=np.arange(n) % K,
+    )  # fmt: skip
+    settings = {**TINY, "answers": 1, "noise_multiplier": 4.0}
+    made = simulate(
+        data=tmp_path / "d.npz", units=":units", card=CARD, out=tmp_path / "run", delta=1e-3, accounts=tmp_path / "book",
+        **settings,
+    )  # fmt: skip
+    granted = federated.enough(answers=6, critics=K, clients=K)
+    s = 4.0 / math.sqrt(4)
+    lost = cost.guarantee(
+        [(GaussianDpEvent(s / math.sqrt(granted)), 1)], delta=1e-3, relation=federated.ADD_OR_REMOVE_ONE,
+        unit="client",
+    )  # fmt: skip
+    stated = made.certificate
+    views = {view["against"]: view["guarantee"] for view in stated.facts["views"]}
+    assert views["those who see the release and nothing else"] == str(federated.Guarantee.from_json(
+        {key: stated.guarantee[key] for key in ("epsilon", "delta", "relation", "unit")}
+    ))  # fmt: skip
+    against_server = federated.against_server({
+        "config": {"batch_size": 4, "noise_multiplier": 4.0}, "federated": {"answers": granted}, "card": {"unit": "client"},
+        "delta": 1e-3,
+    })  # fmt: skip
+    assert against_server.epsilon == pytest.approx(
+        lost.epsilon, rel=1e-3
+    )  # granted Gaussians are one of s / sqrt(granted)
+    assert views["the server and the other clients"] == str(against_server)
+    assert str(against_server) in stated.statement
+    (entry,) = AccountBook(tmp_path / "book").read().entries
+    assert entry.charge.by_client
+    together = smallest(AccountBook(tmp_path / "book").read().under(entry.charge.name).spent(1e-3)).to_json()
+    assert stated.facts["all_runs"]["together"] == together
+    assert together["relation"] == stated.guarantee["relation"] == "replace-one"
+    assert charge_from(RunFolder(tmp_path / "run"), PrivacyLedger.load(tmp_path / "run" / LEDGER)).by_client
+    assert verify(tmp_path / "run").ok
+    clients = sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())
+    assert len(clients) == K
+    for one in clients:
+        assert verify(one).ok
+        assert Certificate.load(one).guarantee["epsilon"] == pytest.approx(against_server.epsilon)
+
+
+def test_a_client_grants_what_the_draw_may_ask(tmp_path: Path) -> None:
+    """By the tail of the binomial, summed term by term, over all clients."""
+    for answers, critics, clients in ((6, 4, 4), (400, 8, 10), (50, 1, 3)):
+        n = federated.enough(answers=answers, critics=critics, clients=clients) - federated.SPARE
+        tail = lambda n, t=answers, k=critics: math.fsum(binom(t, 1 / k).pmf(np.arange(n + 1, t + 1)))  # noqa: E731
+        assert clients * tail(n) <= federated.CHANCE
+        assert n == 0 or clients * tail(n - 1) > federated.CHANCE
+    with pytest.raises(RequestError, match="so many clients must be there"):
+        federated.enough(answers=6, critics=5, clients=4)
+
+
+def test_draws_are_uniform_over_those_who_are_there(tmp_path: Path) -> None:
+    """Chi-square of 4,000 draws among 3 of 4 clients; it fails once in a million times."""
+    asked: list[str] = []
+
+    class Three(LocalGrid):
+        def present(self) -> dict[str, int]:
+            return {name: node for name, node in super().present().items() if name != "client-2"}
+
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            names = {node: name for name, node in self.present().items()}
+            given = list(given)
+            asked.extend(
+                names[each.metadata.dst_node_id]
+                for each in given if each.metadata.message_type == messages.ROUND
+                for _ in each.content["asked"]["labels"].numpy()
+            )  # fmt: skip
+            return super().push_messages(given)
+
+    settings = {**TINY, "critics": 3, "answers": 3, "steps": 4, "visits": 1}
+    panel = clients_alone(Three({name: granting(10**6) for name in NAMES}), settings, steps=4_000 // 3)
+    fakes = Fakes(torch.zeros(12, 1, 28, 28), torch.zeros(12, dtype=torch.int64))
+    while panel.left:
+        panel.release(fakes)
+    counts = np.array([asked.count(name) for name in NAMES])
+    assert counts[2] == 0
+    expected = counts.sum() / 3
+    assert float(((counts[[0, 1, 3]] - expected) ** 2 / expected).sum()) < 27.6
+
+
+def granting(answers: int, multiplier: float = 1.0) -> Any:
+    """An app that agrees to everything and answers with zeros."""
+
+    def app(message: Message, _context: Any) -> Message:
+        if message.metadata.message_type == messages.TERMS:
+            return messages.reply(message, messages.grant_record(answers=answers, noise_multiplier=multiplier))
+        asked = message.content.get("asked")
+        n = 0 if asked is None else asked["labels"].numpy().size
+        return messages.reply(message, rows_record(torch.zeros(n, 1, 28, 28)) if n else None)
+
+    return app
+
+
+def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard: Heard | None = None) -> Clients:
+    """The server's side without a run around it."""
+    method = GsWgan()
+    job = Job(method, method.config_type(**{"critics": K, **settings, "steps": steps}), CARD)
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
+    ledger.reserve(job.plan)
+    answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
+    terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
+    heard = Heard() if heard is None else heard
+    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, 20.0, 0.3, heard.append)
+
+
+def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
+    seen: list[int] = []
+
+    class Watched(LocalGrid):
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            given = list(given)
+            if any("asked" in each.content for each in given if each.metadata.message_type == messages.ROUND):
+                seen.append(sum(panel.ledger.used))
+            return super().push_messages(given)
+
+    panel = clients_alone(Watched({one.folder.path.name: one.app for one in four}), {**TINY, "visits": 1})
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    panel.release(fakes)
+    panel.release(fakes)
+    assert seen == [2, 4]  # two answers a step, each charged by then
+    assert sum(count for one in four for count in one._run.ledger.used) == 4
+
+
+def test_records_reach_a_message_only_through_the_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a deaf mechanism, unrelated records give the same replies, bit for bit."""
+    monkeypatch.setattr(
+        SanitizedRows, "exact", lambda self, held, query: torch.zeros(self.batch_size, 1, 28, 28)
+    )  # fmt: skip
+    sent: list[list[bytes]] = []
+    for salt in (0, 50):
+        replies: list[bytes] = []
+        clients = [client(tmp_path / str(salt), i, records(i + salt, n=10 + (i * salt) % 7)) for i in range(K)]
+
+        def listened(one: Client, replies: list[bytes] = replies) -> Any:
+            def app(message: Message, given: Any) -> Message:
+                answer = one.app(message, given)
+                replies.append(b"".join(each.data for part in answer.content.values() if isinstance(part, ArrayRecord)
+                                        for each in part.values()))  # fmt: skip
+                return answer
+
+            return app
+
+        run(LocalGrid({one.folder.path.name: listened(one) for one in clients}), tmp_path / f"run{salt}")
+        sent.append(replies)
+    assert sent[0] == sent[1]
+    assert any(sent[0])
+
+
+# ---------------------------------------------------------------------- what a client refuses
+
+
+def terms(**changed: Any) -> dict[str, Any]:
+    config = dataclasses.asdict(GsWgan().config_type(**TINY, critics=K)) | changed.pop("config", {})
+    return {"config": config, "card": CARD.to_dict(), "seed": 0, "answers": 3, **changed}
+
+
+def ask(one: Client, kind: str, content: RecordDict) -> Message:
+    return one.app(to_client(2, kind, content), context(2))
+
+
+def question(answers: int = 1) -> RecordDict:
+    batch = Fakes(torch.rand(4, 1, 28, 28), torch.zeros(4, dtype=torch.int64))
+    return round_record(Round(None, [batch] * answers))
+
+
+def test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says(tmp_path: Path) -> None:
+    heard = Heard()
+    one = client(tmp_path, 0, sink=heard)
+    assert not ask(one, messages.TERMS, messages.terms_record(terms())).has_error()
+    assert "rows" in ask(one, messages.ROUND, question(2)).content
+    assert messages.reason_of(ask(one, messages.ROUND, question(2))) == REFUSED  # one is left
+    assert "rows" in ask(one, messages.ROUND, question(1)).content
+    assert messages.reason_of(ask(one, messages.ROUND, question(1))) == REFUSED
+    richer = ask(one, messages.TERMS, messages.terms_record(terms(answers=100)))
+    assert "not the terms" in messages.reason_of(richer)
+    assert messages.reason_of(ask(one, messages.ROUND, question(1))) == REFUSED
+    assert [text.split("granted ")[1] for text in heard] == [
+        "3 answers, 1 are left, and 2 were asked for at once", *["3 answers, 0 are left, and 1 were asked for at once"] * 2
+    ]  # fmt: skip
+    one.close()
+
+
+def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> None:
+    read: list[int] = []
+    heard = Heard()
+    one = client(tmp_path, 0, epsilon=5.0, sink=heard)
+    one.records = lambda _card: read.append(1)  # type: ignore[assignment, func-returns-value]  # to see that it is not called
+    for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
+        refused = ask(one, messages.TERMS, messages.terms_record(cheap))
+        assert messages.reason_of(refused) == REFUSED
+        assert "more than the budget of epsilon 5" in heard.pop()
+    assert not read
+    assert not one.folder.path.exists() or one.folder.blank
+
+
+WRONG_START = {"critic.out.bias": torch.zeros(7)}
+FAILURES: dict[str, Any] = {
+    "a class that the card does not declare": CardError("the card declares 3 classes"),
+    "damaged records": DataError("mine.npz is damaged"),
+    "an error of a library": ValueError("invalid literal: 'patient 17'"),
+    "too many records for the memory": MemoryError(),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, what: str) -> None:
+    """The kind of error was in the reply: one bit about the records, without noise. Its own log has the reason."""
+    heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
+    failing = client(tmp_path, 1, sink=heard)
+
+    def fail(_card: DataCard) -> Found:
+        raise FAILURES[what]
+
+    failing.records = fail
+    replies = [ask(one, messages.TERMS, messages.terms_record(terms())).error for one in (failing, broke)]
+    assert [(each.code, each.reason) for each in replies] == [(messages.REFUSED, REFUSED)] * 2
+    assert len(heard) == 1
+    assert "17" not in heard[0]
+    assert str(FAILURES[what]) in heard[0] or "could hold a record" in heard[0]
+
+
+def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
+    """A server that sends a start of another shape learns the same from all: that it is malformed."""
+
+    def fail(_card: DataCard) -> Found:
+        raise CardError("the card declares 3 classes")
+
+    clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
+    clients[2].records = fail
+    asked = messages.terms_record(terms(), WRONG_START)
+    (said,) = {messages.reason_of(ask(one, messages.TERMS, asked)) for one in clients}
+    assert "another network" in said
+    assert not any(one.folder.path.exists() for one in clients)
+
+
+def test_a_round_is_checked_before_its_folder(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one.folder.path.rename(tmp_path / "moved")
+    assert "holds fakes" in messages.reason_of(ask(one, messages.ROUND, RecordDict()))
+    with pytest.raises(RunFolderError):
+        one.close()
+
+
+@pytest.mark.parametrize("place", ["train", "release"])
+def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """An error that is none of ours ended the client, and the server saw it go."""
+    heard = Heard()
+    one = client(tmp_path, 0, sink=heard)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("patient 17")
+
+    asked = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), []) if place == "train" else None
+    with monkeypatch.context() as patch:
+        patch.setattr(one._panel, place, fail)
+        refused = ask(one, messages.ROUND, round_record(asked) if asked else question())
+    assert messages.reason_of(refused) == REFUSED
+    assert "RuntimeError in fail" in heard[0] and "17" not in heard[0]
+    assert "rows" in ask(one, messages.ROUND, question()).content
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"card": {**CARD.to_dict(), "declared_size": 5}}, "not the one that this client was given"),
+        ({"config": {"batch_size": 0}}, "none of this method"),
+        ({"config": {"gift": 1}}, "none of this method"),
+        ({"seed": None}, "lack"),
+        ({"answers": 0}, "none of this method"),
+    ],
+)
+def test_a_client_refuses_other_terms(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
+    one = client(tmp_path, 0)
+    assert why in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(**changed))))
+
+
+def test_a_client_answers_nothing_before_the_terms(tmp_path: Path) -> None:
+    assert "terms" in messages.reason_of(ask(client(tmp_path, 0), messages.ROUND, question()))
+
+
+def test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_chose(tmp_path: Path) -> None:
+    held, rows = records(0), []
+    for place in ("a", "b"):
+        one = client(tmp_path / place, 0, held, secret=True)
+        ask(one, messages.TERMS, messages.terms_record(terms()))
+        torch.manual_seed(0)
+        rows.append(read_rows(ask(one, messages.ROUND, question()).content, shape=(4, 1, 28, 28), largest=math.inf))
+        assert not one._run.ledger.reasons
+        one.close()
+    spread = (rows[0] - rows[1]).std() / (
+        2 * math.sqrt(2)
+    )  # of two independent noises; 3,136 values: within 10 % but for 1e-14
+    assert 0.9 < spread < 1.1
+
+
+def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    train = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])
+    ask(one, messages.ROUND, round_record(train))
+    one._save()
+    ask(one, messages.ROUND, question())  # paid for, and in no checkpoint
+    before = one._panel._critics
+    copies: list[Tensor] = []
+    before.update(lambda held: copies.append(held.weights.clone()))
+    one._open.close()  # as a kill does: nothing more is saved
+    again = client(tmp_path, 0)
+    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    again._panel._critics.update(lambda held: copies.append(held.weights.clone()))
+    assert torch.equal(copies[0], copies[1])
+    assert again._panel.left == 2
+    assert messages.reason_of(ask(again, messages.ROUND, question(3))) == REFUSED
+    again.close()
+
+
+def test_a_client_whose_folder_was_moved_answers_and_pays_no_more(tmp_path: Path) -> None:
+    """Another run may be in its place by now. Its locks went with it, and are let go of when it closes."""
+    one, moved = client(tmp_path, 0), tmp_path / "moved"
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one.folder.path.rename(moved)
+    paid = (moved / "ledger.jsonl").read_bytes()
+    for asked in (
+        question(),
+        round_record(Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])),
+    ):
+        assert messages.reason_of(ask(one, messages.ROUND, asked)) == REFUSED
+    assert (moved / "ledger.jsonl").read_bytes() == paid
+    with pytest.raises(RunFolderError, match="was moved, deleted or replaced"):
+        one.close()
+    assert not one.folder.path.exists()
+    moved.rename(one.folder.path)
+    again = client(tmp_path, 0)
+    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    assert again._panel.left == 3
+    again.close()
+
+
+def test_a_killed_client_does_not_go_on_with_other_records(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one._open.close()
+    heard = Heard()
+    again = client(tmp_path, 0, records(7), sink=heard)
+    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "not what it was when the run began" in heard[0]
+    again.close()
+
+
+def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    config = one.folder.file("config.json")
+    one._open.close()
+    text = config.read_text()
+    config.write_text(text.replace('"max_norm": 1.0', '"max_norm": 2.0'))
+    assert config.read_text() != text
+    heard = Heard()
+    again = client(tmp_path, 0, sink=heard)
+    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "config.json is not the one" in heard[0]
+    again.close()
+
+
+# ---------------------------------------------------------------------- what the server refuses
+
+
+def lying(rows: Callable[[int], RecordDict], *, honest: Any) -> Any:
+    """A client that sends something else in place of its rows."""
+
+    def app(message: Message, given: Any) -> Message:
+        if message.metadata.message_type == messages.ROUND and "asked" in message.content:
+            return messages.reply(message, rows(message.content["asked"]["labels"].numpy().size))
+        return honest(message, given)
+
+    return app
+
+
+def of_rows(rows: Any) -> RecordDict:
+    return RecordDict({"rows": ArrayRecord({"rows": Array(np.ascontiguousarray(rows))})})
+
+
+WRONG: dict[str, tuple[Callable[[int], RecordDict], str]] = {
+    "not finite": (lambda n: of_rows(np.full((n, 1, 28, 28), np.nan, np.float32)), "not finite"),
+    "too long": (lambda n: of_rows(np.full((n, 1, 28, 28), 1e6, np.float32)), "longer than"),
+    "another shape": (lambda n: of_rows(np.zeros((n + 1, 1, 28, 28), np.float32)), "another shape"),
+    "another type": (lambda n: of_rows(np.zeros((n, 1, 28, 28), np.float64)), "another shape or type"),
+    "something besides": (
+        lambda n: RecordDict({**of_rows(np.zeros((n, 1, 28, 28), np.float32)), "more": ArrayRecord()}), "besides",
+    ),
+    "no array": (
+        lambda n: RecordDict({"rows": ArrayRecord({"rows": Array("float32", (n,), "numpy.ndarray", b"\x93NUMPY")})}),
+        "no array",
+    ),
+    "nothing": (lambda n: RecordDict(), "no rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
+    rows, why = WRONG[name]
+    honest, heard = granting(10_000), Heard()
+    apps = dict.fromkeys(NAMES[:3], honest) | {NAMES[3]: lying(rows, honest=honest)}
+    panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    for _ in range(40):  # 80 draws miss it with a chance of 1e-10
+        assert torch.equal(panel.release(fakes), torch.zeros(8, 1, 28, 28))
+    assert [said for said in heard if said.startswith(f"{NAMES[3]}: shut out: ")]
+    assert why in " ".join(heard)
+    assert panel._there().keys() == set(NAMES[:3])
+
+
+@pytest.mark.parametrize(
+    ("app", "why"),
+    [
+        (granting(1), "grants fewer answers"),
+        (granting(10_000, multiplier=2.0), "another noise multiplier"),
+        (lambda message, _: messages.refusal(message, "I will\nnot"), "refused the terms: I will not"),
+        (lambda message, _: messages.reply(message, RecordDict()), "no grant"),
+    ],
+)
+def test_a_client_that_does_not_agree_takes_no_part(app: Any, why: str) -> None:
+    heard = Heard()
+    apps = {each: granting(10_000) for each in NAMES[:3]} | {NAMES[3]: app}
+    panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 4}, heard=heard)
+    with pytest.raises(TooFewClients, match="only 3 of the 4"):
+        panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
+    assert sum(panel.ledger.used) == 0
+    assert why in " ".join(heard)
+
+
+def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
+    """Rows of zeros, in the place of the answer that did not come; the charge stays, and nobody is drawn in its stead."""
+    honest, calls = granting(10_000), []
+
+    def ones(message: Message, given: Any) -> Message:
+        answer = honest(message, given)
+        if message.metadata.message_type == messages.ROUND:
+            n = message.content["asked"]["labels"].numpy().size
+            return messages.reply(message, rows_record(torch.ones(n, 1, 28, 28)))
+        return answer
+
+    def silent_one(message: Message, given: Any) -> Message:
+        if message.metadata.message_type == messages.ROUND:
+            calls.append(1)
+            return messages.refusal(message, "lost")
+        return honest(message, given)
+
+    panel = clients_alone(
+        LocalGrid(dict.fromkeys(NAMES[:3], ones) | {NAMES[3]: silent_one}), {**TINY, "visits": 1}, steps=50
+    )  # fmt: skip
+    lost = 0
+    for step in range(1, 41):
+        rows = panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
+        per_answer = rows.view(2, -1).mean(1)
+        assert set(per_answer.tolist()) <= {0.0, 1.0}
+        lost += int((per_answer == 0).sum())
+        assert sum(panel.ledger.used) == 2 * step
+    assert lost >= len(calls) > 0
+
+
+def test_a_client_that_goes_between_its_turn_and_the_draw_holds_nobody_up() -> None:
+    class Leaves(LocalGrid):
+        gone = False
+
+        def present(self) -> dict[str, int]:
+            return {name: node for name, node in super().present().items() if not (self.gone and name == NAMES[0])}
+
+    grid = Leaves(dict.fromkeys(NAMES, granting(10_000)))
+    panel = clients_alone(grid, {**TINY, "critics": 3, "visits": 3})
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    panel.train(fakes)
+    grid.gone = True
+    assert panel.release(fakes).shape == (8, 1, 28, 28)
+
+
+def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "d.npz", images=draw.integers(0, 256, (12, 28, 28), np.uint8), labels=np.arange(12) % 3,
+        units=np.arange(12) % 3,
+    )  # fmt: skip
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+
+    def stopped(event: Event) -> None:
+        if event.kind == "progress" and event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(**request, sink=stopped, **{**TINY, "steps": 20, "noise_multiplier": 30.0})
+    simulate(**request, resume=True)
+    folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
+    assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
+    assert all(verify(each).ok for each in folders)
+
+
+def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
+    """Turns go by the names of clients, so these may not follow the ids of units. The order is kept, for `resume`.
+
+    Each of six orders comes 50 to 150 times in 600 draws: error rate 1e-7.
+    """
+    orders = Counter(tuple(module_of_simulation.dealt(3)) for _ in range(600))
+    assert len(orders) == 6 and all(50 <= often <= 150 for often in orders.values())
+    run, seen = tmp_path / "run", []
+    labels = np.arange(12) % 3
+    np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": run, "delta": 1e-3, "accounts": tmp_path / "book",
+    }  # fmt: skip
+
+    @contextmanager
+    def watched(folder: RunFolder, found: Found, *given: Any) -> Iterator[LocalGrid]:
+        with clients_of(folder, found, *given) as grid:
+            seen.append(given[-1])
+            yield grid
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module_of_simulation, "clients_of", watched)
+        simulate(**request, **{**TINY, "noise_multiplier": 30.0})
+        simulate(**request, resume=True)
+    assert seen[0] == seen[1] and sorted(seen[0]) == [0, 1, 2, 3]
+    for number, unit in enumerate(seen[0]):  # unit k has the records with label k, and the fourth client has none
+        client = RunFolder(run / "checkpoint" / "clients" / f"client-{number + 1:04d}")
+        held = Records(np.zeros((4, 1, 28, 28), np.uint8), np.full(4, unit))
+        assert client.source()["records"] == identify(held if unit < 3 else records(0, 0)).fingerprint
+    source = run / "checkpoint" / "source.json"
+    source.write_text(
+        json.dumps({key: value for key, value in json.loads(source.read_text()).items() if key != "places"})
+    )
+    with pytest.raises(RunFolderError, match="which client is which client"):
+        simulate(**request, resume=True)
+
+
+def test_the_answers_of_clients_are_checked(tmp_path: Path) -> None:
+    """The second guarantee follows from them: fewer than the draw asks of any would make it look better than it is."""
+    labels = np.arange(12) % 3
+    np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
+    run = tmp_path / "run"
+    simulate(
+        data=tmp_path / "d.npz", units=":units", card=CARD, out=run, delta=1e-3, accounts=tmp_path / "book",
+        **{**TINY, "noise_multiplier": 30.0},
+    )  # fmt: skip
+    for each in (run, run / "checkpoint" / "clients" / "client-0001"):
+        assert verify(each).ok
+        stated, ledger = Certificate.load(each), PrivacyLedger.load(each / "ledger.jsonl")
+        settings = json.loads((each / "config.json").read_text())
+        settings["federated"]["answers"] -= 1
+        (each / "config.json").write_text(json.dumps(settings))
+        again = PrivacyLedger(budget=ledger.budget, delta=ledger.delta, relation=ledger.relation, unit=ledger.unit)
+        again.reserve(ledger.plan)
+        (each / "ledger.jsonl").unlink()
+        again.create(each / "ledger.jsonl", settings=sha256(each / "config.json"))
+        for event, count in ledger.charged:
+            for _ in range(count):
+                again.charge(event)
+        again.close()
+        Certificate.build(
+            PrivacyLedger.load(each / "ledger.jsonl"), settings, model_sha256=stated.model["sha256"], versions=stated.versions,
+            created=stated.created, declared=stated.declared,
+        ).save(each)  # fmt: skip
+        (problem,) = verify(each).problems
+        assert "grant another number of answers" in problem
+
+
+def on_disk(folder: Path) -> dict[Path, bytes]:
+    """Ledgers, certificates, models and account books: all that a second charge would change."""
+    return {
+        each: each.read_bytes()
+        for each in folder.rglob("*") if each.suffix in (".jsonl", ".json", ".safetensors") and each.name != SERVED
+    }  # fmt: skip
+
+
+def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) -> None:
+    """Where all is done, and where it was killed before it had written down who has the generator."""
+    draw = np.random.default_rng(0)
+    images, whose = draw.integers(0, 256, (12, 28, 28), np.uint8), np.arange(12) % K
+    np.savez(tmp_path / "d.npz", images=images, labels=np.arange(12) % 3, units=whose)
+    request: dict[str, Any] = {
+        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+    simulate(**request, **{**TINY, "noise_multiplier": 30.0})
+    before, heard = on_disk(tmp_path), Heard()
+    simulate(**request, resume=True, sink=heard)
+    assert heard == [f"{tmp_path / 'run'} is finished, and every client has the generator: nothing is left to do."]
+    assert on_disk(tmp_path) == before
+    (tmp_path / "run" / "checkpoint" / SERVED).unlink()
+    heard.clear()
+    began = time.monotonic()
+    simulate(**request, resume=True, sink=heard)
+    assert time.monotonic() - began < 60  # it waits for nobody
+    assert len(heard) == 1 and "nothing more is charged" in heard[0] and "4 of 4" in heard[0]
+    assert on_disk(tmp_path) == before
+
+
+def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothing(
+    tmp_path: Path, papers: Path, four: list[Client], capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = four[3]
+
+    def away_at_the_end(message: Message, given: Any) -> Message:
+        return (
+            messages.refusal(message, "away")
+            if message.metadata.message_type == messages.END
+            else late.app(message, given)
+        )
+
+    apps: dict[str, Any] = {one.folder.path.name: one.app for one in four}
+    run(LocalGrid({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", accounts=tmp_path / "book")
+    assert [one.finished for one in four] == [True, True, True, False]
+    CARD.save(tmp_path / "card.toml")
+    before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
+    paid = late._run.ledger.used
+    words = {"ca": papers / "ca.pem", "certificate": papers / "server.pem", "key": papers / "server.key"}
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    heard = Heard()
+    threads = calling(papers, int(address.rpartition(":")[2]), [late], heard)
+    deploy.server(
+        address=address, card=CARD, out=tmp_path / "run", resume=True, wait=30, sink=heard, **words
+    )  # fmt: skip
+    threads[0].join(20)
+    assert any("1 of 4" in each and "nothing more is charged" in each for each in heard)
+    assert late.finished and verify(late.folder.path).ok
+    assert late._run.ledger.used == paid
+    assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
+    with pytest.raises(SystemExit) as ended:
+        main(["federated", "server", "--resume", "--address", address, "--card", str(tmp_path / "card.toml"), "--out",
+              str(tmp_path / "run"), *(str(word) for name, path in words.items() for word in (f"--{name}", path))])  # fmt: skip
+    assert not ended.value.code
+    assert "nothing is left to do" in capsys.readouterr().err
+    assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
+
+
+def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Client]) -> None:
+    class Breaks(LocalGrid):
+        left = 3
+
+        def push_messages(self, given: Iterable[Message]) -> list[str]:
+            given = list(given)
+            if any(each.metadata.message_type == messages.ROUND for each in given):
+                self.left -= 1
+                if self.left < 0:
+                    raise KeyboardInterrupt
+            return super().push_messages(given)
+
+    apps = {one.folder.path.name: one.app for one in four}
+    with pytest.raises(KeyboardInterrupt):
+        run(Breaks(apps), tmp_path / "run", steps=20)
+    with pytest.raises(RequestError, match="gossamer federated"):
+        resume(tmp_path / "run")
+    before = sum(count for one in four for count in one._run.ledger.used)
+    made = go_on_serving(LocalGrid(apps), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.3)
+    ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
+    assert sum(ledger.used) == sum(ledger._reserved) == 40
+    assert verify(tmp_path / "run").ok
+    assert made.certificate.config["steps"] == 20
+    answered = [
+        Certificate.load(one.folder.path).ledger["lines"] - 3 for one in four
+    ]  # opening, plan, and that the noise repeats
+    assert before == 6
+    assert (
+        sum(answered) == before + 24
+    )  # a block of 16 draws was paid for, and only 6 were asked for when it was killed
+    assert all(one.finished for one in four)
+
+
+# ---------------------------------------------------------------------- what goes over the wire
+
+
+def test_a_round_carries_fakes_and_labels_and_is_checked() -> None:
+    batch = Fakes(torch.rand(4, 1, 28, 28), torch.arange(4) % 3)
+    asked = Round(Fakes(torch.rand(6, 1, 28, 28), torch.zeros(6, dtype=torch.int64)), [batch, batch])
+    content = round_record(asked)
+    assert set(content) == {"train", "asked"}
+    facts: dict[str, Any] = {"shape": (1, 28, 28), "classes": 3, "trains": 6, "rows": 4}
+    found = read_round(content, **facts)
+    assert found.train is not None and torch.equal(found.train.images, asked.train.images)  # type: ignore[union-attr]
+    assert len(found.asked) == 2 and torch.equal(found.asked[1].labels, batch.labels)
+    for wrong in ({"shape": (1, 32, 32)}, {"classes": 2}, {"trains": 5}, {"rows": 3}):
+        with pytest.raises(Malformed):
+            read_round(content, **{**facts, **wrong})
+    with pytest.raises(Malformed):
+        read_round(RecordDict(), **facts)
+    bad = Fakes(torch.full((6, 1, 28, 28), math.inf), torch.zeros(6, dtype=torch.int64))
+    with pytest.raises(Malformed, match="not finite"):
+        read_round(round_record(Round(bad, [])), **facts)
+
+
+def test_a_header_cannot_ask_for_memory() -> None:
+    header = of_rows(np.zeros((1, 1, 28, 28), np.float32))["rows"]["rows"].data
+    huge = header.replace(b"(1, 1, 28, 28)", b"(9999999999999,)"[:14].ljust(14))
+    content = RecordDict({"rows": ArrayRecord({"rows": Array("float32", (1,), "numpy.ndarray", huge)})})
+    with pytest.raises(Malformed):
+        read_rows(content, shape=(1, 1, 28, 28), largest=1.0)
+
+
+def test_a_stranger_gets_no_stream(tmp_path: Path, papers: Path) -> None:
+    """A certificate of another authority, and none at all."""
+    others = tmp_path / "others"
+    others.mkdir()
+    Authority(others).sign(NAMES[0])
+    with Link("localhost:0", identity(papers, "server"), clients=1, largest=1 << 20) as link:
+        stranger = Identity(papers / "ca.pem", others / f"{NAMES[0]}.pem", others / f"{NAMES[0]}.key")
+        with pytest.raises(RequestError, match="cannot be reached"):
+            attend(granting(1), f"localhost:{link.port}", stranger, until=lambda: False, wait=0.5, say=lambda _: None)
+        assert link.present() == {}
+
+
+def test_a_client_trusts_no_other_server(tmp_path: Path, papers: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    false = Authority(others)
+    false.sign("server", server=True)
+    with (
+        Link("localhost:0", identity(others, "server"), clients=1, largest=1 << 20) as link,
+        pytest.raises(RequestError),
+    ):
+        attend(
+            granting(1), f"localhost:{link.port}", identity(papers, NAMES[0]), until=lambda: False, wait=0.5,
+            say=lambda _: None,
+        )  # fmt: skip
+
+
+def test_a_reply_counts_under_the_name_of_its_certificate_alone(papers: Path) -> None:
+    """A client that answers what another was asked is not heard; one whose stream ends is answered for at once."""
+    with Link("localhost:0", identity(papers, "server"), clients=2, largest=1 << 20) as link:
+        stop = threading.Event()
+
+        def app(message: Message, given: Any) -> Message:
+            raise RuntimeError("it dies here")
+
+        def call() -> None:
+            with pytest.raises(RuntimeError):
+                attend(app, f"localhost:{link.port}", identity(papers, NAMES[0]), until=stop.is_set, wait=5, say=print)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        while NAMES[0] not in link.present():
+            stop.wait(0.01)
+        node = link.present()[NAMES[0]]
+        mine = to_client(node, messages.TERMS, messages.terms_record({}))
+        forged = messages.reply(mine, RecordDict())
+        link._waiting[mine.metadata.message_id] = mine
+        link._take(forged, node + 1)
+        assert link.pull_messages([mine.metadata.message_id]) == []
+        (answer,) = link.send_and_receive([to_client(node, messages.TERMS, messages.terms_record({}))], timeout=10)
+        assert messages.reason_of(answer) == "has gone"
+        thread.join(10)
+
+
+def test_many_clients_may_open_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(module_of_simulation.resource, "getrlimit", lambda _: (1_024, 4_096))
+    monkeypatch.setattr(module_of_simulation.resource, "setrlimit", lambda _, both: asked.append(both))
+    module_of_simulation._allow_files(1_000)
+    module_of_simulation._allow_files(1_334)
+    assert asked == [(1_334, 4_096)]
+    with pytest.raises(RequestError, match="ulimit"):
+        module_of_simulation._allow_files(5_000)
+
+
+def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
+    nothing = Records(np.zeros((0, 1, 28, 28), np.uint8), np.zeros(0, np.int64))
+    assert identify(nothing).mark == NOBODY.mark == ""
+    assert identify(records(0)).mark != ""
+
+
+def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
+    grid = LocalGrid({})
+    alone = dataclasses.replace(CARD, unit="record")
+    with pytest.raises(RequestError, match='unit = "client"'):
+        serve(grid, card=alone, out=tmp_path / "run", delta=1e-3, wait=0.1, **TINY)
+    settings = {**TINY, "visits": 1, "draw": "round_robin"}
+    with pytest.raises(RequestError, match="in secret"):
+        serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, wait=0.1, **settings)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,387 @@
+"""What somebody can edit in a release without its key, and what each check says of it: the table in docs/certificate.md.
+
+Whoever edits redoes the seal of the certificate, the hashes of the ledger and SHA256SUMS, and takes the signature away, unless
+an edit says otherwise. Each is refused, or `verify` names the place among what it does not check.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gossamer.data.card import DataCard
+from gossamer.errors import GossamerError, RequestError
+from gossamer.privacy import ledger as ledgers
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.statements import BEFORE_4, MODEL
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.release.readme import readme
+from gossamer.run.release.release import release, sign
+from gossamer.run.release.verify import LOADER, README, SAMPLE_SET, verify
+from gossamer.run.storage.run_folder import PRIVATE, REPORT, SIGNATURE, SUMS
+from gossamer.run.training.fit import fit
+
+ROOT = Path(__file__).resolve().parents[3]
+CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1437)
+SAMPLES = 20
+Folder = Path
+Edit = Callable[[Folder, SimpleNamespace], Any]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Three runs on the same digits, released: at epsilon 3, without a guarantee, and at epsilon 0.4 by much noise."""
+    around = tmp_path_factory.mktemp("forgeries")
+    budgets: dict[str, dict[str, Any]] = {
+        "honest": {"epsilon": 3.0, "delta": 1e-4}, "free": {"epsilon": float("inf")},
+        "loud": {"noise_multiplier": 10.0, "delta": 1e-4},
+    }  # fmt: skip
+    folders = {}
+    for name, budget in budgets.items():
+        fit("moments", data="digits", card=CARD, out=around / name, accounts=around / f"book {name}", axes=8, **budget)
+        folders[name] = release(around / name, around / f"{name} released", samples=SAMPLES)
+    sign(folders["honest"], key=around / "me", new_key=True)
+    return SimpleNamespace(around=around, key=str(around / "me.pub"), **folders)
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """tools/check_release.py, which computes each epsilon once."""
+    spec = importlib.util.spec_from_file_location("check_release", ROOT / "tools" / "check_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---------------------------------------------------------------------- edits
+
+
+def redo(out: Path) -> None:
+    """SHA256SUMS over the files that lie there, and no signature."""
+    names = [line.split("  ", 1)[1] for line in (out / SUMS).read_text().splitlines()]
+    (out / SUMS).write_text("".join(f"{sha256(out / name)}  {name}\n" for name in names))
+    (out / SIGNATURE).unlink(missing_ok=True)
+
+
+def replaced(out: Path, name: str, old: str, new: str) -> None:
+    text = (out / name).read_text(encoding="utf-8")
+    assert old in text
+    (out / name).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def less(out: Path, name: str) -> None:
+    """Each mention of the epsilon on a page becomes 0.010."""
+    epsilon = json.loads((out / CERTIFICATE).read_text())["statement"].split("epsilon ")[1].split(" ")[0]
+    replaced(out, name, epsilon, "0.010")
+
+
+def certify(out: Path, *path: Any, to: Any) -> None:
+    """Another value in the certificate, under a new seal, and the page that goes with it. `to` may take the old value."""
+    body = json.loads((out / CERTIFICATE).read_text())
+    del body["seal"]
+    place = body
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to(place[path[-1]]) if callable(to) else to
+    (out / CERTIFICATE).write_text(sealed(body), encoding="utf-8")
+    write_page(out, body)
+
+
+def write_page(out: Path, body: dict[str, Any]) -> None:
+    body = {
+        name: value for name, value in body.items() if name in {each.name for each in dataclasses.fields(Certificate)}
+    }
+    page = readme(Certificate(**body), samples=SAMPLES, no_loader="")
+    (out / README).write_text(page, encoding="utf-8")
+
+
+def everything(
+    out: Path, settings: dict[str, Any] | None = None, lines: Callable[[list[Any]], list[Any]] = list, **opens: Any
+) -> None:
+    """Other settings or lines of the ledger, whose hashes are redone, with the certificate and the page that follow."""
+    if settings is not None:
+        (out / CONFIG).write_text(json.dumps(settings))
+    first, *rest = [json.loads(line) for line in (out / LEDGER).read_text().splitlines()]
+    first["open"] |= {"settings": sha256(out / CONFIG), **opens}
+    last, text = ledgers.START, ""
+    for line in lines([first, *rest]):
+        body = {name: value for name, value in line.items() if name != "hash"}
+        last = ledgers.chain(last, body)
+        text += json.dumps({**body, "hash": last}) + "\n"
+    (out / LEDGER).write_text(text)
+    old = json.loads((out / CERTIFICATE).read_text())
+    pinned = {"file": LEDGER, "lines": text.count("\n"), "last_hash": last}
+    try:
+        new = Certificate.build(
+            PrivacyLedger.load(out / LEDGER), json.loads((out / CONFIG).read_text()), model_sha256=old["model"]["sha256"],
+            versions=old["versions"], created=old["created"], declared=old["declared"],
+        )  # fmt: skip
+    except GossamerError:  # what cannot be read or accounted for leads to none: the old one, with a new pin
+        certify(out, "ledger", to=pinned)
+        return
+    new.save(out)
+    write_page(out, dataclasses.asdict(new))
+
+
+def other_model(out: Path, made: SimpleNamespace) -> None:
+    shutil.copy(made.free / MODEL, out / MODEL)
+    certify(out, "model", "sha256", to=sha256(out / MODEL))
+
+
+def smaller_budget(out: Path, _: SimpleNamespace) -> None:
+    settings = json.loads((out / CONFIG).read_text())
+    settings["accounts"]["together"]["epsilon"] = 0.5
+    everything(out, settings)
+
+
+def louder(out: Path, made: SimpleNamespace) -> None:
+    """All of a run with more noise, but for the model."""
+    for name in (CONFIG, LEDGER, CERTIFICATE):
+        shutil.copy(made.loud / name, out / name)
+    certify(out, "model", "sha256", to=sha256(out / MODEL))
+
+
+def other_unit(out: Path, _: SimpleNamespace) -> None:
+    settings = json.loads((out / CONFIG).read_text())
+    settings["card"]["unit"] = "hospital"
+    everything(out, settings)
+
+
+def other_relation(out: Path, _: SimpleNamespace) -> None:
+    settings = json.loads((out / CONFIG).read_text())
+    settings["accounts"]["together"]["relation"] = "replace-one"
+    everything(out, settings, relation="replace-one")
+    replaced(out, CERTIFICATE, "add-or-remove-one", "replace-one")
+    certify(out, "config", to=settings["config"])
+
+
+def as_a_run(out: Path, _: SimpleNamespace) -> None:
+    less(out, README)
+    for name in (SUMS, SIGNATURE):
+        (out / name).unlink()
+    (out / PRIVATE).mkdir()
+
+
+def epsilon_2(out: Path, _: SimpleNamespace) -> None:
+    for path in (("guarantee", "epsilon"), *(("guarantees", i, "epsilon") for i in range(2))):
+        certify(out, *path, to=2.0)
+    certify(out, "statement", to=lambda text: re.sub(r"epsilon \d\.\d+", "epsilon 2.000", text))
+
+
+def slightly_less(out: Path, _: SimpleNamespace) -> None:
+    body = json.loads((out / CERTIFICATE).read_text())
+    best = body["guarantees"].index(min(body["guarantees"], key=lambda each: each["epsilon"]))
+    for path in (("guarantee", "epsilon"), ("guarantees", best, "epsilon")):
+        certify(out, *path, to=lambda epsilon: epsilon * (1 - 9e-7))
+
+
+def runs_first(out: Path, _: SimpleNamespace) -> None:
+    text = (out / LOADER).read_text(encoding="utf-8")
+    (out / LOADER).write_text(text.replace("import hashlib\n", 'import os\nos.system("true")\nimport hashlib\n', 1))
+
+
+def of_another_version(out: Path, made: SimpleNamespace) -> None:
+    runs_first(out, made)
+    certify(out, "versions", "release", to="0.0.9")
+
+
+def charges(count: int) -> Callable[[list[Any]], list[Any]]:
+    """So many charges in place of one."""
+    return lambda lines: [line for line in lines for _ in range(count if "charge" in line else 1)]
+
+
+def signed_on(out: Path, _: SimpleNamespace) -> None:
+    said = json.loads((out / SIGNATURE).read_text())
+    (out / SIGNATURE).write_text(json.dumps({**said, "date": "2020-01-01"}, indent=2) + "\n")
+
+
+UNDONE: dict[str, Edit] = {
+    "README.md, nothing redone": lambda out, _: less(out, README),
+    "README.md, SHA256SUMS redone, the signature left": lambda out, _: (
+        less(out, README), shutil.copy(out / SIGNATURE, out / "kept"), redo(out), (out / "kept").rename(out / SIGNATURE)
+    ),
+    "the release made to look like a RUN, with another README.md": as_a_run,
+    "the date of the signature": signed_on,
+    "model.safetensors of another run, its hash not redone": lambda out, made: shutil.copy(made.free / MODEL, out / MODEL),
+}  # fmt: skip
+"""By their rows: edits after which nothing more is redone."""
+
+REDONE: dict[str, Edit] = {
+    "README.md": lambda out, _: less(out, README),
+    "report.html": lambda out, _: less(out, REPORT),
+    "load.py runs a command first": runs_first,
+    "the same, and the certificate names another version": of_another_version,
+    "samples.npz of another run": lambda out, made: shutil.copy(made.free / SAMPLE_SET, out / SAMPLE_SET),
+    "model.safetensors of another run, its hash in the certificate": other_model,
+    "certificate: epsilon 2 wherever it stands": epsilon_2,
+    "certificate: epsilons of the three deltas halved": lambda out, _: [
+        certify(out, "figures", "at_deltas", i, "epsilon", to=lambda epsilon: epsilon / 2) for i in range(3)
+    ],
+    "certificate: Renyi divergences halved": lambda out, _: certify(
+        out, "figures", "rdp", "epsilon", to=lambda curve: [each / 2 for each in curve]
+    ),
+    "certificate: nothing is outside the guarantee": lambda out, _: certify(out, "not_covered", to=[]),
+    "certificate: epsilon less by 9e-7 of itself": slightly_less,
+    "certificate: date": lambda out, _: certify(out, "created", to="2020-01-01"),
+    "certificate: versions": lambda out, _: certify(out, "versions", "torch", to="9.9"),
+    "declared: who made it": lambda out, _: certify(out, "declared", "made_by", to="NIST"),
+    "declared: an audit": lambda out, _: certify(out, "declared", "audited", to="passed by NIST"),
+    "config.json: all runs together cost less than this one": smaller_budget,
+    "settings, ledger and certificate of a run with more noise, the same model": louder,
+    "config.json: another unit": other_unit,
+    "ledger and certificate: replace-one": other_relation,
+    "ledger.jsonl without its charge": lambda out, _: everything(out, lines=charges(0)),
+    "ledger.jsonl with its charge twice": lambda out, _: everything(out, lines=charges(2)),
+    "metrics.json beside them": lambda out, _: (out / "metrics.json").write_text("[]"),
+    "torch.py beside load.py": lambda out, _: (out / "torch.py").write_text(""),
+}
+"""By their rows: edits after which the sums are redone and the signature is taken away."""
+
+EDITS = {**UNDONE, **REDONE}
+PAGE = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+ROWS = {
+    cells[0]: cells[1:]
+    for line in PAGE.split("| what was edited |")[-1].splitlines()[2:]
+    if (cells := [cell.strip(" `") for cell in line.strip("|").split("|")]) and cells[0] in EDITS
+}
+
+
+def test_the_table_has_a_row_for_each_edit() -> None:
+    table = PAGE.split("| what was edited |")[1].split("\n\n")[0]
+    assert list(ROWS) == [line.split("|")[1].strip(" `") for line in table.splitlines()[2:]]
+    assert set(ROWS) == set(EDITS)
+    assert len(EDITS) >= 26
+
+
+def test_the_release_that_is_edited_verifies(made: SimpleNamespace, script: ModuleType) -> None:
+    assert verify(made.honest, key=made.key).problems == []
+    script.check(made.honest)
+
+
+@pytest.mark.parametrize("row", EDITS)
+def test_each_edit_is_refused_or_named(
+    made: SimpleNamespace, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made.honest, out)
+    EDITS[row](out, made)
+    if row in REDONE:
+        redo(out)
+    without, with_key, tool = ROWS[row]
+    verdict = verify(out)
+    if without.startswith("refused: "):
+        assert any(without.removeprefix("refused: ") in problem for problem in verdict.problems), verdict.problems
+        with pytest.raises(RequestError, match="must not be released"):
+            release(out, tmp_path / "again")
+        if row != "the date of the signature":  # a signature that does not hold may be replaced
+            with pytest.raises(RequestError, match="is not signed: "):
+                sign(out, key=made.around / "me", force=True)
+    else:
+        assert verdict.problems == []
+        name = without.removeprefix("not checked: ")
+        assert any(each.startswith(name) for each in verdict.not_checked), verdict.not_checked
+    assert with_key == "refused"
+    assert not verify(out, key=made.key).ok
+    if tool != "-":
+        try:
+            script.check(out)
+            found = "confirmed"
+        except Exception:  # whatever it is, it is not confirmed
+            found = "refused"
+        assert found == tool
+
+
+def earlier(out: Path) -> None:
+    """What a version wrote that did not number the words of its README: other sentences on that page, and another loader."""
+    settings = json.loads((out / CONFIG).read_text())
+    everything(out, {**settings, "format": 2})
+    body = {name: value for name, value in json.loads((out / CERTIFICATE).read_text()).items() if name != "seal"}
+    del body["versions"]["release"]
+    for name, (today, before) in BEFORE_4.items():
+        body[name] = body[name].replace(today, before)
+    body["assumptions"].pop()  # which noise it was
+    (out / CERTIFICATE).write_text(sealed({**body, "format": 3}), encoding="utf-8")
+    replaced(out, README, "## How to check it", "## How it is checked")
+
+
+def test_a_release_of_an_earlier_version_is_not_called_forged(made: SimpleNamespace, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made.honest, out)
+    earlier(out)
+    redo(out)
+    verdict = verify(out)
+    assert verdict.problems == []
+    assert "README.md: not compared, because another version of Gossamer wrote it." in verdict.not_checked
+    assert not any(each.startswith(LOADER) for each in verdict.not_checked), "it is the same program"
+    replaced(out, LOADER, "import hashlib\n", "import hashlib\nimport math\n")
+    redo(out)
+    verdict = verify(out)
+    assert verdict.problems == []
+    assert any(each.startswith("load.py: not compared, because another version") for each in verdict.not_checked)
+
+
+def test_a_release_of_today_cannot_pass_for_an_earlier_one(made: SimpleNamespace, tmp_path: Path) -> None:
+    """Where its settings are left as the ledger pins them."""
+    out = tmp_path / "out"
+    shutil.copytree(made.honest, out)
+    certify(out, "format", to=3)
+    less(out, README)
+    redo(out)
+    assert "certificate.json: 'format' is 3, and config.json is of a version that writes 4." in verify(out).problems
+
+
+def test_a_release_without_its_readme_or_its_loader_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:
+    for name in (README, LOADER):
+        out = tmp_path / name
+        shutil.copytree(made.honest, out)
+        (out / name).unlink()
+        lines = (out / SUMS).read_text().splitlines(keepends=True)
+        (out / SUMS).write_text("".join(line for line in lines if not line.endswith(f"  {name}\n")))
+        redo(out)
+        assert verify(out).problems == ["README.md is missing, or not the page that the certificate leads to."]
+
+
+def test_samples_that_cannot_be_counted_are_refused(made: SimpleNamespace, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made.honest, out)
+    (out / SAMPLE_SET).write_bytes(b"no archive")
+    redo(out)
+    assert verify(out).problems == ["samples.npz does not hold samples."]
+
+
+def test_files_beside_a_run_are_named(made: SimpleNamespace, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made.around / "honest", run)
+    (run / "READ ME.txt").write_text("epsilon 0.010")
+    verdict = verify(run)
+    assert "'READ ME.txt' is not part of the run: nothing here speaks for it." in verdict.notes
+    assert not any(each.startswith((README, LOADER)) for each in verdict.not_checked)
+    (run / "Readme.md").write_text("epsilon 0.010")
+    (problem,) = verify(run).problems
+    assert problem == (
+        "SHA256SUMS is missing: Readme.md says that this is a release, whose files it names. If it is a RUN, move Readme.md "
+        "elsewhere."
+    )
+
+
+def test_a_run_may_cost_more_together_and_no_less(made: SimpleNamespace, tmp_path: Path) -> None:
+    """Accountants step by finite widths, so that a sum may be 0.1 % below; at another delta nothing is compared."""
+    alone = Certificate.load(made.honest).guarantee["epsilon"]
+    for epsilon, delta, right in ((2 * alone, 1e-4, True), (0.9995 * alone, 1e-4, True), (0.99 * alone, 1e-4, False),
+                                  (2 * alone, 1e-3, False)):  # fmt: skip
+        out = tmp_path / f"{epsilon} {delta}"
+        shutil.copytree(made.honest, out)
+        settings = json.loads((out / CONFIG).read_text())
+        settings["accounts"]["together"] |= {"epsilon": epsilon, "delta": delta}
+        everything(out, settings)
+        redo(out)
+        assert verify(out).ok == right
