@@ -373,6 +373,7 @@ def test_micro_aggregation_leaves_out_a_record_that_is_not_finite(monkeypatch: p
     monkeypatch.setattr(objective, "sample_wise", poisoned)
     expected = query._micro(held[np.array([0, 1, 3, 4])], psi, 30.0)
     torch.testing.assert_close(query._micro(held, psi, 30.0), expected, rtol=1e-5, atol=1e-5)
+    assert not query._micro(held[2:3], psi, 30.0).any()
 
 
 def test_without_noise_all_aggregations_of_one_group_are_one_loss() -> None:

@@ -104,6 +104,8 @@ class Objective:
         finite = g.isfinite()
         if not bool(finite.all()):
             normals, g, records = normals[finite.cpu()], g[finite], records[np.flatnonzero(finite.cpu().numpy())]
+        if len(records) == 0:
+            return torch.zeros_like(psi)
         losses = loss(self.vae, records).view(L, -1).sum(0)
         u = torch.ones_like(losses, requires_grad=True)
         whole = torch.autograd.grad((u * losses).sum(), parameters, create_graph=True, allow_unused=True)
