@@ -34,6 +34,7 @@ from torch import nn
 
 import fed_avg_gan
 from gossamer.data.card import DataCard
+from gossamer.data.fingerprint import identify
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.methods.common.adversarial import Fakes
@@ -47,7 +48,7 @@ from gossamer.run.federated import messages
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.simulate import simulate
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import Found, Sources, fingerprint
+from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.progress import Terminal
 
@@ -438,7 +439,7 @@ def wire() -> None:
     terms = {"config": vars(config), "card": card.to_dict(), "seed": 0, "answers": 200}
     fakes = Fakes(torch.rand(24, 1, 28, 28), torch.zeros(24, dtype=torch.int64))
     held = Records(np.zeros((30, 1, 28, 28), np.uint8), np.zeros(30, np.int64))
-    found = Found(held, None, NO_PUBLIC, NO_UNITS, fingerprint(held))
+    data = RawData(None, DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(held)), held)
     rounds = {
         "GS-WGAN, answers": messages.Round(None, [fakes]), "GS-WGAN, trains": messages.Round(fakes, []),
         "GS-WGAN, trains and answers": messages.Round(fakes, [fakes]),
@@ -447,7 +448,8 @@ def wire() -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             one = client_module.Client(
-                folder=RunFolder(folder / "run"), sources=Sources(data="d"), records=lambda _: found, card=card,
+                folder=RunFolder(folder / "run"), sources=DataSources(data="d"), card=card,
+                records=lambda _, ledger: data.confine(ledger),
                 epsilon=math.inf, delta=1e-3, accounts=False,
             )  # fmt: skip
             contents = [(messages.TERMS, messages.terms_record(terms)), (messages.ROUND, messages.round_record(asked))]

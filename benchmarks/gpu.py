@@ -61,9 +61,10 @@ from gossamer.privacy.random import noise
 from gossamer.privacy.random.keystream import SPARE, WORDS, DeviceKeystream, Keystream
 from gossamer.privacy.random.noise import Rng, grid
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import Sources
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.training.fit import fit
 from gossamer.run.training.memory import fitted
+from gossamer.run.training.resume import resume
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 PARTS = ("check", "dpgan", "diffusion", "clipped", "noise", "graphs")
@@ -548,7 +549,7 @@ def _records(data: str | None, n: int) -> Records:
     """Records from a folder, or drawn glyphs, some of them often: speed does not care."""
     if data is not None:
         card = DataCard(shape=(1, 28, 28), classes=10, declared_size=N)
-        return Sources.of(data, public=None, labels_key=None, units=None).read(card).private
+        return DataSources.of(data, public=None, labels_key=None, units=None).read_unconfined(card).private
     pool = draw(min(n, 2_000), seed=0)
     chosen = np.random.default_rng(0).integers(len(pool), size=n)
     return Records(pool.images[chosen], pool.labels[chosen])

@@ -43,7 +43,7 @@ from gossamer.methods import METHODS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.training.memory import keep_pages
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ def child(folder: str, n: int, method: str, batch: int, threads: int, *, cold: b
     job = METHODS[method].job(settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-9)
     ledger.reserve(job.plan)
-    found = Sources.of(folder, public=None, labels_key=None, units=None).read(card)
+    found = DataSources.of(folder, public=None, labels_key=None, units=None).read_unconfined(card)
     keep_pages()
     steps = job.begin(Rng(0)).drive(Confined(found.private, ledger))
     next(steps)

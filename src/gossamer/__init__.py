@@ -57,10 +57,10 @@ if typing.TYPE_CHECKING:
     from gossamer.run.release.verify import Verdict as Verdict
     from gossamer.run.release.verify import verify as verify
     from gossamer.run.training.fit import fit as fit
-    from gossamer.run.training.fit import resume as resume
     from gossamer.run.training.plan import Request as Request
     from gossamer.run.training.plan import plan as plan
     from gossamer.run.training.progress import Terminal as Terminal
+    from gossamer.run.training.resume import resume as resume
 
 # Where each name lives: those that a curator calls, and those that the author of a method builds with (docs/python.md).
 _FOR_CURATORS = {
@@ -77,10 +77,11 @@ _FOR_CURATORS = {
     "gossamer.privacy.guarantee": "Guarantee",
     "gossamer.run.evaluation.attack": "Attacked attack",
     "gossamer.run.evaluation.evaluate": "Evaluation evaluate",
-    "gossamer.run.training.fit": "fit resume",
+    "gossamer.run.training.fit": "fit",
     "gossamer.run.training.plan": "Request plan",
     "gossamer.run.release.release": "release",
     "gossamer.run.training.progress": "Terminal",
+    "gossamer.run.training.resume": "resume",
     "gossamer.run.release.verify": "Verdict verify",
 }
 _FOR_AUTHORS_OF_METHODS = {

@@ -35,7 +35,7 @@ from gossamer.data.readers.image_files import Decoder, Sizer, read_files
 from gossamer.data.readers.read import read, sizes
 from gossamer.data.records import Records
 from gossamer.errors import DataError
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (50, 1, 6, 5), dtype=np.uint8)
@@ -114,7 +114,7 @@ def test_large_plain_arrays_stay_in_their_files(tmp_path: Path, monkeypatch: pyt
             head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
             (tmp_path / name).write_bytes(head + array.astype(np.uint8).tobytes())
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=50)
-    found = Sources.of(source, public=None, labels_key=None, units=None).read(card).private
+    found = DataSources.of(source, public=None, labels_key=None, units=None).read_unconfined(card).private
     assert memory_mapped.is_mapped(found.images) and not memory_mapped.is_nameless(found.images)
     assert memory_mapped.is_mapped(found.labels) == (form != "idx") and found.labels.dtype == np.int64
     drawn = found.take(np.array([3, 17, 49]))
@@ -254,11 +254,11 @@ def test_a_public_share_of_mapped_records_is_dealt_to_the_disk(
     monkeypatch.setattr(npz.member, "__kwdefaults__", {"map_from": 1})
     folder = as_folder(tmp_path / "arrays", images=IMAGES, labels=LABELS)
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=40)
-    found = Sources.of(folder, public=None, labels_key=None, units=None, share=0.3).read(card)
+    found = DataSources.of(folder, public=None, labels_key=None, units=None, share=0.3).read_unconfined(card)
     public = given_up(Records(IMAGES, LABELS), share=0.3, salt=SALT)
     assert found.public is not None and 3 < public.sum() < 47
     assert np.array_equal(found.private.images, IMAGES[~public]) and np.array_equal(found.public.images, IMAGES[public])
-    assert memory_mapped.is_nameless(found.private.images) and memory_mapped.ON_DISK in found.notes
+    assert memory_mapped.is_nameless(found.private.images) and memory_mapped.ON_DISK in found.facts.notes
 
 
 def test_rows_of_mapped_arrays_are_the_rows(tmp_path: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,16 +452,16 @@ import resource, sys
 import numpy as np
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 def data():
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
 memory_mapped.free_memory = lambda: 4 << 20
 source, rest = sys.argv[1], eval(sys.argv[2])
 card = DataCard(shape=rest.pop("shape", (1, 28, 28)), classes=10, declared_size=100_000, invert=rest.pop("invert", False))
-read = Sources.of(source, public=None, labels_key=None, units=None, **rest)
+read = DataSources.of(source, public=None, labels_key=None, units=None, **rest)
 limit = data() + (48 << 20)
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-found = read.read(card)
+found = read.read_unconfined(card)
 drawn = found.private.take(np.arange(0, len(found.private), 1000))
 print(len(found.private) + (len(found.public) if found.public else 0), drawn.images.shape)
 """
@@ -515,7 +515,7 @@ import sys, threading, time
 from pathlib import Path
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 def anonymous():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
@@ -530,7 +530,7 @@ for source in sys.argv[1:]:
     time.sleep(0.02)
     most[0] = anonymous()
     card = DataCard(shape=(1, 28, 28), classes=4, declared_size=100)
-    found = Sources.of(source, public=None, labels_key=None, units=None).read(card).private
+    found = DataSources.of(source, public=None, labels_key=None, units=None).read_unconfined(card).private
     time.sleep(0.02)
     print(len(found), most[0])
     del found

@@ -218,8 +218,6 @@ class Pages:
     limits: dict[str, Limit] = field(default_factory=dict)
     new: bool = False
     """There was no book: this one has just been begun."""
-    missing: bool = False
-    """There is no book: these pages are empty for that."""
     _file: IO[bytes] | None = None
     _end: int = 0
     _last_hash: str = START
@@ -413,7 +411,6 @@ class AccountBook:
         """
         pages = Pages(self._path)
         if not self._path.exists():
-            pages.missing = True
             return pages
         try:
             content = self._path.read_bytes()

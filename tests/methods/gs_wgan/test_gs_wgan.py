@@ -655,7 +655,8 @@ def test_plan_says_which_draw(capsys: pytest.CaptureFixture[str], tmp_path: Path
 @pytest.mark.parametrize("draw", ["secret", "round_robin"])
 def test_a_run_from_end_to_end_verifies(draw: Any, tmp_path: Path) -> None:
     from gossamer.run.release.verify import verify
-    from gossamer.run.training.fit import fit, resume
+    from gossamer.run.training.fit import fit
+    from gossamer.run.training.resume import resume
 
     data = records(40)
     np.savez(tmp_path / "data.npz", images=data.images[:, 0], labels=data.labels)

@@ -36,17 +36,18 @@ from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import audit_run
 from gossamer.run.budget.budget import budget, discard
-from gossamer.run.budget.entry import book_at, enter_ended, in_hand, place_of
+from gossamer.run.budget.entry import book_at, enter_finished, place_of
 from gossamer.run.cli import demo
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.verify import verify
 from gossamer.run.report import plots
-from gossamer.run.storage.data_sources import Sources
-from gossamer.run.storage.run_folder import ACCOUNTS, GONE, LOCK, PRIVATE, PUT_BACK, REPLACED, SOURCE, RunFolder
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.run_folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
 from gossamer.run.training import checkpoint
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Terminal, to_all
+from gossamer.run.training.resume import resume
 
 Run = Callable[..., Any]
 DELTA = 1e-3
@@ -250,7 +251,7 @@ def test_a_limit_of_a_place_binds_the_same_records_elsewhere(place: Place, tmp_p
 
 def entered(place: Place, data: Path) -> Charge:
     """What a run on these records would be entered as."""
-    sources = Sources.of(str(data), public=None, labels_key=None, units=None)
+    sources = DataSources.of(str(data), public=None, labels_key=None, units=None)
     known = book_at(None).read().entries
     return Charge(
         run="r", name="clinic-2026" if known else "another", mark=known[0].charge.mark if known else "m", date="2026-11-24",
@@ -356,7 +357,7 @@ def test_a_book_of_its_own(place: Place, tmp_path: Path, state_home: Path) -> No
     assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
     assert list(state_home.iterdir()) == []
     with pytest.raises(AccountsError, match="lies in a run itself"):
-        place.fit(accounts=place.run / "book", force=True)
+        place.fit(tmp_path / "second", accounts=tmp_path / "second" / "book")
 
 
 def test_settings_of_which_no_network_can_be_made_are_refused_before_they_cost_anything(place: Place) -> None:
@@ -619,7 +620,8 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
     replaced: list[dict[str, bytes]] = []
 
     def replace(*_given: Any, **_named: Any) -> Any:
-        place.fit(steps=8, force=True)
+        shutil.rmtree(place.run)
+        place.fit(steps=8)
         replaced.append(held_bytes(place.run))
         return SimpleNamespace(to_json=dict)
 
@@ -663,251 +665,38 @@ class Target:
 # ------------------------------------------------------------------ who may delete
 
 
-def test_force_takes_no_unfinished_run(place: Place) -> None:
+def test_a_finished_run_is_not_replaced_and_keeps_its_cost_when_its_folder_is_deleted(place: Place) -> None:
+    place.fit()
+    before = held_bytes(place.run)
+    with pytest.raises(RunFolderError, match="delete the folder: the budget log keeps its cost"):
+        place.fit()
+    assert held_bytes(place.run) == before
+    shutil.rmtree(place.run)
+    place.fit()
+    assert verify(place.run).ok
+    assert len(place.account.entries) == 2
+
+
+def test_an_unfinished_run_is_not_replaced(place: Place) -> None:
     place.crash(20)
     before = held_bytes(place.run)
     with pytest.raises(RunFolderError, match="gossamer discard"):
-        place.fit(force=True)
-    assert held_bytes(place.run) == before
-
-
-@pytest.mark.parametrize("by", ["folder", "ledger"])
-def test_force_takes_no_run_that_another_process_has(place: Place, by: str) -> None:
-    """A finished run: whoever certifies or resumes it holds the folder, and held its ledger alone before there was a lock."""
-    place.fit()
-    before = held_bytes(place.run)
-    if by == "folder":
-        with RunFolder(place.run).held(), pytest.raises(RunFolderError, match="another process"):
-            place.fit(force=True)
-        (place.run / PRIVATE / LOCK).touch()
-    else:
-        ledger = PrivacyLedger.resume(place.run / "ledger.jsonl")
-        with pytest.raises(RunFolderError, match="another process"):
-            place.fit(force=True)
-        ledger.close()
-    assert held_bytes(place.run) == before
-    assert len(place.account.entries) == 1
-
-
-def test_force_replaces_a_finished_run_and_its_charge_stays(place: Place) -> None:
-    place.fit()
-    (place.run / "metrics.json").write_text("[]")
-    place.fit(force=True)
-    assert not (place.run / "metrics.json").exists()
-    assert verify(place.run).ok
-    assert len(place.account.entries) == 2
-
-
-@pytest.mark.parametrize("fails", ["set aside", "settings", "ledger", "book", "Ctrl-C"])
-def test_force_gives_the_old_run_back_where_the_new_one_cannot_begin(
-    place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
-    place.fit()
-    before, full = held_bytes(place.run), OSError(errno.ENOSPC, "No space left on device")
-    expected = {"book": AccountsError, "Ctrl-C": KeyboardInterrupt}.get(fails, RunFolderError)
-    with monkeypatch.context() as patch:
-        if fails == "set aside":
-            patch.setattr(Path, "rename", failing_once(3, Path.rename, full))
-        elif fails == "settings":
-            patch.setattr("gossamer.run.storage.run_folder.write_atomically", raising(full))
-        elif fails == "ledger":
-            patch.setattr(PrivacyLedger, "create", raising(full))
-        elif fails == "book":
-            patch.setattr(Pages, "enter", raising(AccountsError("the account book cannot be written")))
-        else:
-            patch.setattr(Pages, "enter", raising(KeyboardInterrupt()))
-        with pytest.raises(expected, match=None if fails == "Ctrl-C" else "cannot be written"):
-            place.fit(force=True)
-    assert held_bytes(place.run) == before
-    assert verify(place.run).ok
-    assert len(place.account.entries) == 1
-
-
-def failing_after(name: str, does: Callable[..., Any]) -> Callable[..., Any]:
-    """Does it, and crashes when that was done to a file of this name."""
-
-    def then(path: Path, *given: Any, **named: Any) -> None:
-        does(path, *given, **named)
-        if path.name == name:
-            raise Stopped
-
-    return then
-
-
-def killed(place: Place, patch: pytest.MonkeyPatch, name: str, does: Callable[..., Any]) -> None:
-    """A `fit --force` that a kill stops: nothing is put right on the way out."""
-    patch.setattr(RunFolder, "settle", lambda _folder, *, new_stays: raising(Stopped())() if new_stays else None)
-    if name:
-        owner, attribute = {"rename": (Path, "rename"), "create": (PrivacyLedger, "create"), "enter": (Pages, "enter")}[
-            name
-        ]
-        patch.setattr(owner, attribute, does)
-    with pytest.raises(Stopped):
-        place.fit(force=True)
-
-
-@pytest.mark.parametrize("moved", [1, 2, 5, 8, 9])
-def test_a_kill_while_a_run_is_replaced_loses_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch, moved: int
-) -> None:
-    """Once when it is set aside, and once more when it is put back."""
-    place.fit()
-    before = held_bytes(place.run)
-    assert len(before) > 8
-    with monkeypatch.context() as patch:
-        killed(place, patch, "rename", failing_once(moved, Path.rename, Stopped()))
-    with pytest.raises(RunFolderError, match="a fit that was cut off was about to replace"):
         place.fit()
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", failing_once(moved - 1, Path.rename, Stopped()))
-        with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
-            pass
-    (place.run / PRIVATE / PUT_BACK / ".DS_Store").write_bytes(b"left by somebody who looked")
-    place.resume()
-    (place.run / ".DS_Store").unlink()
     assert held_bytes(place.run) == before
-    place.fit(force=True)
-    assert verify(place.run).ok
-    assert len(place.account.entries) == 2
 
 
-@pytest.mark.parametrize("at", ["an empty ledger", "before the book"])
-def test_a_kill_before_the_new_run_is_in_the_book_gives_the_old_one_back(
-    place: Place, monkeypatch: pytest.MonkeyPatch, at: str
-) -> None:
-    place.fit()
+def test_a_run_that_another_process_has_is_not_deleted(place: Place) -> None:
+    """A process that trains holds the folder, and its ledger."""
+    place.crash(20)
     before = held_bytes(place.run)
-
-    def empty(_ledger: PrivacyLedger, path: Path, **_named: Any) -> None:
-        path.touch()
-        raise Stopped
-
-    with monkeypatch.context() as patch:
-        if at == "an empty ledger":
-            killed(place, patch, "create", empty)
-        else:
-            killed(place, patch, "enter", raising(Stopped()))
-    with monkeypatch.context() as patch:  # and while the new one is deleted: its sources are gone, its ledger is not
-        patch.setattr(Path, "unlink", failing_after(SOURCE, Path.unlink))
-        with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
-            pass
-    assert (place.run / "ledger.jsonl").exists()
-    assert not (place.run / PRIVATE / SOURCE).exists()
-    with monkeypatch.context() as patch:  # and once more, while it is put back
-        patch.setattr(Path, "rename", failing_once(4, Path.rename, Stopped()))
-        with pytest.raises(Stopped), in_hand(RunFolder(place.run)):
-            pass
-    with pytest.raises(RunFolderError, match=r"`gossamer resume .*` puts it back"):
+    with RunFolder(place.run).locked(), pytest.raises(RunFolderError, match="another process"):
         discard(place.run)
-    place.resume()
+    (place.run / PRIVATE / LOCK).touch()
+    ledger = PrivacyLedger.resume(place.run / "ledger.jsonl")
+    with pytest.raises(RunFolderError, match="another process"):
+        discard(place.run)
+    ledger.close()
     assert held_bytes(place.run) == before
-    assert len(place.account.entries) == 1
-
-
-@pytest.mark.parametrize("then", ["resume", "fit", "fit --force"])
-def test_a_kill_after_the_new_run_is_in_the_book_leaves_it_and_nothing_is_paid_twice(
-    place: Place, monkeypatch: pytest.MonkeyPatch, then: str
-) -> None:
-    place.fit()
-    old = (place.run / "certificate.json").read_bytes()
-    with monkeypatch.context() as patch:
-        killed(place, patch, "", raising(Stopped()))
-    assert [entry.status for entry in place.account.entries] == ["finished", "unfinished"]
-    book = book_at(None)._path
-    with monkeypatch.context() as patch:
-        book.rename(book.with_suffix(".aside"))
-        book.mkdir()
-        with pytest.raises(AccountsError, match="cannot be read"):
-            place.resume()
-        book.rmdir()
-        before = held_bytes(place.run)
-        with pytest.raises(AccountsError, match="there is no account book"):
-            place.resume()
-        assert held_bytes(place.run) == before
-        book.with_suffix(".aside").rename(book)
-    if then != "resume":
-        with pytest.raises(RunFolderError, match=r"gossamer resume"):
-            place.fit(force=then == "fit --force")
-    place.resume()
-    assert (place.run / "certificate.json").read_bytes() != old
-    assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
-    assert verify(place.run).ok
-    assert not (place.run / PRIVATE / REPLACED).exists()
-
-
-def test_the_runs_own_book_decides_which_run_stays_whatever_other_is_named(
-    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`resume --accounts` moves the new run to the other book, and does not ask that whether it stays."""
-    place.fit()
-    old = (place.run / "certificate.json").read_bytes()
-    with monkeypatch.context() as patch:
-        killed(place, patch, "", raising(Stopped()))
-    with AccountBook(tmp_path / "book").opened():
-        pass
-    place.resume(accounts=tmp_path / "book")
-    assert (place.run / "certificate.json").read_bytes() != old
-    assert [entry.status for entry in place.account.entries] == ["finished", "unfinished"]
-    assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
-
-
-def test_where_the_book_is_lost_for_good_another_one_says_that_the_finished_run_comes_back(
-    place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path, tmp_path: Path
-) -> None:
-    place.fit()
-    before = held_bytes(place.run)
-    with monkeypatch.context() as patch:
-        killed(place, patch, "", raising(Stopped()))
-    shutil.rmtree(state_home / "gossamer")
-    with pytest.raises(AccountsError, match="there is no account book"):
-        place.resume(accounts=tmp_path / "no book either")
-    with AccountBook(tmp_path / "book").opened():
-        pass
-    place.resume(accounts=tmp_path / "book")
-    after = held_bytes(place.run)
-    assert json.loads(after.pop(f"{PRIVATE}/{SOURCE}"))["accounts"] == str(tmp_path / "book")
-    assert after.items() < before.items()
-    assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
-
-
-def test_a_replaced_run_that_cannot_be_deleted_is_in_nobodys_way(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    remove = shutil.rmtree
-
-    def refusing(path: Path, *, ignore_errors: bool = False) -> None:
-        if path.name != GONE:
-            remove(path)
-        elif not ignore_errors:
-            raise PermissionError(errno.EACCES, "Permission denied")
-
-    place.fit()
-    monkeypatch.setattr("gossamer.run.storage.run_folder.shutil.rmtree", refusing)
-    with pytest.raises(Stopped):
-        place.fit(force=True, sink=crash_at(5))
-    assert (place.run / PRIVATE / GONE).exists()
-    discard(place.run)
-    place.fit()
-    for _ in range(2):
-        place.fit(force=True)
-        assert verify(place.run).ok
-    assert len(list((place.run / PRIVATE / GONE).iterdir())) == 3
-    monkeypatch.undo()
-    place.fit(force=True)
-    assert not (place.run / PRIVATE / GONE).exists()
-
-
-def test_a_kill_while_the_replaced_run_is_deleted_leaves_the_new_one(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.fit()
-    old = (place.run / "certificate.json").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("gossamer.run.storage.run_folder.shutil.rmtree", raising(Stopped()))
-        with pytest.raises(Stopped):
-            place.fit(force=True, steps=3 * BLOCK)
-    place.resume()
-    assert not (place.run / PRIVATE / GONE).exists()
-    assert (place.run / "certificate.json").read_bytes() != old
-    assert verify(place.run).ok
 
 
 def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path) -> None:
@@ -919,7 +708,6 @@ def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path)
     mine = ("second", "book", "mine.npz")
     before = {name: value for name, value in held_bytes(tmp_path / "runs").items() if name.startswith(mine)}
     assert len(before) >= 8
-    place.fit(tmp_path / "runs", force=True, data=tmp_path / "runs" / "mine.npz")
     place.crash(20, tmp_path / "given up")
     (tmp_path / "given up" / "notes.txt").write_text("mine")
     (tmp_path / "given up" / ".config.json.swp").write_text("mine, in an editor")
@@ -937,17 +725,17 @@ def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path)
 def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second asks for the folder while the first reads its records, before there is a ledger."""
     refused: list[str] = []
-    read = Sources.read
+    read = DataSources.read
 
-    def reading(sources: Sources, card: Any) -> Any:
+    def reading(sources: DataSources, *given: Any) -> Any:
         if not refused:
             refused.append("asked")
             with pytest.raises(RunFolderError, match="in the hands of another process") as caught:
                 place.fit()
             refused.append(str(caught.value))
-        return read(sources, card)
+        return read(sources, *given)
 
-    monkeypatch.setattr(Sources, "read", reading)
+    monkeypatch.setattr(DataSources, "read", reading)
     place.fit()
     assert len(refused) == 2
     assert [entry.status for entry in place.account.entries] == ["finished"]
@@ -1201,7 +989,7 @@ def test_discard_refuses_what_is_not_an_unfinished_run_of_ones_own(
     before = held_bytes(place.run)
     (tmp_path / "link").symlink_to(place.run)
     refused(tmp_path / "link", "is a link")
-    with RunFolder(place.run).held():
+    with RunFolder(place.run).locked():
         refused(place.run, "another process")
     ledger = PrivacyLedger.resume(place.run / "ledger.jsonl")
     refused(place.run, "another process")
@@ -1375,7 +1163,7 @@ def test_an_ended_run_without_a_session_is_entered_once(place: Place, tmp_path: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyLedger, "load", classmethod(lambda _cls, path: without_sessions(path)))
         for _ in range(2):
-            enter_ended(folder, book._folder, say=lambda _text: None)
+            enter_finished(folder, book._folder, say=lambda _text: None)
     assert [entry.status for entry in book.read().entries] == ["finished"]
     inner = place.run / PRIVATE / "clients" / "client-0001"
     shutil.copytree(place.run, tmp_path / "whole")

@@ -73,9 +73,9 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     assert "accuracy of" not in released
     assert gossamer("report", run).status == 0
     assert gossamer("resume", run).status == 0
-    refused(gossamer(*fit_words), "holds a finished run", "--force")
+    refused(gossamer(*fit_words), "holds a finished run", "delete the folder")
     held = sorted(path.name for path in out.iterdir())
-    refused(gossamer(*fit_words, "--out", out, "--force"), "is a release, which others may be reading")
+    refused(gossamer(*fit_words, "--out", out), "is a release, which others may be reading")
     assert sorted(path.name for path in out.iterdir()) == held
 
 
@@ -280,7 +280,6 @@ def test_an_output_folder_that_is_taken(gossamer: Run, fit_words: list[str], tmp
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
     refused(gossamer(*fit_words), "is not empty", "--out")
-    refused(gossamer(*fit_words, "--force"), "is not empty")
     assert (tmp_path / "run" / "thesis.txt").read_text() == "mine"
 
 

@@ -66,9 +66,9 @@ from gossamer.run.federated.panel import Clients
 from gossamer.run.federated.server import SERVED, go_on_serving, serve
 from gossamer.run.federated.simulate import clients_of, simulate
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import RunFolder
-from gossamer.run.training.fit import resume
+from gossamer.run.training.resume import resume
 
 K = 4
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=K, unit="client")
@@ -94,13 +94,14 @@ class Heard(list[str]):
 
 def client(folder: Path, number: int, held: Records | None = None, *, secret: bool = False, **named: Any) -> Client:
     """A client with a noise of its own that repeats, unless it is secret."""
-    found = held or records(number)
-    one = Found(found, None, NO_PUBLIC, NO_UNITS, identify(found))
+    own = held or records(number)
+    data = RawData(None, DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own)), own)
     given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, **named}
     if not secret:
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
-        folder=RunFolder(folder / NAMES[number]), sources=Sources(data="d"), records=lambda _card: one, **given
+        folder=RunFolder(folder / NAMES[number]), sources=DataSources(data="d"),
+        records=lambda _card, ledger: data.confine(ledger), **given,
     )  # fmt: skip
 
 
@@ -543,7 +544,7 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
     heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
     failing = client(tmp_path, 1, sink=heard)
 
-    def fail(_card: DataCard) -> Found:
+    def fail(_card: DataCard, _ledger: PrivacyLedger) -> LoadedData:
         raise FAILURES[what]
 
     failing.records = fail
@@ -557,7 +558,7 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
 def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
     """A server that sends a start of another shape learns the same from all: that it is malformed."""
 
-    def fail(_card: DataCard) -> Found:
+    def fail(_card: DataCard, _ledger: PrivacyLedger) -> LoadedData:
         raise CardError("the card declares 3 classes")
 
     clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
@@ -851,8 +852,8 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
     }  # fmt: skip
 
     @contextmanager
-    def watched(folder: RunFolder, found: Found, *given: Any) -> Iterator[LocalGrid]:
-        with clients_of(folder, found, *given) as grid:
+    def watched(folder: RunFolder, held: Records, *given: Any) -> Iterator[LocalGrid]:
+        with clients_of(folder, held, *given) as grid:
             seen.append(given[-1])
             yield grid
 

@@ -15,9 +15,10 @@ from gossamer.data.fingerprint import SALT, given_up
 from gossamer.data.readers.read import read
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import WARM
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
 
 Run = Callable[..., Any]
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
@@ -29,8 +30,8 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def sources(data: Path | str, **named: Any) -> Sources:
-    return Sources.of(data, **{"public": None, "labels_key": None, "units": None, **named})
+def sources(data: Path | str, **named: Any) -> DataSources:
+    return DataSources.of(data, **{"public": None, "labels_key": None, "units": None, **named})
 
 
 def arrays(data: Path) -> dict[str, np.ndarray]:
@@ -67,7 +68,7 @@ def test_one_record_of_a_class_of_its_own_moves_the_label_of_nobody_else(tmp_pat
             for number, name in enumerate(names):
                 (data / name).mkdir(parents=True, exist_ok=True)
                 Image.fromarray(images[number]).save(data / name / f"{number}.png")
-        found = sources(data).read(card).private
+        found = sources(data).read_unconfined(card).private
         return [
             int(found.labels[found.images.reshape(-1, 784).tolist().index(each.ravel().tolist())])
             for each in images[:5]
@@ -89,21 +90,21 @@ def test_the_attack_on_a_split_by_permutation_has_nothing_to_go_by(data: Path) -
     the warm starts of two neighbouring data sets named the right one 8 times of 8, at a certified epsilon of 1. Now both have
     the same public part, bit for bit, so their warm starts are equal, and no rerun tells them apart.
     """
-    whole = sources(data, share=SHARE).read(CARD)
+    whole = sources(data, share=SHARE).read_unconfined(CARD)
     for gone in np.random.default_rng(0).choice(protected(data), 8, replace=False):
-        found = sources(without(data, [gone], "neighbour.npz"), share=SHARE).read(CARD)
+        found = sources(without(data, [gone], "neighbour.npz"), share=SHARE).read_unconfined(CARD)
         assert found.public is not None and whole.public is not None
         assert len(found.private) == len(whole.private) - 1
         assert found.public.images.tobytes() == whole.public.images.tobytes()
         assert found.public.labels.tobytes() == whole.public.labels.tobytes()
-        assert found.public_facts == whole.public_facts
+        assert found.facts.public == whole.facts.public
 
 
 def test_neighbours_have_the_same_warm_start_and_the_same_settings(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """End to end: what is made before the first private step, and what is released beside the model, bit for bit."""
-    monkeypatch.setattr("gossamer.run.training.driver.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("gossamer.run.training.certify.write_report", lambda *_, **__: None)
     runs = {"whole": data, "neighbour": without(data, [int(protected(data)[5])], "patients_.npz")}
     for name, path in runs.items():
         fit("dpgan", data=path, card=CARD, out=tmp_path / name, public_share=SHARE, **SETTINGS)
@@ -131,7 +132,7 @@ def test_what_a_run_says_of_those_who_gave_theirs_up(data: Path, tmp_path: Path)
     """The first paragraph names them. The declared size is far from the real one here, and every size that is written down
     follows the declared one: nothing was counted."""
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=1_000)
-    found = sources(data, share=SHARE).read(card)
+    found = sources(data, share=SHARE).read_unconfined(card)
     assert found.public is not None
     run = fit("dpgan", data=data, card=card, out=tmp_path / "run", public_share=SHARE, **{**SETTINGS, "delta": 1e-4})
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -161,7 +162,7 @@ def test_what_a_run_says_of_those_who_gave_theirs_up(data: Path, tmp_path: Path)
 
 
 def test_seeds_and_other_runs_give_up_the_same_people(data: Path) -> None:
-    small, large = (sources(data, share=share).read(CARD).public for share in (0.1, 0.4))
+    small, large = (sources(data, share=share).read_unconfined(CARD).public for share in (0.1, 0.4))
     assert small is not None and large is not None
     assert {image.tobytes() for image in small.images} < {image.tobytes() for image in large.images}
 
@@ -169,7 +170,7 @@ def test_seeds_and_other_runs_give_up_the_same_people(data: Path) -> None:
 def test_whole_writers_are_given_up_by_their_ids(data: Path, tmp_path: Path) -> None:
     writers = np.array([f"writer {index % 40}" for index in range(160)])
     np.savez(tmp_path / "ids.npz", who=writers)
-    whole = sources(data, units=f"{tmp_path / 'ids.npz'}:who", share=SHARE).read(WRITERS)
+    whole = sources(data, units=f"{tmp_path / 'ids.npz'}:who", share=SHARE).read_unconfined(WRITERS)
     assert whole.public is not None
     assert len(whole.public) == 4 * whole.public.population
     own = {image.tobytes() for image in whole.private.images}
@@ -180,7 +181,9 @@ def test_whole_writers_are_given_up_by_their_ids(data: Path, tmp_path: Path) -> 
     )
     gone = np.flatnonzero(writers == left)
     np.savez(tmp_path / "rest.npz", who=np.delete(writers, gone))
-    found = sources(without(data, gone, "rest_.npz"), units=f"{tmp_path / 'rest.npz'}:who", share=SHARE).read(WRITERS)
+    found = sources(
+        without(data, gone, "rest_.npz"), units=f"{tmp_path / 'rest.npz'}:who", share=SHARE
+    ).read_unconfined(WRITERS)
     assert found.public is not None
     assert found.public.images.tobytes() == whole.public.images.tobytes()
     assert found.private.population == whole.private.population - 1
@@ -208,11 +211,13 @@ def test_nobody_public_is_said_and_nobody_private_is_not(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first follows from the public part alone. The second would tell that the last protected record is gone."""
-    monkeypatch.setattr("gossamer.run.training.driver.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("gossamer.run.training.certify.write_report", lambda *_, **__: None)
     with pytest.raises(RequestError, match="nobody fell to the public part"):
-        sources(without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE).read(CARD)
+        sources(
+            without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE
+        ).read_unconfined(CARD)
     lonely = without(data, protected(data), "public.npz")
-    assert len(sources(lonely, share=SHARE).read(CARD).private) == 0
+    assert len(sources(lonely, share=SHARE).read_unconfined(CARD).private) == 0
     certificate = fit("dpgan", data=lonely, card=CARD, out=tmp_path / "run", public_share=SHARE, **SETTINGS).certificate
     assert certificate.statement.startswith("Differentially private: epsilon ")
 
@@ -261,9 +266,9 @@ def test_a_folder_spelled_otherwise_is_found_by_its_pictures(tmp_path: Path, dat
         Image.fromarray(image).save(path)
     for public in (tmp_path / "there", f"{tmp_path / 'there'}:train"):
         with pytest.raises(RequestError, match="names the private records themselves"):
-            sources(tmp_path / "there", public=public).read(CARD)
+            sources(tmp_path / "there", public=public).read_unconfined(CARD)
     with pytest.raises(DataError, match="also stands among the private records"):
-        sources(tmp_path / "there", public=tmp_path / "there" / "train").read(CARD)
+        sources(tmp_path / "there", public=tmp_path / "there" / "train").read_unconfined(CARD)
 
 
 def test_one_picture_on_both_sides_is_refused_and_the_refusal_tells_nothing_else(
@@ -302,7 +307,7 @@ def test_public_records_need_no_units(data: Path, tmp_path: Path) -> None:
         images=np.random.default_rng(9).integers(0, 256, (9, 28, 28)).astype(np.uint8),
         labels=[0] * 9,
     )
-    found = sources(data, public=tmp_path / "public.npz", units=":who").read(WRITERS)
+    found = sources(data, public=tmp_path / "public.npz", units=":who").read_unconfined(WRITERS)
     assert found.public is not None
     assert (len(found.public), found.private.population) == (9, 40)
 
@@ -367,9 +372,9 @@ def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
 def test_units_and_the_card_must_agree_before_a_record_is_read(tmp_path: Path) -> None:
     """The data are not even there."""
     with pytest.raises(CardError, match="nothing says which records belong to one"):
-        sources(tmp_path / "none.npz").read(WRITERS)
+        sources(tmp_path / "none.npz").read_unconfined(WRITERS)
     with pytest.raises(CardError, match='the card says unit = "record"'):
-        sources(tmp_path / "none.npz", units=":who").read(CARD)
+        sources(tmp_path / "none.npz", units=":who").read_unconfined(CARD)
 
 
 def test_specs_of_units_keep_their_meaning_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

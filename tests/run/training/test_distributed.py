@@ -26,7 +26,7 @@ from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import distributed
 from gossamer.run.training.distributed import part_of
@@ -329,12 +329,12 @@ def test_a_rank_that_is_gone_is_told_of_without_hosts_and_ports(two: Several) ->
 
 def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
     """Rank 1 is told to begin, by a rank 0 that knows something else."""
-    sources = Sources.of(data, public=None, labels_key=None, units=None)
+    sources = DataSources.of(data, public=None, labels_key=None, units=None)
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
-    found = sources.read(card)
+    facts = sources.read_unconfined(card).facts
     told = {
         "job": ("dpgan", {"noise_multiplier": 1.0}, card), "seed": 0, "device": "cpu", "sources": sources,
-        "private": Path(data), "found": (found.identity.fingerprint, found.public_facts), "saved": None, "versions": versions(),
+        "private": Path(data), "records": (facts.identity.fingerprint, facts.public), "saved": None, "versions": versions(),
         "ledger": (1.0, 1e-5, ADD_OR_REMOVE_ONE, [], []),
     }  # fmt: skip
     if ranks.first:
@@ -349,7 +349,7 @@ def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
 
 def test_a_rank_with_other_records_or_versions_does_not_begin(two: Several, data: Path) -> None:
     assert (
-        "other records here than rank 0 has found" in two.all(briefed, str(data), {"found": ("0" * 64, NO_PUBLIC)})[1]
+        "other records here than rank 0 has found" in two.all(briefed, str(data), {"records": ("0" * 64, NO_PUBLIC)})[1]
     )
     assert "other versions than rank 0" in two.all(briefed, str(data), {"versions": {"gossamer": "0.0.1"}})[1]
 

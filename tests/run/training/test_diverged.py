@@ -16,7 +16,8 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release.verify import verify
 from gossamer.run.training import checkpoint
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
 
 SMALL: dict[str, Any] = {
     "epsilon": 10.0, "delta": 1e-3, "steps": 96, "expected_batch_size": 8, "width": 4, "latent_size": 8,

@@ -19,8 +19,9 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release.verify import verify
 from gossamer.run.storage import run_folder
 from gossamer.run.training import checkpoint
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import JsonLines
+from gossamer.run.training.resume import resume
 
 SMALL: dict[str, Any] = {"steps": 60, "expected_batch_size": 8, "width": 4, "latent_size": 8, "discriminator_steps": 4}
 Run = Callable[..., Any]
@@ -139,7 +140,7 @@ def test_a_full_disk_at_the_very_end_is_finished_by_resume(data: Path, card: Pat
         raise full_error()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gossamer.run.training.driver.drawn_by", fails)
+        patch.setattr("gossamer.run.training.certify.drawn_by", fails)
         with pytest.raises(DiskFull, match="gossamer resume"):
             fit("dpgan", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, **SMALL)
     assert not (tmp_path / "run" / "checkpoint" / checkpoint.RESERVE).exists()

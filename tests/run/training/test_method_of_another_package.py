@@ -11,7 +11,8 @@ from class_means import ClassMeans
 
 from gossamer.events import Event
 from gossamer.methods import METHODS
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,8 @@ from gossamer.errors import Interrupted
 from gossamer.events import Event
 from gossamer.privacy.per_sample_gradients import gradients
 from gossamer.privacy.per_sample_gradients.precision import Precision
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
 
 PLACES = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
 

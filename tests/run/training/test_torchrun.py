@@ -13,7 +13,7 @@ import pytest
 
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release.verify import verify
-from gossamer.run.training.fit import resume
+from gossamer.run.training.resume import resume
 
 SMALL = {
     "steps": 120,

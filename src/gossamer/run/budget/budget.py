@@ -15,8 +15,8 @@ from gossamer.privacy.accounting.cost import Bound
 from gossamer.privacy.budget_log import Account, Charge, Entry, Limit, Pages
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.budget.entry import book_at, charge_from, in_hand, new_book, place_of, today, worth
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.budget.entry import book_at, charge_from, new_book, place_of, today, worth
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
 _ANY = 1e-5
@@ -120,7 +120,7 @@ def budget(
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
         raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
     named = DataCard.load(card).data_set if card is not None else ""
-    place = place_of(Sources.of(data, public=None, labels_key=None, units=None))
+    place = place_of(DataSources.of(data, public=None, labels_key=None, units=None))
     book = book_at(accounts)
     pages = book.read()
     known = {
@@ -162,7 +162,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
     """
     folder = RunFolder(Path(run))
     _check_unfinished(folder)
-    with in_hand(folder):
+    with folder.locked():
         _check_unfinished(folder)
         try:
             kept = folder.source()["accounts"]
@@ -178,7 +178,7 @@ def _is_whole(folder: RunFolder) -> bool:
     """Whether settings and sources can be read, and are those that the run began with, as far as its ledger can tell."""
     try:
         folder.config()
-        Sources.from_json(folder.source()["sources"])
+        DataSources.from_json(folder.source()["sources"])
         return PrivacyLedger.load(folder.file(LEDGER)).settings == sha256(folder.file(CONFIG))
     except LedgerDamaged:
         return True  # nothing can tell
@@ -296,16 +296,12 @@ def _is_elsewhere(run: str, place: str, folder: RunFolder) -> bool:
 def _check_unfinished(folder: RunFolder) -> None:
     if folder.path.is_symlink():
         raise RunFolderError(f"{folder.path} is a link. Name the run's folder itself.")
-    if folder.interrupted:
-        raise RunFolderError(
-            f"{folder.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
-            f"{folder.path}` puts it back, or goes on with the new one where the account book has it."
-        )
     if not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to give up.")
     if folder.finished:
         raise RunFolderError(
-            f"{folder.path} holds a finished run: its promise has been made. `gossamer fit --force` replaces it."
+            f"{folder.path} holds a finished run: its certificate may be in use. To remove it, delete the folder; the budget "
+            "log keeps its cost."
         )
 
 

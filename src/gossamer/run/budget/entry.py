@@ -9,24 +9,24 @@ import datetime
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import AccountsError, BudgetError, LedgerDamaged, RunFolderError
+from gossamer.errors import AccountsError, BudgetError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.privacy.accounting.composition import smallest
 from gossamer.privacy.budget_log import Account, AccountBook, Charge, Entry, Pages
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.storage.data_sources import Found, Sources
-from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, SOURCE, RunFolder
+from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> AccountBook:
@@ -66,55 +66,12 @@ def _in_a_run(path: Path) -> bool:
     return any(each.name == PRIVATE and (each.parent / LEDGER).is_file() for each in path.parents)
 
 
-@contextmanager
-def in_hand(folder: RunFolder, accounts: str | Path | None = None) -> Iterator[None]:
-    """Hold a RUN folder, and end first what a kill has interrupted there.
-
-    Args:
-        folder: of the run.
-        accounts: folder of a book to ask where the run's own is not to be found; None: there is no other.
-
-    Raises:
-        RunFolderError: if another process holds it.
-        AccountsError: if the book is needed, and is not to be found or cannot be read; nothing has been changed then.
-    """
-    with folder.held():
-        settle(folder, accounts)
-        yield
-
-
-def settle(folder: RunFolder, accounts: str | Path | None = None) -> None:
-    """Of a finished run that was set aside and the new one in its place, keep the new one if and only if the book has it."""
-    folder.settle(new_stays=folder.interrupted and _is_entered(folder, accounts))
-
-
-def _is_entered(folder: RunFolder, accounts: str | Path | None) -> bool:
-    """Whether the run in a folder stands in the book that it was to be entered in, which was made before its ledger."""
-    if not (folder.begun and (folder.private / SOURCE).is_file()):
-        return False  # of no sources a ledger is what is left where the run was being deleted
-    try:
-        ledger = PrivacyLedger.load(folder.file(LEDGER))
-    except LedgerDamaged:
-        return False  # cut off before it was whole, and so before the book was asked
-    pages = book_at(folder.source()["accounts"], beside=folder).read()
-    if pages.missing and accounts is not None:
-        pages = book_at(accounts, beside=folder).read()
-    if pages.missing:
-        raise AccountsError(
-            f"there is no account book {pages.where}. It says which run belongs in {folder.path}: the finished one that lies "
-            "there set aside, or the one that was to replace it. Mount or restore the book. If it is lost for good, name "
-            f"another with `gossamer resume {folder.path} --accounts FOLDER`: where that does not know the new run either, "
-            "the finished one comes back. Nothing has been changed."
-        )
-    return pages.holder(ledger.sessions, ledger.last_hash, ledger.settled) is not None
-
-
-def data_set(card: DataCard, sources: Sources) -> str:
+def data_set(card: DataCard, sources: DataSources) -> str:
     """The name by which the book knows a data set: the card's, or else where the records come from."""
     return card.data_set or place_of(sources)
 
 
-def place_of(sources: Sources) -> str:
+def place_of(sources: DataSources) -> str:
     """Where the records come from, as the book writes it: one name for a source and for its training split."""
     return sources.data.removesuffix(":train")
 
@@ -124,16 +81,18 @@ def charge_of(
     *,
     run: str,
     card: DataCard,
-    sources: Sources,
-    found: Found,
+    sources: DataSources,
+    facts: DataFacts,
     method: str,
     folder: Path,
     infinite: bool,
     by_client: bool = False,
 ) -> Charge:
     """What a run costs, as the book enters it. by_client: it is a federated run, simulated or not."""
-    known = {"mark": found.identity.mark, "given_up": found.public_facts.get("share", 0.0), "by_client": by_client}
-    return _charge(ledger, run, card, sources, method, folder, infinite=infinite, **known)
+    return _charge(
+        ledger, run, card, sources, method, folder, infinite=infinite, mark=facts.identity.mark,
+        given_up=facts.public.get("share", 0.0), by_client=by_client,
+    )  # fmt: skip
 
 
 def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
@@ -142,7 +101,7 @@ def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
     Runs of earlier versions did not keep their digest, so that it stays unknown there.
     """
     config_json, source_json = folder.config(), folder.source()
-    card, sources = DataCard.from_dict(config_json["card"]), Sources.from_json(source_json["sources"])
+    card, sources = DataCard.from_dict(config_json["card"]), DataSources.from_json(source_json["sources"])
     run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
     infinite, mark = bool(METHODS[method].without_guarantee), source_json["mark"]
     return _charge(
@@ -152,9 +111,18 @@ def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
 
 
 def _charge(
-    ledger: PrivacyLedger, run: str, card: DataCard, sources: Sources, method: str, folder: Path, *, infinite: bool, mark: str,
-    given_up: float, by_client: bool,
-) -> Charge:  # fmt: skip
+    ledger: PrivacyLedger,
+    run: str,
+    card: DataCard,
+    sources: DataSources,
+    method: str,
+    folder: Path,
+    *,
+    infinite: bool,
+    mark: str,
+    given_up: float,
+    by_client: bool,
+) -> Charge:
     return Charge(
         run=run,
         name=data_set(card, sources),
@@ -174,20 +142,20 @@ def _charge(
 
 
 @dataclass(frozen=True)
-class Booked:
+class BudgetEntry:
     """A run that stands in the book, for as long as this process trains it.
 
     Args:
         book: the book.
         charge: what was charged.
         session: the word that this process wrote into the run's ledger and into the book.
-        say: tells the person at the terminal.
+        log: tells the person at the terminal.
     """
 
     book: AccountBook
     charge: Charge
     session: str
-    say: Say
+    log: Log
 
     def finish(self, ledger: PrivacyLedger) -> None:
         """Close the entry before the run is certified. If a copy of the run was resumed meanwhile, this run is charged anew.
@@ -200,24 +168,24 @@ class Booked:
             if entry is None:
                 pages.account_of(self.charge).refuse_beyond_limit(self.charge)
                 entry = pages.enter(self.charge, self.session)
-                self.say("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
+                self.log("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
             pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
 
 
-def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], str], None], *, say: Say) -> Booked:
+def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], str], None], *, log: Log) -> BudgetEntry:
     """Enter a new run, before it trains.
 
     Args:
         book: the book.
         charge: what the run costs.
         write: writes the run's folder and its ledger; takes what the settings say of the account, and the session.
-        say: tells the person at the terminal.
+        log: tells the person at the terminal.
 
     Raises:
         BudgetError: if a limit forbids the run; nothing has been written then.
         AccountsError: if the book cannot be used.
     """
-    session = new_word()
+    session = new_run_id()
     with book.opened() as pages:
         account = pages.account_of(charge)
         account.refuse_beyond_limit(charge)
@@ -226,37 +194,37 @@ def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], st
             "earlier_runs": len(named.entries),
             "together": smallest(named.spent(charge.delta, charge)).to_json(),
         }
-        _tell(pages, account, charge, say)
+        _tell(pages, account, charge, log)
         write(known, session)
         pages.enter(charge, session)
-    return Booked(book, charge, session, say)
+    return BudgetEntry(book, charge, session, log)
 
 
-def go_on(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, say: Say) -> Booked:
+def resume_entry(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, log: Log) -> BudgetEntry:
     """Go on with a run: free for the folder that the book knows, the whole plan for a copy of it or an unknown one.
 
     Raises:
         BudgetError: if the plan has to be charged, and a limit forbids it.
         AccountsError: if the book cannot be used.
     """
-    session = new_word()
+    session = new_run_id()
     with book.opened() as pages:
         entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
         if entry is None:
             account = pages.account_of(charge)
             account.refuse_beyond_limit(charge)
-            say(_why_charged(charge, pages.entries))
-            _tell(pages, account, charge, say)
+            log(_why_charged(charge, pages.entries))
+            _tell(pages, account, charge, log)
         ledger.begin_session(session)
         if entry is None:
             pages.enter(charge, session)
         else:
             pages.go_on(entry, session)
             charge = entry.charge
-    return Booked(book, charge, session, say)
+    return BudgetEntry(book, charge, session, log)
 
 
-def enter_ended(folder: RunFolder, accounts: str | Path, *, say: Say) -> None:
+def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None:
     """Enter a finished run in a book that does not know it: another machine's, or the right one in place of a mistyped one.
 
     It has been released already, so that no limit keeps it out: the sum says what is spent. Its own book keeps its charge.
@@ -264,7 +232,7 @@ def enter_ended(folder: RunFolder, accounts: str | Path, *, say: Say) -> None:
     Args:
         folder: held by this process.
         accounts: folder of the book.
-        say: tells the person at the terminal.
+        log: tells the person at the terminal.
 
     Raises:
         AccountsError: if the book cannot be used.
@@ -285,11 +253,11 @@ def enter_ended(folder: RunFolder, accounts: str | Path, *, say: Say) -> None:
         entry = pages.holder(sessions, ledger.last_hash, ledger.settled)
         if entry is None:
             account = pages.account_of(charge)
-            _tell(pages, account, charge, say)
+            _tell(pages, account, charge, log)
             try:
                 account.refuse_beyond_limit(charge)
             except BudgetError:
-                say(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
+                log(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
             entry = pages.enter(charge, sessions[-1])
         if not entry.finished:
             pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
@@ -301,7 +269,7 @@ def today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def new_word() -> str:
+def new_run_id() -> str:
     """A random word that no other run has."""
     return secrets.token_hex(16)
 
@@ -315,10 +283,10 @@ def _why_charged(charge: Charge, entries: list[Entry]) -> str:
     return "The account book does not know this run (another machine, or another book): its whole plan is entered now."
 
 
-def _tell(pages: Pages, account: Account, charge: Charge, say: Say) -> None:
+def _tell(pages: Pages, account: Account, charge: Charge, log: Log) -> None:
     """What is charged, and what it comes to with the earlier runs; and that there are none, because the book is new."""
     if pages.new and Path(charge.folder) not in pages.where.parents:  # there it is the run's own, as the demo's is
-        say(
+        log(
             f"{new_book(pages)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, when it "
             "has ended or you have stopped it."
         )
@@ -334,7 +302,7 @@ def _tell(pages: Pages, account: Account, charge: Charge, say: Say) -> None:
             f" The book knows the same records as {', '.join(others)} too. A certificate counts the runs under one name only: "
             "give the records one with data_set on their cards."
         )
-    say(told)
+    log(told)
 
 
 def new_book(pages: Pages) -> str:

@@ -63,7 +63,7 @@ def _clear(out: Path) -> None:
         raise RequestError(
             f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
         )
-    with folder.held():
+    with folder.locked():
         folder.clear()
         shutil.rmtree(folder.private / ACCOUNTS, ignore_errors=True)
 

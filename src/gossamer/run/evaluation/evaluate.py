@@ -29,7 +29,7 @@ from gossamer.run.evaluation.baseline_cache import Baselines
 from gossamer.run.evaluation.metric_registry import chosen_metrics, measured
 from gossamer.run.report import metric_names
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
@@ -170,7 +170,7 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
     if synthesizer is None or not folder.private.is_dir():
         return None
     try:
-        return Sources.from_json(folder.source()["sources"]).read(synthesizer.card).public
+        return DataSources.from_json(folder.source()["sources"]).read_unconfined(synthesizer.card).public
     except GossamerError:  # moved or changed since: there is no such row then
         return None
 

@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at, charge_of, go_on, in_hand
+from gossamer.run.budget.entry import book_at, charge_of, resume_entry
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -42,12 +42,14 @@ from gossamer.run.federated.messages import (
     reply,
     rows_record,
 )
-from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.report.html import write_report
+from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
-from gossamer.run.training.driver import Underway, finish
-from gossamer.run.training.fit import enter
-from gossamer.run.training.plan import Request, checked, checked_delta
+from gossamer.run.training.certify import certify
+from gossamer.run.training.plan import checked, checked_delta
+from gossamer.run.training.reserve import reserve
+from gossamer.run.training.training_run import TrainingRun
 
 METHOD = "gs-wgan"
 REFUSED = "the reason is in this client's own log"
@@ -61,7 +63,7 @@ class Client:
     Args:
         folder: its RUN, new or unfinished; it goes on where it was.
         sources: where its records are; they all belong to one unit.
-        records: reads them.
+        records: reads them, and isolates them with the ledger that records their cost.
         card: the public facts, which all clients and the server were given beforehand.
         epsilon: what all its answers may cost together, against the server; infinity: it asks for no privacy.
         delta: of that.
@@ -72,8 +74,8 @@ class Client:
     """
 
     folder: RunFolder
-    sources: Sources
-    records: Callable[[DataCard], Found]
+    sources: DataSources
+    records: Callable[[DataCard, PrivacyLedger], LoadedData]
     card: DataCard
     epsilon: float
     delta: float
@@ -86,7 +88,7 @@ class Client:
         checked_delta(self.delta, self.epsilon, self.card)
         self._open = ExitStack()
         self._terms: dict[str, Any] | None = None
-        self._run: Underway
+        self._run: TrainingRun
         self._training: Training[Config, State]
         self._panel: Panel
         self._config: Config
@@ -147,7 +149,7 @@ class Client:
         self._training = Training(job, run)
         start = read_start(content, networks(self._training.state).state_dict())
         with ExitStack() as stack:
-            stack.enter_context(in_hand(self.folder))
+            stack.enter_context(self.folder.locked())
             begin = self._go_on if self.folder.begun else self._start
             self._run, saved = begin(terms, job, run.rng, stack)
             if saved is not None:
@@ -155,7 +157,7 @@ class Client:
                 run.rng.restore(saved[1])
             elif start is not None:
                 self._start_on(start)
-            private = Confined(self._run.found.private, self._run.ledger)
+            private = self._run.data.private
             self._warm_up(private)
             self._panel = Panel(run, self._training.state.confine(run, private))
             self._open = stack.pop_all()
@@ -188,24 +190,17 @@ class Client:
 
     def _start(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
-    ) -> tuple[Underway, None]:
+    ) -> tuple[TrainingRun, None]:
         """A new run of this client: reserve, then read, then write down."""
-        self.folder.check_free(force=None)
+        self.folder.check_free()
         ledger = stack.enter_context(closing(self._reserved(job)))
-        found = self.records(self._as_one_unit())
-        request = Request(job=cast(Any, job), epsilon=self.epsilon, delta=self.delta, plan=job.plan, bounds=())
-        booked = enter(
-            self.folder, request, ledger, found, self.sources, seed=rng.seed, device="cpu", rng=rng, accounts=self.accounts,
-            say=lambda text: self.sink(note(text)), more=self._more(job), source={"terms": terms},
-        )  # fmt: skip
-        return Underway(
-            folder=self.folder, job=cast(Any, job), ledger=ledger, found=found, booked=booked, rng=rng, device="cpu",
-            sink=self.sink, with_tensorboard=False,
-        ), None  # fmt: skip
+        run = self._loaded(job, ledger, rng)
+        config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
+        return reserve(run, self.sources, accounts=self.accounts, config=config, private={"terms": terms}), None
 
     def _go_on(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
-    ) -> tuple[Underway, tuple[dict[str, Any], dict[str, Any]] | None]:
+    ) -> tuple[TrainingRun, tuple[dict[str, Any], dict[str, Any]] | None]:
         """The run of this client as its folder has it, with the charges that its ledger has."""
         config_json, source_json = self.folder.config(), self.folder.source()
         if self.folder.finished or source_json.get("terms") != terms:
@@ -213,33 +208,32 @@ class Client:
         ledger = stack.enter_context(
             closing(PrivacyLedger.resume(self.folder.file(LEDGER), settings=self.folder.file(CONFIG)))
         )
-        found = self.records(self._as_one_unit())
-        found.refuse_others(source_json, self.sources)
+        run = self._loaded(job, ledger, rng)
+        run.data.facts.refuse_others(source_json, self.sources)
         charge = charge_of(
-            ledger, run=config_json["run"], card=self.card, sources=self.sources, found=found, method=METHOD,
+            ledger, run=config_json["run"], card=self.card, sources=self.sources, facts=run.data.facts, method=METHOD,
             folder=self.folder.path, infinite=rng.reproducible,
         )  # fmt: skip
-        say: Callable[[str], None] = lambda text: self.sink(note(text))  # noqa: E731 (a name for three uses)
-        booked = None
         if self.accounts is not False:
             book = book_at(self.accounts or source_json.get("accounts"), beside=self.folder)
-            booked = go_on(book, charge, ledger, say=say)
+            run = dataclasses.replace(run, budget_entry=resume_entry(book, charge, ledger, log=run.log))
             if self.accounts is not None:
                 self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
-        saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: say(
+        saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: run.log(
             f"{count:,} paid answers came after the last checkpoint; they stay paid."
         ))  # fmt: skip
-        return Underway(
-            folder=self.folder, job=cast(Any, job), ledger=ledger, found=found, booked=booked, rng=rng, device="cpu",
-            sink=self.sink, with_tensorboard=False,
-        ), saved  # fmt: skip
+        return run, saved
+
+    def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> TrainingRun:
+        """The run with the records of this client, isolated."""
+        return TrainingRun(
+            folder=self.folder, job=cast(Any, job), ledger=ledger, data=self.records(self._as_one_unit(), ledger), rng=rng,
+            device="cpu", sink=self.sink,
+        )  # fmt: skip
 
     def _as_one_unit(self) -> DataCard:
         """The card as its readers need it: all records here are one unit, so none of them names one."""
         return dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-
-    def _more(self, job: Job[Config, State]) -> dict[str, Any]:
-        return {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
 
     def _start_on(self, start: dict[str, Tensor]) -> None:
         """Take the weights that public records have made, and warm up on fakes of that generator.
@@ -300,5 +294,6 @@ class Client:
         net = self._training.state.released
         net.load_state_dict(read_weights(message.content, net.state_dict()))
         checkpoint.give_room(self.folder.private)
-        finish(self._run, self._training.state)
+        certify(self._run, self._training.state)
+        write_report(self.folder.path, internal=True)
         self.close()

@@ -11,7 +11,7 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.server import decide, go_on_serving, serve
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
 _BESIDES = 1 << 16  # bytes of a message beyond its rows
@@ -113,7 +113,7 @@ def client(
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
     folder = RunFolder(Path(out))
-    sources = Sources.of(data, public=None, images_key=images_key, labels_key=labels_key, units=None)
+    sources = DataSources.of(data, public=None, images_key=images_key, labels_key=labels_key, units=None)
     if not folder.finished:
         one = Client(
             folder=folder, sources=sources, records=sources.read, card=card, epsilon=epsilon, delta=delta,

@@ -26,16 +26,18 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import Booked, book_at, charge_of, go_on, in_hand
+from gossamer.run.budget.entry import book_at, charge_of, resume_entry
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
-from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.data_sources import DataFacts, DataSources, PublicData, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
-from gossamer.run.training.driver import Underway, train
-from gossamer.run.training.fit import enter
+from gossamer.run.training.certify import train_and_certify
+from gossamer.run.training.driver import Saved
 from gossamer.run.training.plan import Request, plan
+from gossamer.run.training.reserve import reserve
+from gossamer.run.training.training_run import TrainingRun
 
 METHOD = "gs-wgan"
 SERVED = "served.json"
@@ -112,8 +114,8 @@ def serve(
     wait: float = 600.0,
     sink: Sink = silent,
     rng: Rng | None = None,
-    sources: Sources | None = None,
-    held: Found | None = None,
+    sources: DataSources | None = None,
+    held: PublicData | None = None,
     kept: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Synthesizer:
@@ -134,7 +136,7 @@ def serve(
         sink: takes the events, with notes and progress.
         rng: for tests: a generator with a fixed noise seed.
         sources: where all records are, in a simulation; None: elsewhere.
-        held: what is there: private records for the account book alone, and the public ones; None: what the server has.
+        held: the public records and the facts of all records, in a simulation; None: what the server has.
         kept: what the private folder keeps besides, in a simulation.
         settings: fields of the method's Config.
 
@@ -145,22 +147,22 @@ def serve(
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
     config = cast(Config, request.job.config)
     folder = RunFolder(Path(out))
-    folder.check_free(force=None)
+    folder.check_free()
     ledger = PrivacyLedger(
         budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit
     )  # fmt: skip
     ledger.reserve(request.plan)
     rng = rng or Rng(seed)
-    sources = sources or Sources.elsewhere(card.data_set or card.title or "records of clients", public=public)
+    sources = sources or DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
     held = held or _own(sources, card)
-    with in_hand(folder), closing(ledger):
-        folder.check_free(force=None)
-        more = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
-        booked = enter(
-            folder, request, ledger, held, sources, seed=seed, device="cpu", rng=rng, accounts=accounts,
-            say=_say(sink), more=more, source=kept,
+    with folder.locked(), closing(ledger):
+        folder.check_free()
+        serving = Serving(grid, patience, wait, sink)
+        role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
+        return _train(
+            serving, folder, ledger, config, card, held, rng,
+            enter=lambda run: reserve(run, sources, accounts=accounts, config=role, private=kept),
         )  # fmt: skip
-        return _train(Serving(grid, patience, wait, sink), folder, ledger, booked, config, held, card, rng)
 
 
 def go_on_serving(
@@ -172,7 +174,7 @@ def go_on_serving(
     wait: float = 600.0,
     sink: Sink = silent,
     rng: Rng | None = None,
-    held: Found | None = None,
+    held: PublicData | None = None,
 ) -> Synthesizer:
     """Go on with a federated run whose server was stopped or killed; a finished one charges nothing, and gives its generator to
     clients that do not have it yet.
@@ -190,29 +192,33 @@ def go_on_serving(
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
     config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
-    with in_hand(folder), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
+    with folder.locked(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         serving = Serving(grid, patience, wait, sink)
         if folder.finished:
             return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
         source_json = folder.source()
-        sources = Sources.from_json(source_json["sources"])
+        sources = DataSources.from_json(source_json["sources"])
         held = held or _own(sources, card)
-        if held.public_facts != config_json["public"]:
+        if held.facts.public != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
         rng = rng or Rng(config_json["seed"])
-        booked = None
+        entry = None
         if config_json["accounts"] is not None:
             charge = charge_of(
-                ledger, run=config_json["run"], card=card, sources=sources, found=held, method=METHOD, folder=folder.path,
+                ledger, run=config_json["run"], card=card, sources=sources, facts=held.facts, method=METHOD, folder=folder.path,
                 infinite=rng.reproducible, by_client=True,
             )  # fmt: skip
-            booked = go_on(book_at(accounts or source_json["accounts"], beside=folder), charge, ledger, say=_say(sink))
+            log_folder = book_at(accounts or source_json["accounts"], beside=folder)
+            entry = resume_entry(log_folder, charge, ledger, log=_say(sink))
             if accounts is not None:
                 folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _say(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
-        return _train(serving, folder, ledger, booked, config, held, card, rng, saved)
+        return _train(
+            serving, folder, ledger, config, card, held, rng, saved=saved,
+            enter=lambda run: dataclasses.replace(run, budget_entry=entry),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -229,23 +235,21 @@ def _train(
     serving: Serving,
     folder: RunFolder,
     ledger: PrivacyLedger,
-    booked: Booked | None,
     config: Config,
-    held: Found,
     card: DataCard,
+    held: PublicData,
     rng: Rng,
-    saved: tuple[dict[str, Any], dict[str, Any]] | None = None,
+    *,
+    enter: Callable[[TrainingRun], TrainingRun],
+    saved: Saved | None = None,
 ) -> Synthesizer:
-    """Train with whoever answers, certify, and give the generator to all who took part."""
+    """Train with the clients that answer, certify, and give the generator to all who took part."""
     method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
-    nothing = dataclasses.replace(held, private=_nothing(card))
-    synthesizer = train(
-        Underway(
-            folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger, found=nothing,
-            booked=booked, rng=rng, device="cpu", sink=serving.sink, with_tensorboard=False,
-        ),
-        saved=saved,
+    run = TrainingRun(
+        folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
+        data=RawData(held.public, held.facts, _nothing(card)).confine(ledger), rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
+    synthesizer = train_and_certify(enter(run), saved=saved)
     assert method.clients is not None
     _give(folder, synthesizer, method.clients)
     return synthesizer
@@ -302,10 +306,10 @@ def _answers(config: Config, card: DataCard) -> int:
     )  # fmt: skip
 
 
-def _own(sources: Sources, card: DataCard) -> Found:
+def _own(sources: DataSources, card: DataCard) -> PublicData:
     """The records that a server has: public ones at most."""
     public, stated = sources.read_public(card)
-    return Found(_nothing(card), public, stated, NO_UNITS, NOBODY)
+    return PublicData(public, DataFacts(public=stated, units=NO_UNITS, identity=NOBODY))
 
 
 def _nothing(card: DataCard) -> Records:

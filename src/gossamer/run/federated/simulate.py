@@ -17,10 +17,11 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
+from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.local import LocalGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
-from gossamer.run.storage.data_sources import Found, Sources
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, PublicData, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.checkpoint import Clock
 
@@ -73,20 +74,20 @@ def simulate(
         RequestError: if the request is wrong; nothing has been written then.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
-    sources = Sources.of(data, public=public, images_key=images_key, labels_key=labels_key, units=units)
+    sources = DataSources.of(data, public=public, images_key=images_key, labels_key=labels_key, units=units)
     folder = RunFolder(Path(out))
     if resume:
-        began = Sources.from_json(folder.source()["sources"])
-        found = dataclasses.replace(sources, public=began.public).read(card)
+        began = DataSources.from_json(folder.source()["sources"])
+        raw = dataclasses.replace(sources, public=began.public).read_unconfined(card)
         answers_delta = float(folder.config()["delta"])
-        with clients_of(folder, found, card, sources, answers_delta, _kept(folder, card)) as grid:
-            return go_on_serving(grid, out, accounts=accounts, sink=sink, held=found)
+        with clients_of(folder, raw.private, card, sources, answers_delta, _kept(folder, card)) as grid:
+            return go_on_serving(grid, out, accounts=accounts, sink=sink, held=PublicData(raw.public, raw.facts))
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    found, places = sources.read(card), dealt(card.declared_size)
-    with clients_of(folder, found, card, sources, request.delta, places) as grid:
+    raw, places = sources.read_unconfined(card), dealt(card.declared_size)
+    with clients_of(folder, raw.private, card, sources, request.delta, places) as grid:
         return serve(
             grid, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts, sink=sink,
-            sources=sources, held=found, kept={PLACES: places}, **settings,
+            sources=sources, held=PublicData(raw.public, raw.facts), kept={PLACES: places}, **settings,
         )  # fmt: skip
 
 
@@ -116,14 +117,14 @@ def _kept(folder: RunFolder, card: DataCard) -> list[int]:
 
 @contextmanager
 def clients_of(
-    folder: RunFolder, found: Found, card: DataCard, sources: Sources, delta: float, places: Sequence[int]
+    folder: RunFolder, records: Records, card: DataCard, sources: DataSources, delta: float, places: Sequence[int]
 ) -> Iterator[LocalGrid]:
     """A client for each unit, and one without records for each that is declared and not there. places: of `dealt`.
 
     Raises:
         RequestError: if there are more units than the card declares.
     """
-    if found.private.population > card.declared_size:
+    if records.population > card.declared_size:
         raise RequestError(
             f"there are more {card.unit}s in the data than the {card.declared_size:,} that the card declares: correct the card."
         )
@@ -131,10 +132,10 @@ def clients_of(
     clients, clock = {}, Clock()
     for number, unit in enumerate(places):
         name = f"client-{number + 1:04d}"
-        records = _of(found.private, unit)
-        one = Found(records, None, NO_PUBLIC, NO_UNITS, identify(records))
+        own = _of(records, unit)
+        facts = DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own))
         clients[name] = Client(
-            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(one),
+            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(RawData(None, facts, own)),
             card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,
         )  # fmt: skip
     try:
@@ -161,9 +162,9 @@ def _allow_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _given(found: Found) -> Callable[[DataCard], Found]:
+def _given(data: RawData) -> Callable[[DataCard, PrivacyLedger], LoadedData]:
     """In place of reading it."""
-    return lambda _card: found
+    return lambda _card, ledger: data.confine(ledger)
 
 
 def _of(records: Records, unit: int) -> Records:

@@ -24,7 +24,8 @@ from gossamer.run.reproduce.machine import machine, software
 from gossamer.run.reproduce.results import SCHEMA
 from gossamer.run.reproduce.tables import Cell
 from gossamer.run.storage.run_folder import RunFolder
-from gossamer.run.training.fit import fit, resume
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
 
 NONE, NOTHING_READ = "none", "nothing read"
 """In place of a guarantee: of a run that has none, and of records that cost none."""

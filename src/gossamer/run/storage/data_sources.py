@@ -12,17 +12,21 @@ from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, given_up, identify, share_a_picture
 from gossamer.data.memory_mapped import remarks
+from gossamer.data.polarity import contrast, nearly_constant
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.privacy.certificate.statements import NO_PUBLIC
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.distributed import ALONE, Ranks
+from gossamer.privacy.ledger import PrivacyLedger
 
 _KEY = re.compile("--(?=(images|labels)-key)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class DataSources:
     """Where records come from. Private: kept in the checkpoint folder, never released.
 
     Args:
@@ -59,12 +63,21 @@ class Sources:
                     "and resume again: nothing has been lost."
                 )
 
-    def read(self, card: DataCard) -> "Found":
-        """The private and the public records, checked against the card, and by what all that `data` holds is known again.
+    def read(self, card: DataCard, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> "LoadedData":
+        """Read the records, check them against the card, and confine the private ones.
+
+        Args:
+            card: the public facts.
+            ledger: records the cost of every query to the private records.
+            ranks: the processes that hold the other parts of the records.
 
         Raises:
-            RequestError: if the records cannot be read, contradict the card, or stand on both sides.
+            RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
+        return self.read_unconfined(card).confine(ledger, ranks)
+
+    def read_unconfined(self, card: DataCard) -> "RawData":
+        """Read the same without confining it: for a simulation, which splits the records among its clients."""
         check_units(card, self.units, where=self.data)
         if self.public is not None and _one_source(self.data, self.public):
             raise RequestError(
@@ -77,23 +90,28 @@ class Sources:
             missing_unit=card.missing_unit, **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
-        known, facts = identify(records), {"matched": matched(self.units)}
+        private, notes = records, records.notes
         if self.share is not None:
             public, private = _split(records, self.share, SALT)
             stated = {"kind": "share", "share": self.share, "salt": SALT}
             notes = tuple(sorted({*records.notes, *remarks(private.images)}))
-            return Found(private, public, stated, facts, known, notes)
-        if public is None:
-            return Found(records, None, NO_PUBLIC, facts, known, records.notes)
-        if share_a_picture(records, public):
+        elif public is not None and share_a_picture(records, public):
             raise DataError(
                 "--public: at least one of these pictures also stands among the private records, and whoever stands on both "
                 "sides has no protection. Give other public records, or leave whoever is public already out of --data. How "
                 "many there are and which is not said: it would tell about private records."
             )
-        return Found(
-            records, public, stated, facts, known, (*records.notes, *(f"--public: {each}" for each in public.notes))
+        elif public is not None:
+            notes = (*notes, *(f"--public: {note}" for note in public.notes))
+        different = "" if public is None else contrast("--data", private, "--public", public)
+        facts = DataFacts(
+            public=stated,
+            units={"matched": matched(self.units)},
+            identity=identify(records),
+            notes=(*notes, different) if different else notes,
+            one_shade=nearly_constant(private),
         )
+        return RawData(public, facts, private)
 
     def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
         """The public records, None where there are none, and what the settings say of them.
@@ -131,8 +149,8 @@ class Sources:
         images_key: str | None = None,
         public_images_key: str | None = None,
         public_labels_key: str | None = None,
-    ) -> "Sources":
-        """Sources that still name the same files from another working folder."""
+    ) -> "DataSources":
+        """DataSources that still name the same files from another working folder."""
         in_place = units is None or str(units) == FOLDERS or str(units).startswith(":")
         return cls(
             data=_absolute(data),
@@ -146,12 +164,12 @@ class Sources:
         )
 
     @classmethod
-    def elsewhere(cls, name: str, *, public: str | Path | None) -> "Sources":
+    def elsewhere(cls, name: str, *, public: str | Path | None) -> "DataSources":
         """Records that others hold, by what they are called; the public ones are here."""
         return cls(data=name, public=None if public is None else _absolute(public))
 
     @classmethod
-    def from_json(cls, stated: dict[str, Any]) -> "Sources":
+    def from_json(cls, stated: dict[str, Any]) -> "DataSources":
         """The sources that a run folder keeps.
 
         Raises:
@@ -172,27 +190,25 @@ class Sources:
         return cls(**stated)
 
 
-@dataclass(frozen=True)
-class Found:
-    """What `Sources.read` found.
+@dataclass(frozen=True, kw_only=True)
+class DataFacts:
+    """What is known of the records besides themselves. Only `public` and `units` go into files that leave.
 
     Args:
-        private: the records to protect.
-        public: public records, or None.
-        public_facts: what the settings say of them; the words of the certificate follow from it.
-        unit_facts: what the settings say of units.
-        identity: by what all records of `data` are known again.
-        notes: what the readers converted, in words: for whoever watches, and for no file.
+        public: what the settings say of the public records; the sentences of the certificate follow from it.
+        units: what the settings say of units.
+        identity: digests by which all records of `data` are recognised again. For private files only.
+        notes: what the readers converted and what looks wrong: for the terminal, and for no file.
+        one_shade: whether nearly every private picture has one shade. For the terminal.
     """
 
-    private: Records
-    public: Records | None
-    public_facts: dict[str, Any]
-    unit_facts: dict[str, Any]
+    public: dict[str, Any]
+    units: dict[str, Any]
     identity: Identity
     notes: tuple[str, ...] = ()
+    one_shade: bool = False
 
-    def refuse_others(self, source_json: dict[str, Any], sources: Sources) -> None:
+    def refuse_others(self, source_json: dict[str, Any], sources: DataSources) -> None:
         """Refuse to go on with other records than those that a run began with, as its private folder knows them.
 
         Raises:
@@ -209,6 +225,45 @@ class Found:
             raise DataError(
                 f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
             )
+
+
+@dataclass(frozen=True)
+class PublicData:
+    """Public records and the facts.
+
+    Args:
+        public: the public records, or None.
+        facts: what is known of all records.
+    """
+
+    public: Records | None
+    facts: DataFacts
+
+
+@dataclass(frozen=True)
+class LoadedData(PublicData):
+    """What a run has of its data.
+
+    Args:
+        private: the records to protect, isolated.
+    """
+
+    private: Confined[Records]
+
+
+@dataclass(frozen=True)
+class RawData(PublicData):
+    """The same before the private records are isolated.
+
+    Args:
+        private: the records to protect.
+    """
+
+    private: Records
+
+    def confine(self, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> LoadedData:
+        """Isolate the private records. ledger: records the cost of every query to them."""
+        return LoadedData(self.public, self.facts, Confined(self.private, ledger, ranks))
 
 
 def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
-from gossamer.files import begun, hold, sync_folder, write_atomically
+from gossamer.files import begun, hold, write_atomically
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import locked
@@ -40,10 +39,6 @@ OURS = frozenset({
 })  # fmt: skip
 """What a run consists of beside its private folder, and the TensorBoard files that it was asked for. Whatever else lies in RUN
 is somebody's own, and no command deletes it."""
-REPLACED, PUT_BACK, GONE = "replaced", "put back", "gone"
-"""In the private folder, a finished run that another replaces: whole, until that one is entered in the account book; on its
-way there or back, so that what lies in it belongs where it was; and after the other was entered, to be deleted. What cannot be
-deleted stays in the last, each run under a name of its own."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
@@ -85,21 +80,18 @@ class RunFolder:
         names = {path.name for path in self.path.iterdir()}
         inside = {path.name for path in self.private.iterdir()} if self.private.is_dir() else set()
         ours = {PRIVATE, CONFIG} if LOCK in inside else {PRIVATE}
-        return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS, GONE}
+        return names <= ours and inside <= {LOCK, SOURCE, ACCOUNTS}
 
     @property
     def shared(self) -> bool:
         """Whether something lies in it that its run did not write."""
         return any(path.name not in (PRIVATE, LEDGER) and not self._is_ours(path.name) for path in self.path.iterdir())
 
-    def check_free(self, *, force: bool | None) -> None:
+    def check_free(self) -> None:
         """Refuse a folder that is taken or cannot be written. Changes nothing.
 
-        Args:
-            force: a finished run may be replaced. None: no, and the command has no --force to speak of.
-
         Raises:
-            RunFolderError: with the way out (`resume`, `discard`, `--force`, another name).
+            RunFolderError: with the way out (`resume`, `discard`, another name).
         """
         if self.path.exists() and not self.path.is_dir():
             raise RunFolderError(f"{self.path} is a file; --out names a folder that does not exist yet or is empty.")
@@ -108,30 +100,20 @@ class RunFolder:
             raise RunFolderError(f"{self.path} cannot be written: no permission in {parent}. Choose another --out.")
         if self.blank:
             return
-        runs_only = "" if force is None else "; --force replaces runs only"
-        if self.interrupted:
-            if not force:
-                raise RunFolderError(
-                    f"{self.path} holds a finished run, which a fit that was cut off was about to replace. `gossamer resume "
-                    f"{self.path}` puts it back, or goes on with the new one where the account book has it; --force replaces "
-                    "the finished one."
-                )
-            return
         if not self.begun:
-            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out{runs_only}.")
+            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out.")
         if self.file(SUMS).exists():
             raise RunFolderError(
-                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out{runs_only}."
+                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out."
             )
         if not self.finished:
             raise RunFolderError(
                 f"{self.path} holds an unfinished run and what it has spent. Go on with `gossamer resume {self.path}`, choose "
-                f"another --out, or give the run up by name with `gossamer discard {self.path}`"
-                + ("." if force is None else "; --force does not.")
+                f"another --out, or give the run up by name with `gossamer discard {self.path}`."
             )
-        if not force:
-            instead = "" if force is None else ", or replace it with --force"
-            raise RunFolderError(f"{self.path} holds a finished run. Choose another --out{instead}.")
+        raise RunFolderError(
+            f"{self.path} holds a finished run. Choose another --out, or delete the folder: the budget log keeps its cost."
+        )
 
     def unchanged(self) -> Callable[[], None]:
         """Remember which run is there; what is given refuses to go on when another has taken its place.
@@ -157,10 +139,8 @@ class RunFolder:
         return check
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep every other fit, resume and discard out. Makes the folder where it is missing, and unmakes it if it stays empty.
-
-        Commands take it by `run.accounts.in_hand`, which ends first what a kill has interrupted.
+    def locked(self) -> Iterator[None]:
+        """Keep every other fit, resume and discard out. Makes a missing folder, and removes it again if it stays empty.
 
         Raises:
             RunFolderError: if another process holds it.
@@ -197,50 +177,6 @@ class RunFolder:
         with locked(self.file(LEDGER), "r+b"):
             self._delete()
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether a finished run is set aside, or on its way: only while another replaces it, and after a kill."""
-        return any((self.private / name).is_dir() for name in (REPLACED, PUT_BACK))
-
-    def set_aside(self) -> None:
-        """Move a finished run into the private folder, its ledger first. Whoever calls this holds the folder.
-
-        Raises:
-            RunFolderError: if another process writes the ledger.
-        """
-        aside = self.private / PUT_BACK
-        with locked(self.file(LEDGER), "r+b"):
-            (aside / PRIVATE).mkdir(parents=True)
-            for path in (self.file(LEDGER), *self._others()):
-                path.rename(aside / path.relative_to(self.path))
-        aside.rename(self.private / REPLACED)
-
-    def settle(self, *, new_stays: bool) -> None:
-        """Delete a run that was set aside; or put it back, its ledger last, and delete what was begun in its place.
-
-        Whoever calls this holds the folder. Right wherever a crash has come: it can be called again.
-
-        Args:
-            new_stays: the run in its place stands in the account book.
-        """
-        if (self.private / REPLACED).is_dir():
-            if new_stays:
-                (self.private / GONE).mkdir(exist_ok=True)
-                (self.private / REPLACED).rename(self.private / GONE / secrets.token_hex(8))
-            else:
-                self._delete()
-                (self.private / REPLACED).rename(self.private / PUT_BACK)
-            sync_folder(self.private)
-        back = RunFolder(self.private / PUT_BACK)
-        if back.path.is_dir():
-            inside = list(back.private.iterdir()) if back.private.is_dir() else []
-            outside = [path for path in back.path.iterdir() if path.name != PRIVATE]
-            for path in sorted([*inside, *outside], key=lambda path: path.name == LEDGER):
-                path.rename(self.path / path.relative_to(back.path))
-            shutil.rmtree(back.path)
-        if (self.private / GONE).is_dir():
-            shutil.rmtree(self.private / GONE, ignore_errors=True)  # what cannot be deleted is in nobody's way
-
     def remove(self) -> None:
         """Delete the run and its folder. Whoever calls this holds the folder."""
         self.clear()
@@ -251,7 +187,7 @@ class RunFolder:
         """What the run consists of, its ledger aside; settings and sources last, by which it can be told what it is."""
         inside = self.private.iterdir() if self.private.is_dir() else ()
         found = [
-            *(path for path in inside if path.name not in (LOCK, ACCOUNTS, REPLACED, PUT_BACK, GONE)),
+            *(path for path in inside if path.name not in (LOCK, ACCOUNTS)),
             *(path for path in self.path.iterdir() if path.name != LEDGER and self._is_ours(path.name)),
         ]
         return sorted(found, key=lambda path: path.name in (SOURCE, CONFIG))

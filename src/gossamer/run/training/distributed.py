@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import Any, ParamSpec, cast
 
 import numpy as np
 import torch
@@ -27,22 +27,19 @@ from gossamer.data.records import Records
 from gossamer.errors import Interrupted, NotBegun, RanksDisagree
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Group, Next, Ranks
 from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.storage.data_sources import Sources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.memory import fitted, keep_pages
 from gossamer.run.training.plan import method_named
 from gossamer.run.training.signals import HEARD
 from gossamer.run.training.torchrun import launched, local
-
-if TYPE_CHECKING:
-    from gossamer.run.training.driver import Underway
+from gossamer.run.training.training_run import TrainingRun
 
 P = ParamSpec("P")
 _joined: list["_Told"] = []
@@ -104,7 +101,7 @@ class Brief:
         device: as it was asked for.
         sources: where the records are, for every rank.
         private: the private folder of the run, for methods that keep something inside.
-        found: fingerprint of all records, and what is said of the public ones: those of rank 0.
+        records: fingerprint of all records, and what is said of the public ones, as rank 0 read them.
         ledger: budget, delta, relation, and the plan with how much of it has been used.
         saved: where the training is, and its public streams; None: at its start.
         versions: of what the results depend on.
@@ -114,16 +111,16 @@ class Brief:
     job: tuple[str, dict[str, Any], DataCard]
     seed: int
     device: str
-    sources: Sources
+    sources: DataSources
     private: Path
-    found: tuple[str, dict[str, Any]]
+    records: tuple[str, dict[str, Any]]
     ledger: tuple[float, float, NeighboringRelation, list[tuple[DpEvent, int]], list[int]]
     saved: tuple[dict[str, Any], dict[str, Any]] | None
     versions: dict[str, str]
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
-def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
+def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
     """Tell the other ranks to begin, and wait until all of them can."""
     job, ledger, ranks = run.job, run.ledger, run.ranks
     if ranks.count == 1:
@@ -137,7 +134,7 @@ def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         device=run.device,
         sources=run.sources,
         private=run.folder.private.absolute(),
-        found=(run.found.identity.fingerprint, run.found.public_facts),
+        records=(run.data.facts.identity.fingerprint, run.data.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),
@@ -171,14 +168,14 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     if brief.versions != versions():
         raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {brief.versions}.")
     keep_pages()
-    found = brief.sources.read(brief.job[2])
-    if (found.identity.fingerprint, found.public_facts) != brief.found:
-        raise RanksDisagree(f"{brief.sources.data} holds other records here than rank 0 has found.")
     method, settings, card = brief.job
     budget, delta, relation, plan, used = brief.ledger
     ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
     ledger.reserve(plan)
     ledger.catch_up(used)
+    data = brief.sources.read(card, ledger, ranks)
+    if (data.facts.identity.fingerprint, data.facts.public) != brief.records:
+        raise RanksDisagree(f"{brief.sources.data} holds other records here than rank 0 has found.")
     rng = rng or Rng(brief.seed)
     rng.draw_alike(brief.key)
     job = method_named(method).job(settings, card)
@@ -186,8 +183,8 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     if brief.saved is not None:
         training.state.load_state_dict({**training.state.state_dict(), **brief.saved[0]})
         rng.restore(brief.saved[1])
-    private, public = Confined(part_of(found.private, job, ranks, rng), ledger, ranks), found.public
-    del found  # rank by rank, a part is kept and the rest is let go
+    private, public = data.private.map(lambda records: part_of(records, job, ranks, rng)), data.public
+    del data  # a part of the records is kept, and the rest is freed
     with full_precision():
         for _ in training.drive(private, public):
             if (after := ranks.next(Next.STEP)) != Next.STEP:

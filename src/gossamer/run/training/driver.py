@@ -1,91 +1,47 @@
-"""The driver of a run: thins events, shows progress, writes checkpoints, stops at Ctrl-C, and certifies at the end."""
+"""The driver of a run: thins events, shows progress, writes checkpoints, and stops at Ctrl-C."""
 
-import datetime
-import hashlib
 import math
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
-from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
-from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.methods.method import BaseConfig, OnPublic, Reached, State, Training
+from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.accounting.cost import Odometer
-from gossamer.privacy.certificate.certificate import Certificate
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.distributed import ALONE, Next, Ranks
+from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
-from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import Booked
-from gossamer.run.report.html import write_report
-from gossamer.run.report.plots import drawn_by
-from gossamer.run.storage.data_sources import Found, Sources
-from gossamer.run.storage.run_folder import EVENTS, SAMPLES, TENSORBOARD, WARM, RunFolder
-from gossamer.run.storage.versions import versions
+from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
 from gossamer.run.training.memory import fitted, keep_pages
 from gossamer.run.training.progress import JsonLines, tensorboard, to_all
 from gossamer.run.training.signals import stop_asked
 from gossamer.run.training.torchrun import local
+from gossamer.run.training.training_run import TrainingRun
+
+Saved: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
+"""What a checkpoint holds: the state, and the public streams."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Underway:
-    """A run in the hands of this process: decided, reserved, read and booked, about to train.
-
-    Args:
-        folder: the RUN folder, held.
-        job: the method, its settings and the card.
-        ledger: open.
-        found: the records.
-        booked: the run's entry in the account book; None: no book is kept (a client of a simulation).
-        rng: source of all randomness.
-        device: where the networks are.
-        sink: takes the events, with notes and progress.
-        with_tensorboard: whether TensorBoard files are written too.
-        ranks: the processes that train together.
-        sources: where the records are; needed where there are other ranks, which read them too.
-    """
-
-    folder: RunFolder
-    job: Job[BaseConfig, State]
-    ledger: PrivacyLedger
-    found: Found
-    booked: Booked | None
-    rng: Rng
-    device: str
-    sink: Sink
-    with_tensorboard: bool
-    ranks: Ranks = ALONE
-    sources: Sources | None = None
-
-
-def train(run: Underway, *, saved: tuple[dict[str, Any], dict[str, Any]] | None = None) -> Synthesizer:
-    """Go through the method's phases from the last checkpoint to the end, then certify.
+def train(run: TrainingRun, *, saved: Saved | None = None) -> State:
+    """Go through the method's phases from the last checkpoint to the end.
 
     Args:
         run: the run.
         saved: state and public streams of the last checkpoint; None: from the start.
+
+    Returns:
+        The state at the end, which the run certifies.
 
     Raises:
         Interrupted: after Ctrl-C.
         DiskFull: if there is no room left; `resume` goes on.
         RunFolderError: if the plan was spent and nothing trained.
     """
-    try:
-        return _train(run, saved)
-    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
-        if isinstance(error, DiskFull) or not is_full(error):
-            raise
-        raise _full(run.folder, "everything that was trained is kept") from None
-
-
-def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> Synthesizer:
     keep_pages()
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
@@ -105,12 +61,10 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
             raise untrained(run.folder)
         checkpoint.give_room(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
-    synthesizer = finish(run, training.state)
-    run.ranks.same(synthesizer)
-    return synthesizer
+    return training.state
 
 
-def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> None:
+def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) -> None:
     """Every step: what it may show goes to the sinks; a checkpoint where it is due and nothing is lost."""
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
@@ -122,9 +76,8 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     full = False
     try:
         with stop_asked() as stop:
-            mine = distributed.part_of(run.found.private, run.job, run.ranks, run.rng)
-            private = Confined(mine, run.ledger, run.ranks)
-            for reached in training.drive(private, run.found.public):
+            private = run.data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
+            for reached in training.drive(private, run.data.public):
                 if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
@@ -154,7 +107,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
-        raise _full(run.folder, _kept(run, save)) from None
+        raise disk_full(run.folder, _kept(run, save)) from None
 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
@@ -169,7 +122,7 @@ def _diverged(folder: RunFolder, state: State) -> Diverged:
     )
 
 
-def _kept(run: Underway, save: Callable[[], float]) -> str:
+def _kept(run: TrainingRun, save: Callable[[], float]) -> str:
     """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
     checkpoint.give_room(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
@@ -186,7 +139,8 @@ def _kept(run: Underway, save: Callable[[], float]) -> str:
     return "everything that was trained is kept"
 
 
-def _full(folder: RunFolder, kept: str) -> DiskFull:
+def disk_full(folder: RunFolder, kept: str) -> DiskFull:
+    """The error for a full disk. kept: says what is kept."""
     return DiskFull(
         f"the disk of {folder.path} is full; {kept}, and no budget is spent twice. Make room, then go on with "
         f"`gossamer resume {folder.path}`."
@@ -204,7 +158,8 @@ def _tell(reached: Reached, emit: Sink, spent: Callable[[], float]) -> None:
             name: value if isinstance(value, int) else float(value) for name, value in reached.shown.items()
         }
         if phase.releases:
-            values["epsilon_spent"] = epsilon_as_json(spent())
+            epsilon = spent()
+            values["epsilon_spent"] = "inf" if math.isinf(epsilon) else epsilon
         emit(Event("step" if phase.releases else "warm", step, values, phase.name))
 
 
@@ -215,30 +170,6 @@ def _spent_so_far(ledger: PrivacyLedger) -> Callable[[], float]:
     return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
 
 
-def finish(run: Underway, state: State) -> Synthesizer:
-    """Certify and save; the certificate is written last but for pictures, which can be drawn again.
-
-    Raises:
-        RunFolderError: if the folder is no longer the one in which the run began.
-    """
-    run.ledger.check_place()
-    net = state.released.cpu().eval()
-    certificate = Certificate.build(
-        run.ledger,
-        run.folder.config(),
-        model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
-        versions=versions(),
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-    )
-    synthesizer = Synthesizer(net, run.job, certificate)
-    run.folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))
-    if run.booked is not None:
-        run.booked.finish(run.ledger)
-    synthesizer.save(run.folder.path)
-    write_report(run.folder.path, internal=True)
-    return synthesizer
-
-
 def untrained(folder: RunFolder) -> RunFolderError:
     """What is said of a run whose releases are spent, with nothing to show for them."""
     return RunFolderError(
@@ -246,8 +177,3 @@ def untrained(folder: RunFolder) -> RunFolderError:
         "of this run is gone, and an untrained generator is not certified. Give the run up with "
         f"`gossamer discard {folder.path}` and start another; the account book will hold both plans."
     )
-
-
-def epsilon_as_json(epsilon: float) -> float | str:
-    """Infinity as the string "inf": JSON has none."""
-    return "inf" if math.isinf(epsilon) else epsilon

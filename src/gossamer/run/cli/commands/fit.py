@@ -12,7 +12,6 @@ from gossamer.run.cli.options import (
     checked_seed,
     delta,
     epsilon,
-    force,
     images_key,
     labels_key,
     per_method,
@@ -29,7 +28,9 @@ if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
     from gossamer.run.training import fit as fitting
     from gossamer.run.training import progress
+    from gossamer.run.training import resume as resuming
 else:
+    resuming = Lazy("gossamer.run.training.resume")
     fitting, progress = Lazy("gossamer.run.training.fit"), Lazy("gossamer.run.training.progress")
 
 
@@ -82,7 +83,6 @@ fit = per_method(
             help="Write TensorBoard files into the run (an extra).",
         ),
         accounts,
-        force,
     ],
 )
 
@@ -96,5 +96,5 @@ def resume(run: Path, accounts: Path | None) -> None:
     With --accounts, a finished run is entered in a book that does not know it.
     """
     with progress.Terminal() as terminal:
-        synthesizer = fitting.resume(run, accounts=accounts, sink=terminal)
+        synthesizer = resuming.resume(run, accounts=accounts, sink=terminal)
     _finished(synthesizer, run)

@@ -1,0 +1,61 @@
+"""The end of a run: its certificate, its samples and its report."""
+
+import datetime
+import hashlib
+
+from gossamer.errors import DiskFull, is_full
+from gossamer.methods.method import State
+from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.run.report.html import write_report
+from gossamer.run.report.plots import drawn_by
+from gossamer.run.storage.run_folder import SAMPLES
+from gossamer.run.storage.versions import versions
+from gossamer.run.training.driver import Saved, disk_full, train
+from gossamer.run.training.training_run import TrainingRun
+
+
+def train_and_certify(run: TrainingRun, *, saved: Saved | None = None) -> Synthesizer:
+    """Train from the last checkpoint to the end, then certify, and write the report.
+
+    Args:
+        run: reserved.
+        saved: state and public streams of the last checkpoint; None: from the start.
+
+    Raises:
+        Interrupted: after Ctrl-C.
+        DiskFull: if there is no room left; `resume` goes on.
+        RunFolderError: if the plan is used up and nothing was trained.
+    """
+    try:
+        synthesizer = certify(run, train(run, saved=saved))
+        write_report(run.folder.path, internal=True)
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
+        if isinstance(error, DiskFull) or not is_full(error):
+            raise
+        raise disk_full(run.folder, "everything that was trained is kept") from None
+    run.ranks.same(synthesizer)
+    return synthesizer
+
+
+def certify(run: TrainingRun, state: State) -> Synthesizer:
+    """Certify and save. The certificate is written last but for pictures, which can be drawn again.
+
+    Raises:
+        RunFolderError: if the folder is no longer the one in which the run began.
+    """
+    run.ledger.check_place()
+    net = state.released.cpu().eval()
+    certificate = Certificate.build(
+        run.ledger,
+        run.folder.config(),
+        model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
+        versions=versions(),
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+    synthesizer = Synthesizer(net, run.job, certificate)
+    run.folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))
+    if run.budget_entry is not None:
+        run.budget_entry.finish(run.ledger)
+    synthesizer.save(run.folder.path)
+    return synthesizer

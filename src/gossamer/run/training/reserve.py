@@ -1,0 +1,99 @@
+"""Reserve a new run: write its folder, its ledger and its entry in the budget log, before it trains."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from gossamer.errors import AccountsError, RunFolderError
+from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
+from gossamer.privacy.certificate.figures import purposes
+from gossamer.run.budget.entry import begin, book_at, charge_of, new_run_id
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.versions import versions
+from gossamer.run.training.training_run import TrainingRun
+
+
+def reserve(
+    run: TrainingRun,
+    sources: DataSources,
+    *,
+    accounts: str | Path | Literal[False] | None,
+    config: Mapping[str, Any] | None = None,
+    private: Mapping[str, Any] | None = None,
+) -> TrainingRun:
+    """Write a new run's folder and ledger, and enter the run in the budget log.
+
+    Args:
+        run: checked and loaded.
+        sources: where the records are.
+        accounts: folder of the budget log; None: the user's state folder; False: no log is kept.
+        config: further public settings.
+        private: further entries of the private folder.
+
+    Returns:
+        The run with its entry.
+
+    Raises:
+        BudgetError: if a limit forbids the run; nothing is left of it then.
+        AccountsError: if the budget log cannot be used.
+        RunFolderError: if the folder cannot be written.
+    """
+    folder, ledger, facts = run.folder, run.ledger, run.data.facts
+    method, run_id = run.job.method, new_run_id()
+
+    def write(log_facts: dict[str, Any] | None, session: str) -> None:
+        named = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
+        folder.create(
+            {**_config_json(run), "run": run_id, "accounts": log_facts, **(config or {})},
+            {
+                "sources": dataclasses.asdict(sources),
+                "records": facts.identity.fingerprint,
+                "mark": facts.identity.mark,
+                "accounts": named,
+                **(private or {}),
+            },
+        )
+        ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
+
+    if accounts is False:
+        write(None, "")
+        return run
+    charge = charge_of(
+        ledger, run=run_id, card=run.job.card, sources=sources, facts=facts, method=method.name, folder=folder.path,
+        infinite=run.rng.reproducible or bool(method.without_guarantee), by_client="federated" in (config or {}),
+    )  # fmt: skip
+    try:
+        entry = begin(book_at(accounts, beside=folder), charge, write, log=run.log)
+    except BaseException as error:
+        if not folder.finished and (isinstance(error, (AccountsError, OSError)) or not folder.begun):
+            ledger.close()  # the disk or the budget log failed before the run was entered
+            folder.clear()
+        if isinstance(error, OSError):
+            raise RunFolderError(
+                f"{folder.path} cannot be written ({error.strerror}). Mend that, or name another --out; nothing has been "
+                "begun."
+            ) from None
+        raise
+    return dataclasses.replace(run, budget_entry=entry)
+
+
+def _config_json(run: TrainingRun) -> dict[str, Any]:
+    """The public settings of a run."""
+    epsilon = run.ledger.budget
+    return {
+        "format": CONFIG_FORMAT,
+        "method": run.job.method.name,
+        "config": run.job.settings,
+        "card": run.job.card.to_dict(),
+        "epsilon": "inf" if math.isinf(epsilon) else epsilon,
+        "delta": run.ledger.delta,
+        "seed": run.rng.seed,
+        "device": run.device,
+        "public": run.data.facts.public,
+        "units": run.data.facts.units,
+        "tensorboard": run.with_tensorboard,
+        "components": purposes([(phase.name, phase.plan) for phase in run.job.phases]),
+        "versions": versions(),
+    }

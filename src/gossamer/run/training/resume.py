@@ -1,0 +1,113 @@
+"""Go on with a run that was stopped or killed."""
+
+import dataclasses
+from contextlib import closing
+from pathlib import Path
+
+from gossamer.data.card import DataCard
+from gossamer.errors import DataError, RequestError, RunFolderError
+from gossamer.events import Sink, note, silent
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.budget.entry import book_at, charge_of, enter_finished, resume_entry
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint, disk_space
+from gossamer.run.training.certify import train_and_certify
+from gossamer.run.training.distributed import on_every_rank, present
+from gossamer.run.training.driver import untrained
+from gossamer.run.training.plan import method_named
+from gossamer.run.training.training_run import TrainingRun
+from gossamer.run.validation import checked_arguments
+
+
+@checked_arguments
+@on_every_rank
+def resume(
+    run: str | Path,
+    *,
+    accounts: str | Path | None = None,
+    sink: Sink = silent,
+    rng: Rng | None = None,
+) -> Synthesizer:
+    """Go on with a run that was stopped or killed; a finished one is loaded as it is, and charges nothing in its own book.
+
+    Args:
+        run: the RUN folder.
+        accounts: folder of the account book, where the run is entered if that does not know it; None: the one that it was
+            entered in.
+        sink: takes the events too, with notes and progress; `run.sinks.Terminal` shows them.
+        rng: for tests, as in `fit`.
+
+    Raises:
+        RunFolderError: if the folder is no run, another process trains in it, or its whole plan is spent and nothing trained.
+        LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
+        DataError: if the records are no longer those the run began with.
+        BudgetError: if the folder is a copy, so that its plan counts once more, and the data set's limit forbids that.
+    """
+    folder = RunFolder(Path(run))
+    config_json = folder.config()
+    if folder.finished:
+        return _finished(folder, accounts, sink)
+    if not folder.begun:
+        raise RunFolderError(
+            f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
+        )
+    disk_space.check(folder.path, disk_space.of(folder.private), then="then resume again")
+    with (
+        folder.locked(),
+        closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
+    ):
+        if folder.finished:  # by the process that held it a moment ago
+            return Synthesizer.load(folder.path)
+        if "federated" in config_json:
+            raise RequestError(
+                f"{folder.path} is a federated run, which goes on with the command that began it: `gossamer federated`."
+            )
+        return _resume(folder, ledger, accounts=accounts, sink=sink, rng=rng or Rng(config_json["seed"]))
+
+
+def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
+    """Load a finished run, and enter it in a budget log that was named."""
+    synthesizer = Synthesizer.load(folder.path)
+    if accounts is not None:
+        with folder.locked():
+            enter_finished(folder, accounts, log=lambda text: sink(note(text)))
+    return synthesizer
+
+
+def _resume(
+    folder: RunFolder, ledger: PrivacyLedger, *, accounts: str | Path | None, sink: Sink, rng: Rng
+) -> Synthesizer:
+    """Load the records and the last checkpoint, find the run's entry in the budget log, and train to the end."""
+    config_json, source_json = folder.config(), folder.source()
+    card = DataCard.from_dict(config_json["card"])
+    job = method_named(config_json["method"]).job(config_json["config"], card)
+    sources = DataSources.from_json(source_json["sources"])
+    sources.refuse_gone()
+    data = sources.read(card, ledger, present())
+    data.facts.refuse_others(source_json, sources)
+    if data.facts.public != config_json["public"]:
+        raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
+    run = TrainingRun(
+        folder=folder, job=job, ledger=ledger, data=data, rng=rng, device=config_json["device"], sink=sink,
+        with_tensorboard=config_json["tensorboard"], ranks=present(), sources=sources,
+    )  # fmt: skip
+    if reason := job.method.without_guarantee:
+        run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
+    saved = checkpoint.load(folder.private, ledger, lost=lambda count: run.log(
+        f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
+    ))  # fmt: skip
+    if not any(ledger.unused) and (saved is None or not job.paid_for(saved[0])):
+        raise untrained(folder)
+    charge = charge_of(
+        ledger, run=config_json.get("run", ""), card=card, sources=sources, facts=data.facts, method=job.method.name,
+        folder=folder.path, infinite=rng.reproducible or bool(job.method.without_guarantee),
+    )  # fmt: skip
+    log_folder = book_at(accounts or source_json.get("accounts"), beside=folder)
+    entry = resume_entry(log_folder, charge, ledger, log=run.log)
+    if accounts is not None:
+        folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
+    return train_and_certify(dataclasses.replace(run, budget_entry=entry), saved=saved)

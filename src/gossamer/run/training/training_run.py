@@ -1,0 +1,47 @@
+"""A training run in this process: everything that its driver, its certification and its other ranks need."""
+
+from dataclasses import dataclass
+
+from gossamer.events import Sink, note
+from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.privacy.distributed import ALONE, Ranks
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.budget.entry import BudgetEntry
+from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.run_folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """A training run.
+
+    Args:
+        folder: the run folder, locked by this process.
+        job: the method, its settings and the card.
+        ledger: open; the plan is reserved in it.
+        data: the isolated private records, and the public ones.
+        rng: source of all randomness.
+        device: where the networks are.
+        sink: receives events, notes and progress.
+        budget_entry: the run's entry in the budget log; None before it is written, and where there is no log.
+        with_tensorboard: whether TensorBoard files are written too.
+        ranks: the processes that train together.
+        sources: where the records are. Other ranks read them too.
+    """
+
+    folder: RunFolder
+    job: Job[BaseConfig, State]
+    ledger: PrivacyLedger
+    data: LoadedData
+    rng: Rng
+    device: str
+    sink: Sink
+    budget_entry: BudgetEntry | None = None
+    with_tensorboard: bool = False
+    ranks: Ranks = ALONE
+    sources: DataSources | None = None
+
+    def log(self, text: str) -> None:
+        """Tell the person at the terminal."""
+        self.sink(note(text))
