@@ -10,7 +10,7 @@ from benchmarks.reproduce import measured_runs, results_page, run_table, tables
 from benchmarks.reproduce.tables import Scale
 from gossamer.errors import GossamerError, RequestError
 from gossamer.files import write_atomically
-from gossamer.run.cli.main import main
+from gossamer.run.cli.main import cli, main
 from gossamer.run.cli.options import checked_seed
 from gossamer.run.training import progress, torchrun
 
@@ -24,7 +24,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int,
     return seeds
 
 
-@click.command()
+@click.command(context_settings=cli.context_settings)
 @click.argument("table", required=False)
 @click.option("--data", type=click.Path(path_type=Path), metavar="ROOT", help="Folder with the public data sets.")
 @click.option(
