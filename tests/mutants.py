@@ -28,7 +28,7 @@ class Mistake:
 
     Args:
         name: what is wrong, in words.
-        file: below src/gossamer.
+        file: below src/gossamer, or benchmarks/... below the root.
         old: text that stands there exactly once.
         new: what replaces it.
         tests: pytest arguments; at least one test must fail.
@@ -39,6 +39,11 @@ class Mistake:
     old: str
     new: str
     tests: str
+
+    @property
+    def path(self) -> Path:
+        """Of the file, below the root."""
+        return Path(self.file if self.file.startswith("benchmarks/") else f"src/gossamer/{self.file}")
 
 
 MECHANISMS = "tests/privacy/mechanisms/test_gaussian.py"
@@ -400,12 +405,12 @@ MISTAKES = (
     Mistake("a printed bound is rounded down", "privacy/guarantee.py", "rounding=ROUND_CEILING", "rounding='ROUND_FLOOR'", "tests/privacy/test_guarantee.py"),
     Mistake("a printed bound is rounded to the nearest", "privacy/guarantee.py", "rounding=ROUND_CEILING", "rounding='ROUND_HALF_EVEN'", "tests/privacy/test_guarantee.py"),
     Mistake("a printed delta loses its last digits", "privacy/guarantee.py", "    return repr(float(delta)).removesuffix(\".0\")", "    return f\"{delta:g}\"", "tests/privacy/test_guarantee.py"),
-    Mistake("reproduce prints the strongest guarantee of several runs", "run/reproduce/page.py", "worst = max(found", "worst = min(found", "tests/benchmarks/reproduce/test_reproduce.py -k json_says"),
-    Mistake("reproduce hides that one of several runs had no guarantee", "run/reproduce/page.py", "if NONE in found:", "if found[0] == NONE:", "tests/benchmarks/reproduce/test_reproduce.py -k without_a_guarantee"),
-    Mistake("reproduce takes the JSON of other settings", "run/reproduce/results.py", "(digest, seed) != (cell.digest, cell.seed) or digest_of(resolved) != digest", "digest != cell.digest", "tests/benchmarks/reproduce/test_reproduce.py -k never_passes"),
-    Mistake("reproduce leaves defaults out of a row's digest", "run/reproduce/tables.py", "**presets.defaults(self.row.method), **named", "**named", "tests/benchmarks/reproduce/test_reproduce.py -k default_of_a_method"),
-    Mistake("reproduce enters its runs in the user's account book", "run/reproduce/cell.py", "accounts=folder / ACCOUNTS,", "", "tests/benchmarks/reproduce/test_reproduce.py -k left_alone"),
-    Mistake("reproduce begins a fit anew that was stopped", "run/reproduce/cell.py", "if RunFolder(out).begun:", "if RunFolder(out).finished:", "tests/benchmarks/reproduce/test_reproduce.py -k ctrl_c"),
+    Mistake("reproduce prints the strongest guarantee of several runs", "benchmarks/reproduce/results_page.py", "worst = max(found", "worst = min(found", "tests/benchmarks/reproduce/test_reproduce.py -k json_says"),
+    Mistake("reproduce hides that one of several runs had no guarantee", "benchmarks/reproduce/results_page.py", "if NONE in found:", "if found[0] == NONE:", "tests/benchmarks/reproduce/test_reproduce.py -k without_a_guarantee"),
+    Mistake("reproduce takes the JSON of other settings", "benchmarks/reproduce/result_files.py", "(digest, seed) != (cell.digest, cell.seed) or digest_of(resolved) != digest", "digest != cell.digest", "tests/benchmarks/reproduce/test_reproduce.py -k never_passes"),
+    Mistake("reproduce leaves defaults out of a row's digest", "benchmarks/reproduce/tables.py", "**presets.defaults(self.row.method), **named", "**named", "tests/benchmarks/reproduce/test_reproduce.py -k default_of_a_method"),
+    Mistake("reproduce enters its runs in the user's account book", "benchmarks/reproduce/run_cell.py", "accounts=folder / ACCOUNTS,", "", "tests/benchmarks/reproduce/test_reproduce.py -k left_alone"),
+    Mistake("reproduce begins a fit anew that was stopped", "benchmarks/reproduce/run_cell.py", "if RunFolder(out).begun:", "if RunFolder(out).finished:", "tests/benchmarks/reproduce/test_reproduce.py -k ctrl_c"),
     Mistake("compare prints an epsilon to the nearest thousandth", "run/evaluation/compare.py", "rounded_up(float(entry[\"epsilon\"]))", "f\"{float(entry['epsilon']):.3f}\"", "tests/run/evaluation/test_compare.py"),
     Mistake("compare sorts its runs, and leaves the epsilons where they were", "run/evaluation/compare.py", "rounded_up(float(entry[\"epsilon\"]))", "rounded_up(float(entries[0][\"epsilon\"]))", "tests/run/evaluation/test_compare.py"),
     Mistake("delta of 1/N is accepted", "run/training/plan.py", "    if delta >= 1 / card.declared_size:", "    if False:", "tests/run/training/test_plan.py"),
@@ -642,8 +647,8 @@ MISTAKES = (
     Mistake("dark samples are black as a whole", "methods/moments/loop.py", "self.threshold * images.amax((1, 2, 3), keepdim=True)", "self.threshold", f"{MOMENTS} -k faint"),
     Mistake("specks on black stay", "methods/moments/loop.py", "torch.where(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0, images)", "images", f"{MOMENTS} -k faint"),
     Mistake("two evaluations train one baseline", "run/evaluation/baseline_cache.py", "wait=True)", "wait=True) if False else path.parent.joinpath('none').open('wb')", "tests/run/evaluation/test_baseline_cache.py"),
-    Mistake("two processes run one cell", "run/reproduce/cell.py", "hold(self.folder(cell) / LOCK, wait=False)", "(self.folder(cell) / LOCK).open('wb')", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
-    Mistake("a cell that another process has finished is run again", "run/reproduce/engine.py", "if results.load(into, cell) is None:  # nobody", "if True:  # nobody", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
+    Mistake("two processes run one cell", "benchmarks/reproduce/run_cell.py", "hold(self.folder(cell) / LOCK, wait=False)", "(self.folder(cell) / LOCK).open('wb')", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
+    Mistake("a cell that another process has finished is run again", "benchmarks/reproduce/run_table.py", "if result_files.load(into, cell) is None:  # nobody", "if True:  # nobody", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
     Mistake("a trillion samples are begun", "data/writers.py", "    if needed > free:\n", "    if False:\n", "tests/data/test_writers.py"),
     Mistake("pictures go into the folders of other labels", "data/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/training/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/training/test_declared_size.py"),
@@ -970,17 +975,18 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
 
 
 def plant(mistake: Mistake, folder: Path) -> Path:
-    """A copy of the source with the mistake in it."""
-    source = folder / "src"
-    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    path = source / "gossamer" / mistake.file
+    """A copy of the source, and of the benchmarks, with the mistake in it."""
+    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "cells", "results", "samples")
+    for part in ("src", "benchmarks"):
+        shutil.copytree(ROOT / part, folder / part, ignore=skipped)
+    path = folder / mistake.path
     text = path.read_text()
     if text.count(mistake.old) != 1:
         raise SystemExit(
             f"{mistake.name!r}: the text to replace stands {text.count(mistake.old)} times in {mistake.file}"
         )
     path.write_text(text.replace(mistake.old, mistake.new))
-    return source
+    return folder
 
 
 def caught(mistake: Mistake) -> tuple[bool, str]:
@@ -990,14 +996,14 @@ def caught(mistake: Mistake) -> tuple[bool, str]:
     return status == 1 and bool(failed), failed[0] if failed else last
 
 
-def run_tests(source: Path, arguments: list[str]) -> tuple[int | None, list[str], str]:
-    """Run pytest on a source, in a fork of a process that has imported the libraries: this halves the time of a campaign.
+def run_tests(root: Path, arguments: list[str]) -> tuple[int | None, list[str], str]:
+    """Run pytest on the source below `root`, in a fork of a process that has imported the libraries: this halves the time of a campaign.
 
     Returns:
         pytest's exit status, the tests that failed, and the last line of its output.
     """
     with tempfile.NamedTemporaryFile("r") as output:
-        child = SERVER.Process(target=_pytest, args=(str(source), arguments, output.name))
+        child = SERVER.Process(target=_pytest, args=(str(root), arguments, output.name))
         child.start()
         child.join()
         lines = output.read().splitlines()
@@ -1005,15 +1011,16 @@ def run_tests(source: Path, arguments: list[str]) -> tuple[int | None, list[str]
     return child.exitcode, failed, next((line for line in reversed(lines) if line.strip()), "no output")
 
 
-def _pytest(source: str, arguments: list[str], output: str) -> None:
-    """In the fork: run the tests on `source`, which comes before the installed package, here and in processes of the tests."""
+def _pytest(root: str, arguments: list[str], output: str) -> None:
+    """In the fork: run the tests on the source below `root`, which comes before the installed package, here and in processes of the tests."""
     file = os.open(output, os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.chdir(ROOT)
-    os.environ |= {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    sys.path.insert(0, source)
-    os._exit(pytest.main(["-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf", *arguments]))
+    os.environ |= {"PYTHONPATH": f"{root}/src", "OMP_NUM_THREADS": "1"}
+    sys.path.insert(0, f"{root}/src")
+    options = ["-o", f"pythonpath=tests/fixtures {root}", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf"]
+    os._exit(pytest.main([*options, *arguments]))
 
 
 def main() -> None:
@@ -1035,7 +1042,7 @@ def main() -> None:
                 f"| {mistake.name} | `{mistake.file}` | {f'`{by}`' if found else f'**nothing** ({by})'} |", flush=True
             )
     print(f"\n{len(chosen) - missed} of {len(chosen)} caught")
-    _, failed, last = run_tests(ROOT / "src", sorted(tests)) if tests else (0, [], "")
+    _, failed, last = run_tests(ROOT, sorted(tests)) if tests else (0, [], "")
     print(f"The tests that caught them, without a mistake: {last}")
     sys.exit(missed > 0 or bool(failed))
 

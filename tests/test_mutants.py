@@ -10,7 +10,7 @@ from mutants import MISTAKES, ROOT
 
 def test_each_mistake_can_be_planted_in_one_place() -> None:
     source = cache(Path.read_text)
-    found = {each.name: source(ROOT / "src" / "gossamer" / each.file).count(each.old) for each in MISTAKES}
+    found = {each.name: source(ROOT / each.path).count(each.old) for each in MISTAKES}
     assert {name: count for name, count in found.items() if count != 1} == {}
     assert [name for name, count in Counter(each.name for each in MISTAKES).items() if count > 1] == []
 

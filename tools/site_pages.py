@@ -1,7 +1,8 @@
 """A hook of MkDocs: what lies outside docs/ has pages on the site too, so that a link works in the repository and there.
 
 README.md is the home page, and the changelog and two more have pages of their own. Any other file or folder that a page
-links to is shown below code/. A link to what is not there is left as it is, and fails the strict build.
+links to is shown below code/; pictures and JSON files are copied there. A link to what is not there is left as it is, and
+fails the strict build.
 """
 
 import posixpath
@@ -21,7 +22,8 @@ OWN = {
 }
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
 SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")
-LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json"}
+LANGUAGES = {".py": "python", ".toml": "toml"}
+COPIED = (".json", ".png", ".svg")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -33,7 +35,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         page = waiting.pop()
         for link in LINK.findall(shown(path_of(page))) if is_prose(path_of(page)) else ():
             target = page_for(link, page)
-            if target.startswith("code/") and files.get_file_from_path(target) is None:
+            if not target.startswith("code/") or files.get_file_from_path(target) is not None:
+                continue
+            if target.endswith(COPIED):
+                files.append(File.generated(config, target, abs_src_path=str(ROOT / path_of(target))))
+            else:
                 files.append(File.generated(config, target, content=shown(path_of(target))))
                 waiting.append(target)
     return files
@@ -55,13 +61,13 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def page_for(link: str, page: str) -> str:
-    """The page of the site that a link leads to, from the page that has the link. Both are below docs/, or as if they were."""
+    """The page or file of the site to which a link on a page leads. Both are below docs/, or as if they were."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(path_of(page)), link))
     if path in OWN:
         return OWN[path]
     if not (ROOT / path).exists() or (path.startswith("docs/") and not (ROOT / path).is_dir()):
         return posixpath.relpath(path, "docs")
-    return f"code/{path}.md"
+    return f"code/{path}" if path.endswith(COPIED) else f"code/{path}.md"
 
 
 def path_of(page: str) -> str:

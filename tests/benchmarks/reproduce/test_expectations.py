@@ -1,4 +1,4 @@
-"""What README and docs/choosing-epsilon.md say to expect: each figure is a cell's of `gossamer reproduce`, or names its page.
+"""What README and docs/choosing-epsilon.md say to expect: each figure is that of a cell, or names its page.
 
 `python tests/benchmarks/reproduce/test_expectations.py` writes both tables anew; the sentences around them are for a
 reader of the new figures to mend.
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reproduce.results_page import NOT_RUN, Line, lines_of
+from benchmarks.reproduce.tables import tables
 from gossamer.run.report.metric_names import ACCURACY
-from gossamer.run.reproduce.page import NOT_RUN, Line, lines_of
-from gossamer.run.reproduce.tables import tables
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = {"README.md": "docs/", "docs/choosing-epsilon.md": ""}
-CELLS = ROOT / "docs" / "results"
+RESULTS = ROOT / "benchmarks" / "reproduce"
 BUDGETS = ("0.3", "1", "10")
 SHOWN = re.compile(r"^<!-- expectations -->\n\n(?P<lines>(?:\|.*\n)+)", re.MULTILINE)
 FULL, ELSEWHERE = "*", "†"
@@ -77,7 +77,7 @@ ROWS = (
 
 
 def line_of(table: str, name: str) -> Line:
-    return next(line for line in lines_of(tables()[table], "laptop", CELLS) if line.row.name == name)
+    return next(line for line in lines_of(tables()[table], "laptop", RESULTS) if line.row.name == name)
 
 
 def figure(table: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`gossamer reproduce`: no finished cell is ever lost or taken for another, and the page says what the JSON says."""
+"""`benchmarks.reproduce`: no finished cell is ever lost or taken for another, and the page says what the JSON says."""
 
 import json
 import math
@@ -12,20 +12,21 @@ from typing import Any
 
 import pytest
 
+from benchmarks.reproduce import result_files, results_page, run_cell, run_table, tables
+from benchmarks.reproduce.datasets import DATASETS, card_of, source
+from benchmarks.reproduce.subset import write_subset
+from benchmarks.reproduce.tables import Cell, Table, parse
 from gossamer.data.card import DataCard, protected_part
 from gossamer.errors import DataError, GossamerError, Interrupted, RequestError, RunFolderError
 from gossamer.events import PROGRESS, Event, silent
 from gossamer.methods import METHODS
 from gossamer.run.evaluation.metric_registry import METRICS
 from gossamer.run.release.verify import verify
-from gossamer.run.reproduce import cell as cells
-from gossamer.run.reproduce import engine, page, results, tables
-from gossamer.run.reproduce.datasets import DATASETS, card_of, part, source
-from gossamer.run.reproduce.tables import Cell, Table, parse
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
 
 ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "benchmarks" / "reproduce"
 TINY = """
 title = "Tiny"
 source = "Nobody 2026, Table 0"
@@ -111,7 +112,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(str(synth))
         return type("E", (), {"metrics": [{"metric": "coverage", **MEASURED}], "left_out": {}})()
 
-    monkeypatch.setattr(cells, "evaluate", measured)
+    monkeypatch.setattr(run_cell, "evaluate", measured)
     return seen
 
 
@@ -128,9 +129,9 @@ def cell_of(table: Table, row: str, seed: int = 0) -> Cell:
 
 
 def test_every_cell_becomes_json_that_says_how_and_with_what(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
-    engine.run(tiny, **places(tmp_path), seeds=(0,), sink=silent)
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), sink=silent)
     assert names(tmp_path) == {f"{each.name}.json" for each in tiny.cells("laptop", (0,))}
-    found = results.load(tmp_path / "results", cell_of(tiny, "moments"))
+    found = result_files.load(tmp_path / "results", cell_of(tiny, "moments"))
     assert found is not None
     assert (found["table"], found["row"], found["scale"], found["seed"]) == ("tiny", "moments", "laptop", 0)
     assert found["guarantee"]["epsilon"] <= 10.0 < 1.01 * found["guarantee"]["epsilon"]
@@ -140,16 +141,16 @@ def test_every_cell_becomes_json_that_says_how_and_with_what(tiny: Table, tmp_pa
     assert found["software"]["gossamer"] and found["machine"]["threads"] >= 1
     assert not list((tmp_path / "work" / "cells").iterdir())  # generators are large
     assert str(tmp_path) not in json.dumps(found) and platform.node() not in json.dumps(found["machine"])
-    glyphs = results.load(tmp_path / "results", cell_of(tiny, "glyphs"))
-    assert glyphs is not None and glyphs["guarantee"] == cells.NOTHING_READ and quick[-1] == "glyphs"
+    glyphs = result_files.load(tmp_path / "results", cell_of(tiny, "glyphs"))
+    assert glyphs is not None and glyphs["guarantee"] == run_cell.NOTHING_READ and quick[-1] == "glyphs"
 
 
 def test_the_commands_of_a_cell_give_its_run(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gossamer: Callable[..., Any]
 ) -> None:
     """Typed as they stand, in an empty folder with the card that the JSON holds."""
-    engine.run(tiny, **places(tmp_path), seeds=(1,), only=["moments"], sink=silent)
-    found = results.load(tmp_path / "results", cell_of(tiny, "moments", 1))
+    run_table.run(tiny, **places(tmp_path), seeds=(1,), only=["moments"], sink=silent)
+    found = result_files.load(tmp_path / "results", cell_of(tiny, "moments", 1))
     assert found is not None
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -157,8 +158,8 @@ def test_the_commands_of_a_cell_give_its_run(
     for line in found["commands"]:
         program, *words = line.split()
         if program == "python":
-            part(source("digits", tmp_path), int(words[3]), Path(words[4]))
-            assert words[:3] == ["-m", "gossamer.run.reproduce.part", "digits"]
+            write_subset(source("digits", tmp_path), int(words[3]), Path(words[4]))
+            assert words[:3] == ["-m", "benchmarks.reproduce.subset", "digits"]
         else:
             answer = gossamer(*words)
             assert answer.status == 0, answer.err
@@ -176,17 +177,17 @@ def test_a_cell_says_the_most_threads_that_a_part_of_it_had(
 ) -> None:
     """Fitted with two of them, stopped, and gone on with by a process that has one: minutes of two are not one's."""
     threads = [2]
-    monkeypatch.setattr(cells.torch, "get_num_threads", lambda: threads[0])
+    monkeypatch.setattr(run_cell.torch, "get_num_threads", lambda: threads[0])
 
     def stop() -> None:
         signal.raise_signal(signal.SIGINT)
 
     asked: dict[str, Any] = {"seeds": (0,), "only": ["dpgan"], **places(tmp_path)}
     with pytest.raises(Interrupted):
-        engine.run(tiny, **asked, sink=at_step(5, stop))
+        run_table.run(tiny, **asked, sink=at_step(5, stop))
     threads[0] = 1
-    engine.run(tiny, **asked, sink=silent)
-    found = results.load(tmp_path / "results", cell_of(tiny, "dpgan"))
+    run_table.run(tiny, **asked, sink=silent)
+    found = result_files.load(tmp_path / "results", cell_of(tiny, "dpgan"))
     assert found is not None and found["machine"]["threads"] == 2
     assert {part: each["threads"] for part, each in found["seconds"].items()} == {"fit": 2, "sample": 1, "evaluate": 1}
 
@@ -196,24 +197,24 @@ def test_samples_of_the_first_seed_are_shown_where_the_table_says_so(
 ) -> None:
     """They are those that the release shows, whoever looks; records that are measured as they are have none."""
     shown, into = parse("tiny", TINY.replace("order = 1", "order = 1\nshow_samples = true")), tmp_path / "results"
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["dpgan"], sink=silent)
-    engine.run(shown, **places(tmp_path), seeds=(0, 1), only=["moments", "glyphs"], keep=True, sink=silent)
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["dpgan"], sink=silent)
+    run_table.run(shown, **places(tmp_path), seeds=(0, 1), only=["moments", "glyphs"], keep=True, sink=silent)
     cell = cell_of(shown, "moments")
     assert [path.name for path in (into / "samples").iterdir()] == [f"{cell.name}.png"]
     released = tmp_path / "work" / "cells" / cell.name / "RUN" / "samples.png"
-    assert results.samples_of(into, cell).read_bytes() == released.read_bytes()
+    assert result_files.samples_of(into, cell).read_bytes() == released.read_bytes()
     link = f"![Samples, moments | one release](results/samples/{cell.name}.png)"
-    assert page.markdown({"tiny": shown}, into, tmp_path / "page.md").count("![") == 1
-    assert link in page.markdown({"tiny": shown}, into, tmp_path / "page.md").splitlines()
-    assert link not in page.markdown({"tiny": tiny}, into, tmp_path / "page.md")
-    results.path_of(into, cell).unlink()
-    assert link not in page.markdown({"tiny": shown}, into, tmp_path / "page.md"), "no figures, no pictures"
+    assert results_page.markdown({"tiny": shown}, into, tmp_path / "page.md").count("![") == 1
+    assert link in results_page.markdown({"tiny": shown}, into, tmp_path / "page.md").splitlines()
+    assert link not in results_page.markdown({"tiny": tiny}, into, tmp_path / "page.md")
+    result_files.path_of(into, cell).unlink()
+    assert link not in results_page.markdown({"tiny": shown}, into, tmp_path / "page.md"), "no figures, no pictures"
 
 
 def test_what_is_done_is_not_done_again(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "results" / "cells").iterdir()}
-    engine.run(tiny, **places(tmp_path), seeds=(0, 1), only=["moments"], sink=silent)
+    run_table.run(tiny, **places(tmp_path), seeds=(0, 1), only=["moments"], sink=silent)
     assert len(quick) == 2 and len(names(tmp_path)) == 2
     assert all(path.stat().st_mtime_ns == when for path, when in before.items())
 
@@ -228,16 +229,16 @@ def test_a_row_with_attacks_has_their_figures_and_their_command(
         asked.update(given, run=run)
         return type("A", (), {"attacks": [entry]})()
 
-    monkeypatch.setattr(cells, "attack", attack)
+    monkeypatch.setattr(run_cell, "attack", attack)
     table = parse("tiny", TINY.replace('method = "moments"', 'method = "moments"\nattack = true'))
-    engine.run(table, **places(tmp_path), seeds=(2,), only=["moments"], sink=silent)
-    found = results.load(tmp_path / "results", cell_of(table, "moments", 2))
+    run_table.run(table, **places(tmp_path), seeds=(2,), only=["moments"], sink=silent)
+    found = result_files.load(tmp_path / "results", cell_of(table, "moments", 2))
     assert found is not None and "roc" not in found["attacks"][0]
-    assert results.figures(found)["white-box: share"]["value"] == 0.5
+    assert result_files.figures(found)["white-box: share"]["value"] == 0.5
     assert (asked["run"].name, Path(asked["members"]).name, asked["nonmembers"], asked["seed"]) == (
-        "RUN", "part.npz", "digits", 2,
+        "RUN", "subset.npz", "digits", 2,
     )  # fmt: skip
-    line = "gossamer attack RUN --members part.npz --nonmembers digits --seed 2 -o attacks.json"
+    line = "gossamer attack RUN --members subset.npz --nonmembers digits --seed 2 -o attacks.json"
     assert found["commands"][-1] == line
 
 
@@ -248,23 +249,23 @@ def test_the_name_of_an_attack_is_the_same_for_one_discriminator_and_for_several
         {"attack": "white-box, mean over 2 discriminators", "measure": "share", "value": 0.5},
         {"attack": "oracle TVD", "measure": "distance", "value": 0.1},
     ]}  # fmt: skip
-    values = {name: entry["value"] for name, entry in results.figures(told).items()}
+    values = {name: entry["value"] for name, entry in result_files.figures(told).items()}
     assert values == {"white-box: share": 0.6, "white-box, mean: share": 0.5, "oracle TVD: distance": 0.1}
 
 
 def test_points_of_the_plane_are_written_to_a_file_with_their_test_points(tmp_path: Path) -> None:
     """The pinwheel comes as an array, and its codes are looked at on points that the run has not seen."""
     table = parse("tiny", PINWHEEL)
-    engine.run(table, **places(tmp_path), seeds=(0,), sink=silent)
+    run_table.run(table, **places(tmp_path), seeds=(0,), sink=silent)
     [cell] = table.cells("laptop", (0,))
-    found = results.load(tmp_path / "results", cell)
+    found = result_files.load(tmp_path / "results", cell)
     assert found is not None and found["resolved"]["records"] == found["card"]["declared_size"] == 400
-    figures = results.figures(found)
+    figures = result_files.figures(found)
     assert figures["distance of reconstructions"]["n"] == 400
     assert -1 <= figures["classes by the prior's nearest centre (adjusted Rand)"]["value"] <= 1
     first, fit, evaluated = found["commands"]
-    assert first == "python -m gossamer.run.reproduce.part pinwheel 400 part.npz" and "--data part.npz" in fit
-    assert "--train part.npz --test part.npz" in evaluated
+    assert first == "python -m benchmarks.reproduce.subset pinwheel 400 subset.npz" and "--data subset.npz" in fit
+    assert "--train subset.npz --test subset.npz" in evaluated
 
 
 def test_records_as_they_are_have_one_cell_whatever_the_seeds(tiny: Table) -> None:
@@ -278,18 +279,18 @@ def test_the_account_book_of_the_user_is_left_alone(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     told: list[str] = []
     asked: dict[str, Any] = {"seeds": (0,), "only": ["moments"], "keep": True, **places(tmp_path)}
-    engine.run(tiny, **asked, sink=lambda event: told.append(str(event.values.get("text"))))
+    run_table.run(tiny, **asked, sink=lambda event: told.append(str(event.values.get("text"))))
     assert not (tmp_path / "state").exists()
     assert "Each has an account book of its own" in told[0] and str(tmp_path / "work") in told[0]
     assert (tmp_path / "work" / "cells" / cell_of(tiny, "moments").name / "accounts" / "accounts.jsonl").is_file()
 
 
 def test_two_tables_share_a_cell(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     other = parse("other", TINY.replace('name = "moments"', 'name = "same"').replace("axes = 8", "axes = 8, cells = 1"))
-    engine.run(other, **places(tmp_path), seeds=(0,), only=["same"], sink=silent)
+    run_table.run(other, **places(tmp_path), seeds=(0,), only=["same"], sink=silent)
     assert len(quick) == 1
-    [line] = [each for each in page.lines_of(other, "laptop", tmp_path / "results") if each.row.name == "same"]
+    [line] = [each for each in results_page.lines_of(other, "laptop", tmp_path / "results") if each.row.name == "same"]
     assert line.found[0]["table"] == "tiny"
 
 
@@ -303,10 +304,10 @@ def test_two_tables_share_a_cell(tiny: Table, tmp_path: Path, quick: list[str]) 
 def test_a_row_whose_settings_have_changed_is_run_again(
     tiny: Table, tmp_path: Path, quick: list[str], old: str, new: str
 ) -> None:
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     changed = parse("tiny", TINY.replace(old, new))
-    assert results.load(tmp_path / "results", cell_of(changed, "moments")) is None
-    engine.run(changed, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    assert result_files.load(tmp_path / "results", cell_of(changed, "moments")) is None
+    run_table.run(changed, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     assert len(names(tmp_path)) == 2 and len(quick) == 2
 
 
@@ -329,13 +330,13 @@ def test_a_default_of_a_method_that_changes_is_a_change(tiny: Table, monkeypatch
 def test_a_json_of_other_settings_never_passes(
     tiny: Table, tmp_path: Path, quick: list[str], damage: Callable[[Any], Any]
 ) -> None:
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
-    path = results.path_of(tmp_path / "results", cell_of(tiny, "moments"))
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    path = result_files.path_of(tmp_path / "results", cell_of(tiny, "moments"))
     found = json.loads(path.read_text())
     damage(found)
     path.write_text(json.dumps(found))
     with pytest.raises(RunFolderError, match="delete it"):
-        engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+        run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
 
 
 def test_ctrl_c_in_an_evaluation_stops_at_once_and_does_not_train_again(
@@ -345,10 +346,10 @@ def test_ctrl_c_in_an_evaluation_stops_at_once_and_does_not_train_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted, match="same command goes on"):
-        patch.setattr(cells, "evaluate", stopped)
-        engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
-    monkeypatch.delattr(cells, "fit")
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+        patch.setattr(run_cell, "evaluate", stopped)
+        run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    monkeypatch.delattr(run_cell, "fit")
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     assert len(names(tmp_path)) == len(quick) == 1
 
 
@@ -362,9 +363,9 @@ def test_a_crash_between_cells_loses_none_that_is_finished(tiny: Table, tmp_path
             raise Killed
 
     with pytest.raises(Killed):
-        engine.run(tiny, **places(tmp_path), only=["moments"], sink=sink)
+        run_table.run(tiny, **places(tmp_path), only=["moments"], sink=sink)
     assert len(names(tmp_path)) == 1
-    engine.run(tiny, **places(tmp_path), only=["moments"], sink=silent)
+    run_table.run(tiny, **places(tmp_path), only=["moments"], sink=silent)
     assert len(names(tmp_path)) == 3 and len(quick) == 3
 
 
@@ -375,11 +376,11 @@ def test_a_crash_before_the_json_is_there_does_not_train_again(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(cells, "evaluate", fails)
-        engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+        patch.setattr(run_cell, "evaluate", fails)
+        run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     assert not names(tmp_path) if (tmp_path / "results").exists() else True
-    monkeypatch.setattr(cells, "fit", fails)
-    engine.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
+    monkeypatch.setattr(run_cell, "fit", fails)
+    run_table.run(tiny, **places(tmp_path), seeds=(0,), only=["moments"], sink=silent)
     assert len(names(tmp_path)) == 1
 
 
@@ -396,7 +397,7 @@ def test_ctrl_c_within_a_fit_stops_at_a_checkpoint_and_the_same_command_goes_on(
 ) -> None:
     asked = {"seeds": (0,), "only": ["dpgan"], "keep": True, **places(tmp_path)}
     with pytest.raises(Interrupted):
-        engine.run(tiny, **asked, sink=at_step(10, lambda: signal.raise_signal(signal.SIGINT)))
+        run_table.run(tiny, **asked, sink=at_step(10, lambda: signal.raise_signal(signal.SIGINT)))
     assert not quick
     reached: list[int] = []
 
@@ -404,9 +405,9 @@ def test_ctrl_c_within_a_fit_stops_at_a_checkpoint_and_the_same_command_goes_on(
         if event.kind == PROGRESS and event.phase == "training":
             reached.append(event.step)
 
-    engine.run(tiny, **asked, sink=sink)
+    run_table.run(tiny, **asked, sink=sink)
     assert reached[0] > 10 and reached[-1] == 40
-    found = results.load(tmp_path / "results", cell_of(tiny, "dpgan"))
+    found = result_files.load(tmp_path / "results", cell_of(tiny, "dpgan"))
     assert found is not None and found["guarantee"]["epsilon"] <= 10.0
     run = tmp_path / "work" / "cells" / cell_of(tiny, "dpgan").name / "RUN"
     assert verify(run).ok
@@ -416,16 +417,16 @@ def test_minutes_stop_a_fit_at_a_checkpoint(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(engine, "time", type("T", (), {"monotonic": staticmethod(lambda: clock[0])}))
+    monkeypatch.setattr(run_table, "time", type("T", (), {"monotonic": staticmethod(lambda: clock[0])}))
 
     def pass_time() -> None:
         clock[0] = 61.0
 
     asked = {"seeds": (0,), "only": ["dpgan"], **places(tmp_path)}
     with pytest.raises(Interrupted):
-        engine.run(tiny, **asked, minutes=1.0, sink=at_step(5, pass_time))
+        run_table.run(tiny, **asked, minutes=1.0, sink=at_step(5, pass_time))
     assert not quick and list((tmp_path / "work" / "cells").iterdir())
-    engine.run(tiny, **asked, minutes=1.0, sink=silent)
+    run_table.run(tiny, **asked, minutes=1.0, sink=silent)
     assert len(quick) == 1
 
 
@@ -433,27 +434,27 @@ def test_minutes_stop_between_two_cells(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(engine, "time", type("T", (), {"monotonic": staticmethod(lambda: clock[0])}))
-    real = results.save
+    monkeypatch.setattr(run_table, "time", type("T", (), {"monotonic": staticmethod(lambda: clock[0])}))
+    real = result_files.save
 
     def save(*given: Any, **named: Any) -> Path:
         clock[0] = 61.0
         return real(*given, **named)
 
-    monkeypatch.setattr(results, "save", save)
+    monkeypatch.setattr(result_files, "save", save)
     with pytest.raises(Interrupted, match="same command goes on"):
-        engine.run(tiny, **places(tmp_path), only=["moments"], minutes=1.0, sink=silent)
+        run_table.run(tiny, **places(tmp_path), only=["moments"], minutes=1.0, sink=silent)
     assert len(names(tmp_path)) == len(quick) == 1
 
 
 def test_a_cell_that_another_process_is_at_is_left_to_it(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
     told: list[str] = []
     asked: dict[str, Any] = {"seeds": (0, 1), "only": ["moments"], **places(tmp_path)}
-    with cells.Places(root=tmp_path, work=tmp_path / "work").hold(cell_of(tiny, "moments")):
-        engine.run(tiny, **asked, sink=lambda event: told.append(str(event.values.get("text"))))
+    with run_cell.Places(root=tmp_path, work=tmp_path / "work").hold(cell_of(tiny, "moments")):
+        run_table.run(tiny, **asked, sink=lambda event: told.append(str(event.values.get("text"))))
     assert names(tmp_path) == {f"{cell_of(tiny, 'moments', 1).name}.json"}
     assert "1 of 2: another process is at moments | one release, seed 0" in told
-    engine.run(tiny, **asked, sink=silent)
+    run_table.run(tiny, **asked, sink=silent)
     assert len(names(tmp_path)) == len(quick) == 2
 
 
@@ -464,9 +465,9 @@ def test_a_cell_that_another_process_has_finished_meanwhile_is_not_run_again(
 
     def other(event: Event, /) -> None:
         if str(event.values.get("text")).startswith("1 of 2: moments"):
-            engine.run(tiny, **places(tmp_path), seeds=(1,), only=["moments"], sink=silent)
+            run_table.run(tiny, **places(tmp_path), seeds=(1,), only=["moments"], sink=silent)
 
-    engine.run(tiny, **places(tmp_path), seeds=(0, 1), only=["moments"], sink=other)
+    run_table.run(tiny, **places(tmp_path), seeds=(0, 1), only=["moments"], sink=other)
     assert len(names(tmp_path)) == len(quick) == 2
     assert not list((tmp_path / "work" / "cells").iterdir())
 
@@ -479,9 +480,9 @@ def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from gossamer.run.training import checkpoint\n"
         "checkpoint.SHORTEST, checkpoint.SHARE = 0.0, 1e9\n"
-        "from gossamer.run.reproduce import engine, tables\n"
+        "from benchmarks.reproduce import run_table, tables\n"
         "here = Path(sys.argv[1]); table = tables.tables(here / 'tables')['tiny']\n"
-        "engine.run(table, root=here, work=here / 'work', into=here / 'results', seeds=(0,), only=['dpgan'], keep=True,\n"
+        "run_table.run(table, root=here, work=here / 'work', into=here / 'results', seeds=(0,), only=['dpgan'], keep=True,\n"
         "    sink=lambda event: print(event.phase, event.step, flush=True))\n"
     )
     words = [sys.executable, "-c", program, str(tmp_path)]
@@ -500,23 +501,23 @@ def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
 def test_a_cell_that_fails_leaves_the_others(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
 ) -> None:
-    real = cells.fit
+    real = run_cell.fit
 
     def fit(method: str, **given: Any) -> Any:
         if method == "dpgan":
             raise GossamerError("it diverged")
         return real(method, **given)
 
-    monkeypatch.setattr(cells, "fit", fit)
+    monkeypatch.setattr(run_cell, "fit", fit)
     with pytest.raises(GossamerError, match=r"1 of 3 cells failed.*dpgan, seed 0: it diverged"):
-        engine.run(tiny, **places(tmp_path), seeds=(0,), sink=silent)
+        run_table.run(tiny, **places(tmp_path), seeds=(0,), sink=silent)
     assert len(names(tmp_path)) == 2
 
 
 def test_rows_whose_data_is_missing_are_named_and_the_others_run(tmp_path: Path, quick: list[str]) -> None:
     table = parse("tiny", TINY.replace('data = "digits"\nmethod = "dpgan"', 'data = "mnist"\nmethod = "dpgan"'))
     with pytest.raises(DataError, match=rf"MNIST \({tmp_path}/mnist\), for dpgan\.") as refusal:
-        engine.run(table, **places(tmp_path), seeds=(0,), sink=silent)
+        run_table.run(table, **places(tmp_path), seeds=(0,), sink=silent)
     assert "\n" not in str(refusal.value)
     assert len(names(tmp_path)) == 2
 
@@ -525,7 +526,7 @@ def made(cell: Cell, *, epsilon: float = 9.5, **figures: float) -> dict[str, Any
     """The JSON of a cell, written by hand."""
     entries = [{"metric": name.replace("_", " "), **MEASURED, "value": value} for name, value in figures.items()]
     return {
-        "schema": results.SCHEMA, "table": "tiny", "row": cell.row.name, "scale": "laptop", "seed": cell.seed,
+        "schema": result_files.SCHEMA, "table": "tiny", "row": cell.row.name, "scale": "laptop", "seed": cell.seed,
         "digest": cell.digest, "resolved": cell.resolved, "metrics": entries, "attacks": [], "left_out": {},
         "guarantee": {"epsilon": epsilon, "delta": 1e-4, "relation": "add-or-remove-one", "unit": "record"},
         "seconds": {
@@ -541,43 +542,43 @@ def test_a_thread_that_shared_its_core_took_as_long_as_it_worked(tiny: Table) ->
     result = made(cell_of(tiny, "moments"))
     fit, sample, evaluation = ({"wall": 600.0, "cpu": 60.0 * cpu, "threads": 1} for cpu in (1, 2, 20))
     result["seconds"] = {"fit": fit, "sample": sample, "evaluate": evaluation}
-    assert results.minutes_of(result, ("fit", "sample")) == 1 + 2
-    assert results.minutes_of(result) == 1 + 2 + 10  # helpers of a library may work beside a thread
-    assert results.minutes_of(result | {"machine": {"device": "cuda"}}) == 30  # a processor that waits for another
+    assert result_files.minutes_of(result, ("fit", "sample")) == 1 + 2
+    assert result_files.minutes_of(result) == 1 + 2 + 10  # helpers of a library may work beside a thread
+    assert result_files.minutes_of(result | {"machine": {"device": "cuda"}}) == 30  # a processor that waits for another
     fit["threads"] = 2
-    assert results.minutes_of(result, ("fit",)) == 10
+    assert result_files.minutes_of(result, ("fit",)) == 10
 
 
 def test_a_table_is_what_the_json_says(tiny: Table, tmp_path: Path) -> None:
     for seed, (value, epsilon) in enumerate([(0.5, 9.5), (0.6, 9.9001), (0.4, 9.8)]):
         cell = cell_of(tiny, "moments", seed)
-        results.save(tmp_path, cell, made(cell, epsilon=epsilon, coverage=value))
+        result_files.save(tmp_path, cell, made(cell, epsilon=epsilon, coverage=value))
     cell = cell_of(tiny, "dpgan", 2)
-    results.save(tmp_path, cell, made(cell, coverage_of_the_real_data_baseline=0.9))
-    head, *rows = page.grid(tiny, page.lines_of(tiny, "laptop", tmp_path))
+    result_files.save(tmp_path, cell, made(cell, coverage_of_the_real_data_baseline=0.9))
+    head, *rows = results_page.grid(tiny, results_page.lines_of(tiny, "laptop", tmp_path))
     assert head == [
         "", "coverage, paper", "coverage, ours", "the paper claims", "what holds", "minutes a run", "seeds",
     ]  # fmt: skip
     holds = "(9.901, 0.0001), add-or-remove-one record"  # the weakest of the three, rounded up
     assert rows[0] == ["moments | one release", "99 %", "50.0 % (40.0 to 60.0 %)", "(1, 0)", holds, "1.5", "3 of 3"]
     assert rows[1][2:] == ["", "", "(9.500, 0.0001), add-or-remove-one record", "1.5", "1 of 3"]
-    assert rows[2][2:] == [page.NOT_RUN, "", "", "", "0 of 1"]
+    assert rows[2][2:] == [results_page.NOT_RUN, "", "", "", "0 of 1"]
 
 
 def test_a_run_without_a_guarantee_makes_the_row_one_without(tiny: Table, tmp_path: Path) -> None:
-    for seed, guarantee in enumerate([None, cells.NONE]):
+    for seed, guarantee in enumerate([None, run_cell.NONE]):
         cell = cell_of(tiny, "moments", seed)
         found = made(cell, coverage=0.5)
-        results.save(tmp_path, cell, found if guarantee is None else {**found, "guarantee": guarantee})
-    assert page.lines_of(tiny, "laptop", tmp_path)[0].guarantee == "none"
+        result_files.save(tmp_path, cell, found if guarantee is None else {**found, "guarantee": guarantee})
+    assert results_page.lines_of(tiny, "laptop", tmp_path)[0].guarantee == "none"
 
 
 def test_the_page_is_deterministic_and_links_to_every_json(tiny: Table, tmp_path: Path) -> None:
     into, out = tmp_path / "docs" / "results", tmp_path / "docs" / "results.md"
     cell = cell_of(tiny, "moments", 2)
-    results.save(into, cell, made(cell, coverage=0.5))
-    text = page.markdown({"tiny": tiny}, into, out)
-    assert text == page.markdown({"tiny": tiny}, into, out)
+    result_files.save(into, cell, made(cell, coverage=0.5))
+    text = results_page.markdown({"tiny": tiny}, into, out)
+    assert text == results_page.markdown({"tiny": tiny}, into, out)
     assert f"[2](results/cells/{cell.name}.json)" in text
     assert "moments \\| one release" in text and "Scale: paper" not in text
     assert "Abacus, 2 cores, 2 threads, torch 2.0, 2026-11-22" in text
@@ -586,15 +587,20 @@ def test_the_page_is_deterministic_and_links_to_every_json(tiny: Table, tmp_path
 
 
 def test_what_is_left_is_reckoned_from_what_was_taken(tiny: Table, tmp_path: Path) -> None:
-    assert page.listing({"tiny": tiny}, "laptop", tmp_path)[1].split()[-1] == "0.0"
+    assert results_page.listing({"tiny": tiny}, "laptop", tmp_path)[1].split()[-1] == "0.0"
     cell = cell_of(tiny, "moments")
-    results.save(tmp_path, cell, made(cell, coverage=0.5))  # 11.5 minutes, reckoned as 0.2
+    result_files.save(tmp_path, cell, made(cell, coverage=0.5))  # 11.5 minutes, reckoned as 0.2
     all_cells = tiny.cells("laptop")
     done = {cell.name: made(cell)}
-    assert page.expected(cell_of(tiny, "moments", 1), done, all_cells) == pytest.approx(11.5)
-    assert page.expected(cell_of(tiny, "glyphs"), done, all_cells) == pytest.approx(0.2 * 11.5 / 0.2)
+    assert results_page.expected(cell_of(tiny, "moments", 1), done, all_cells) == pytest.approx(11.5)
+    assert results_page.expected(cell_of(tiny, "glyphs"), done, all_cells) == pytest.approx(0.2 * 11.5 / 0.2)
     left = 2 * 11.5 + 4 * 11.5
-    assert page.listing({"tiny": tiny}, "laptop", tmp_path)[1].split()[-4:] == ["1", "of", "7", f"{left / 60:.1f}"]
+    assert results_page.listing({"tiny": tiny}, "laptop", tmp_path)[1].split()[-4:] == [
+        "1",
+        "of",
+        "7",
+        f"{left / 60:.1f}",
+    ]
 
 
 def refused(answer: Any, *words: str) -> None:
@@ -616,37 +622,39 @@ def refused(answer: Any, *words: str) -> None:
         (["pictures", "--page", "{tmp}/page.md"], ["leave TABLE and --data out"]),
     ],
 )
-def test_refusals(gossamer: Callable[..., Any], tmp_path: Path, words: list[str], says: list[str]) -> None:
+def test_refusals(reproduce: Callable[..., Any], tmp_path: Path, words: list[str], says: list[str]) -> None:
     given = [word.replace("{tmp}", str(tmp_path)) for word in words]
-    answer = gossamer("reproduce", *given, "--results", tmp_path / "results", "--work", tmp_path / "work")
+    answer = reproduce(*given, "--results", tmp_path / "results", "--work", tmp_path / "work")
     if "--only" in words or "--scale" in words:
         answer.out = ""  # the table as it stands comes first
     refused(answer, *says)
     assert not (tmp_path / "results").exists() and not (tmp_path / "page.md").exists()
 
 
-def test_the_command_lists_prints_and_writes(gossamer: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command_lists_prints_and_writes(reproduce: Callable[..., Any], tmp_path: Path) -> None:
     into = ["--results", tmp_path / "results"]
-    listed = gossamer("reproduce", *into)
+    listed = reproduce(*into)
     assert listed.status == 0 and all(name in listed.out for name in tables.tables())
-    printed = gossamer("reproduce", "pictures", *into)
-    assert printed.status == 0 and page.NOT_RUN in printed.out
-    assert gossamer("reproduce", "--page", tmp_path / "page.md", *into).status == 0
+    printed = reproduce("pictures", *into)
+    assert printed.status == 0 and results_page.NOT_RUN in printed.out
+    assert reproduce("--page", tmp_path / "page.md", *into).status == 0
     assert (tmp_path / "page.md").read_text().startswith("# Results")
 
 
 def test_the_committed_page_is_what_the_json_says() -> None:
-    """Where this fails: `gossamer reproduce --page docs/results.md`."""
+    """Where this fails: `python -m benchmarks.reproduce --page docs/results.md`."""
     written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert written == page.markdown(tables.tables(), ROOT / "docs" / "results", ROOT / "docs" / "results.md")
+    assert written == results_page.markdown(tables.tables(), RESULTS, ROOT / "docs" / "results.md")
     real = [line for line in written.splitlines() if line.startswith("| ") and "real records |" in line]
     assert len(real) >= 11
-    assert all("](results/cells/" in line and "0 of" not in line for line in real), "also what the real records read"
+    assert all("](../benchmarks/reproduce/cells/" in line and "0 of" not in line for line in real), (
+        "also what the real records read"
+    )
 
 
 def test_every_committed_json_belongs_to_a_row() -> None:
     known = {each.name for table in tables.tables().values() for scale in tables.SCALES for each in table.cells(scale)}
-    there = {path.stem for path in (ROOT / "docs" / "results" / "cells").glob("*.json")}
+    there = {path.stem for path in (RESULTS / "cells").glob("*.json")}
     assert there <= known, "these are of settings that no table has any more: delete them"
 
 
@@ -714,11 +722,11 @@ def test_every_data_set_has_a_name_of_its_own() -> None:
 
 
 def test_a_part_is_always_the_same_and_no_larger_than_the_whole(tmp_path: Path) -> None:
-    part("digits", 50, tmp_path / "a.npz")
-    part("digits", 50, tmp_path / "b.npz")
+    write_subset("digits", 50, tmp_path / "a.npz")
+    write_subset("digits", 50, tmp_path / "b.npz")
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     with pytest.raises(RequestError, match=r"1,437 training records, and 2,000"):
-        part("digits", 2_000, tmp_path / "c.npz")
+        write_subset("digits", 2_000, tmp_path / "c.npz")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pages that show cells of `gossamer reproduce`: each such table is what the JSON files say, and nothing else.
+"""Pages that show cells of `python -m benchmarks.reproduce`: each such table is what the JSON files say, and nothing else.
 
 A comment before a table names it: `<!-- TABLE: row, row; figure; figure -->`. Run this file by itself to write all of them
 anew; the sentences between them are for a reader of the new figures to mend.
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.run.reproduce.page import NOT_RUN, lines_of
-from gossamer.run.reproduce.tables import tables
+from benchmarks.reproduce.results_page import NOT_RUN, lines_of
+from benchmarks.reproduce.tables import tables
 
 ROOT = Path(__file__).resolve().parents[3]
-CELLS = ROOT / "docs" / "results"
+RESULTS = ROOT / "benchmarks" / "reproduce"
 SHOWN = re.compile(
     r"^<!-- (?P<table>[\w-]+): (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<lines>(?:\|.*\n)+)", re.MULTILINE
 )
@@ -27,7 +27,7 @@ def pages() -> list[Path]:
 def lines(found: re.Match[str]) -> str:
     """A table of the page as the cells have it."""
     rows, figures = found["rows"].split(", "), found["figures"].split("; ")
-    known = {line.row.name: line for line in lines_of(tables()[found["table"]], "laptop", CELLS)}
+    known = {line.row.name: line for line in lines_of(tables()[found["table"]], "laptop", RESULTS)}
     assert set(rows) <= known.keys(), set(rows) - known.keys()
     grid = [["", *figures, "what holds", "seeds"], ["---"] * (len(figures) + 3)]
     grid += [

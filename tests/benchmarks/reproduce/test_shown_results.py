@@ -1,4 +1,4 @@
-"""What `gossamer reproduce` makes of cells besides tables: the figure against epsilon, and the measured runs of `recommend`."""
+"""What is made of cells besides tables: the figure against epsilon, and the measured runs of `recommend`."""
 
 import tomllib
 from collections.abc import Callable
@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.reproduce import measured_runs, plot, result_files, results_page, run_cell, tables
+from benchmarks.reproduce.tables import Cell, Table, parse
 from gossamer.errors import RequestError
 from gossamer.run.recommend.measured_runs import from_entry
-from gossamer.run.reproduce import cell as cells
-from gossamer.run.reproduce import curves, page, results, runs, tables
-from gossamer.run.reproduce.tables import Cell, Table, parse
 
 ROOT = Path(__file__).resolve().parents[3]
-MEASURED = ROOT / "src" / "gossamer" / "run" / "measured.toml"
+MEASURED = ROOT / "src" / "gossamer" / "run" / "recommend" / "measured.toml"
 TABLE = """
 title = "Two epsilons"
 source = "Nobody 2026"
@@ -125,14 +124,14 @@ def put(into: Path, cell: Cell, accuracy: float, *, epsilon: float | None = None
         "unit": "record",
     }
     found = {
-        "schema": results.SCHEMA, "seed": cell.seed, "digest": cell.digest, "resolved": cell.resolved, "attacks": [],
+        "schema": result_files.SCHEMA, "seed": cell.seed, "digest": cell.digest, "resolved": cell.resolved, "attacks": [],
         "metrics": [{"metric": name, "value": value} for name, value in figures.items()], "guarantee": guarantee,
         "seconds": {part: {"wall": wall, "cpu": 1.0, "threads": 2} for part, wall in (("fit", 90.0), ("evaluate", 600.0))},
         "machine": {"processor": "Abacus", "cores": 2, "threads": 2, "device": "cpu"},
         "software": {"torch": "2.0"}, "date": "2026-11-22",
         **other,
     }  # fmt: skip
-    results.save(into, cell, found)
+    result_files.save(into, cell, found)
 
 
 def of(table: Table, row: str, seed: int = 0) -> Cell:
@@ -145,8 +144,8 @@ def test_the_figure_shows_what_the_cells_and_the_papers_say(table: Table, tmp_pa
     put(tmp_path, of(table, "ten"), 0.9)
     put(tmp_path, of(table, "other"), 0.8)
     put(tmp_path, of(table, "part"), 0.4)  # other records: not to be compared
-    put(tmp_path, of(table, "published"), 0.5, guarantee=cells.NONE)
-    found = curves.points({"tiny": table}, tmp_path)
+    put(tmp_path, of(table, "published"), 0.5, guarantee=run_cell.NONE)
+    found = plot.points({"tiny": table}, tmp_path)
     shown = [(each.method, each.data, each.epsilon, each.values) for each in found if each.figure == "accuracy"]
     assert shown == [
         ("moments", "mnist", 0.99, (0.6, 0.7)), ("moments", "mnist", 10.0, (0.9,)), ("moments", "mnist", 10.0, (0.8,)),
@@ -156,7 +155,7 @@ def test_the_figure_shows_what_the_cells_and_the_papers_say(table: Table, tmp_pa
     assert one == ten != other and published == ""
     assert [each.values for each in found if each.figure == "classifier-FID"][1] == pytest.approx((10.0,))
     assert not any(each.full for each in found if each.line)
-    assert curves.floors({"tiny": table}, tmp_path) == {
+    assert plot.floors({"tiny": table}, tmp_path) == {
         ("mnist", "accuracy"): 0.97,
         ("mnist", "classifier-FID"): 2.5,
     }
@@ -165,11 +164,11 @@ def test_the_figure_shows_what_the_cells_and_the_papers_say(table: Table, tmp_pa
 def test_the_page_is_written_with_its_figure_and_both_are_the_same_again(table: Table, tmp_path: Path) -> None:
     into, out = tmp_path / "docs" / "results", tmp_path / "docs" / "results.md"
     put(into, of(table, "one"), 0.6)
-    known = {curves.TABLE: parse(curves.TABLE, TABLE)}
-    page.write(known, into, out)
-    first = out.read_bytes(), curves.path_of(into).read_bytes()
-    page.write(known, into, out)
-    assert first == (out.read_bytes(), curves.path_of(into).read_bytes())
+    known = {plot.TABLE: parse(plot.TABLE, TABLE)}
+    results_page.write(known, into, out)
+    first = out.read_bytes(), plot.path_of(into).read_bytes()
+    results_page.write(known, into, out)
+    assert first == (out.read_bytes(), plot.path_of(into).read_bytes())
     assert b"](results/curves.svg)" in first[0] and b"(10, 1e-5), and has 610.3" in first[0]
     svg = first[1].decode()
     assert svg.startswith("<?xml") and "moments</text>" in svg and "evolve</text>" not in svg and "<dc:date>" not in svg
@@ -179,17 +178,17 @@ def test_every_method_with_a_guarantee_can_be_drawn() -> None:
     asked = {
         row.method for table in tables.tables().values() for row in table.rows if row.epsilon is not None and row.method
     }
-    assert asked <= set(curves._LOOKS)
+    assert asked <= set(plot._LOOKS)
 
 
 def test_finished_cells_become_measured_runs_and_replace_the_same_ones_by_hand(table: Table, tmp_path: Path) -> None:
     for seed, accuracy in enumerate((0.6, 0.703, 0.65)):
         put(tmp_path, of(table, "one", seed), accuracy)
     put(tmp_path, of(table, "part"), 0.4)
-    put(tmp_path, of(table, "other"), 0.8, guarantee=cells.NONE)  # no guarantee
+    put(tmp_path, of(table, "other"), 0.8, guarantee=run_cell.NONE)  # no guarantee
     put(tmp_path, of(table, "published"), 0.5, epsilon=608.5)  # nobody asks for that epsilon
-    text = runs.rewritten(BY_HAND, {"tiny": table}, tmp_path)
-    assert text.startswith("# What this file is.\n") and text.count(runs.MARK) == 1
+    text = measured_runs.rewritten(BY_HAND, {"tiny": table}, tmp_path)
+    assert text.startswith("# What this file is.\n") and text.count(measured_runs.MARK) == 1
     teacher, one, part = map(from_entry, tomllib.loads(text)["run"])
     assert (teacher.method, teacher.accuracy) == ("teacher", 0.9)
     assert (one.method, one.data, one.records, one.epsilon, one.delta, one.settings) == (
@@ -199,13 +198,13 @@ def test_finished_cells_become_measured_runs_and_replace_the_same_ones_by_hand(t
     assert (one.minutes, one.per_record, one.machine) == (1.5, True, "2 threads of Abacus")
     assert (one.of, one.on, one.page) == ("samples", "test records", "docs/results.md")
     assert (part.public, part.records, part.low, part.high) == ("glyphs", 5_000, None, None)
-    assert runs.rewritten(text, {"tiny": table}, tmp_path) == text
+    assert measured_runs.rewritten(text, {"tiny": table}, tmp_path) == text
 
 
 def test_a_run_by_hand_stays_unless_all_of_it_was_run_again(table: Table, tmp_path: Path) -> None:
     put(tmp_path, of(table, "one"), 0.6)
     for old, new in (("axes = 8", "axes = 9"), ("epsilon = 1.0", "epsilon = 2.0"), ("60_000", "50_000")):
-        text = runs.rewritten(BY_HAND.replace(old, new), {"tiny": table}, tmp_path)
+        text = measured_runs.rewritten(BY_HAND.replace(old, new), {"tiny": table}, tmp_path)
         assert [each["method"] for each in tomllib.loads(text)["run"]] == ["moments", "teacher", "moments"]
 
 
@@ -214,26 +213,32 @@ def test_a_method_that_was_measured_by_its_released_classifier_has_no_runs_of_sa
 ) -> None:
     put(tmp_path, of(table, "one"), 0.6)
     released = BY_HAND.replace('method = "teacher"', 'method = "moments"')
-    assert runs.MARK not in runs.rewritten(released, {"tiny": table}, tmp_path).rstrip().partition(runs.MARK)[2]
-    assert "docs/results.md" not in runs.rewritten(released, {"tiny": table}, tmp_path).partition(runs.MARK)[2]
+    assert (
+        measured_runs.MARK
+        not in measured_runs.rewritten(released, {"tiny": table}, tmp_path).rstrip().partition(measured_runs.MARK)[2]
+    )
+    assert (
+        "docs/results.md"
+        not in measured_runs.rewritten(released, {"tiny": table}, tmp_path).partition(measured_runs.MARK)[2]
+    )
 
 
 def test_what_is_no_table_of_measured_runs_is_refused_and_left_alone(
-    gossamer: Callable[..., Any], tmp_path: Path
+    reproduce: Callable[..., Any], tmp_path: Path
 ) -> None:
     for wrong in ("", "[[run]]\nmethod = 3\n", BY_HAND.replace("accuracy = 0.5", "accuracy = 50"), "[[run]]\n= 3\n"):
         with pytest.raises(RequestError, match="--measured"):
-            runs.rewritten(wrong, {}, tmp_path)
+            measured_runs.rewritten(wrong, {}, tmp_path)
     path = tmp_path / "other.toml"
     path.write_text("[[run]]\nmethod = 3\n")
-    answer = gossamer("reproduce", "--measured", path)
+    answer = reproduce("--measured", path)
     assert answer.status == 2 and answer.err.count("\n") == 1 and "Give measured.toml." in answer.err
     assert path.read_text() == "[[run]]\nmethod = 3\n"
 
 
-def test_the_committed_measured_runs_are_what_the_cells_say(gossamer: Callable[..., Any], tmp_path: Path) -> None:
-    """Where this fails: `gossamer reproduce --measured src/gossamer/run/recommend/measured.toml`."""
+def test_the_committed_measured_runs_are_what_the_cells_say(reproduce: Callable[..., Any], tmp_path: Path) -> None:
+    """Where this fails: `python -m benchmarks.reproduce --measured src/gossamer/run/recommend/measured.toml`."""
     copy = tmp_path / "measured.toml"
     copy.write_bytes(MEASURED.read_bytes())
-    assert gossamer("reproduce", "--measured", copy, "--results", ROOT / "docs" / "results").status == 0
+    assert reproduce("--measured", copy, "--results", ROOT / "benchmarks" / "reproduce").status == 0
     assert copy.read_text(encoding="utf-8") == MEASURED.read_text(encoding="utf-8")

@@ -37,7 +37,6 @@ COMMANDS = {
     "audit": ("audit", "Measure epsilon from below, beside the claim."),
     "account": ("account", "Privacy calculator."),
     "presets": ("presets", "List the named settings."),
-    "reproduce": ("reproduce", "Tables of the papers, ours beside theirs."),
 }
 """Each command, in the order of work: its module in `commands/` and its line in the help."""
 
@@ -98,13 +97,19 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs a command and turns every error into one paragraph and an exit status."""
+def main(arguments: list[str] | None = None, *, command: click.Command = cli, name: str = "gossamer") -> None:
+    """Run a command, and turn every error into one paragraph and an exit status.
+
+    Args:
+        arguments: the words after the name of the program; None: those of this process.
+        command: the command; benchmarks have their own.
+        name: how the program is called.
+    """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
-        code = cli.main([word for word in given if word != "--debug"], prog_name="gossamer", standalone_mode=False)
+        code = command.main([word for word in given if word != "--debug"], prog_name=name, standalone_mode=False)
     except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
         code = _explain(error, debug=debug)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Finished cells as measured runs: the generated part of `measured.toml`, from which `plan` and `recommend` say what to expect.
+"""Write finished cells as measured runs: the generated part of `measured.toml`, from which `plan` and `recommend` forecast.
 
 Left out are rows whose noise is the paper's own: their epsilon is what that noise costs, and nobody asks for it. And methods
 whose released classifier was measured by hand (`of = "release"`): a table measures one that learns from samples, and says less.
@@ -13,17 +13,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.reproduce import result_files
+from benchmarks.reproduce.datasets import data_set
+from benchmarks.reproduce.tables import Cell, Table, rows_of_all
 from gossamer.errors import RequestError
 from gossamer.run.recommend.measured_runs import Measured, from_entry
 from gossamer.run.report import metric_names
-from gossamer.run.reproduce import results
-from gossamer.run.reproduce.datasets import data_set
-from gossamer.run.reproduce.tables import SCALES, Cell, Table
 from gossamer.run.training import presets
 
 PAGE = "docs/results.md"
 """Where the figures stand."""
-MARK = "# From here on written by `gossamer reproduce --measured`, out of the cells on docs/results.md: do not edit.\n"
+MARK = (
+    "# From here on written by `python -m benchmarks.reproduce --measured`, "
+    "from the cells on docs/results.md: do not edit.\n"
+)
 PER_RECORD = ("moments", "evolve", "teacher")
 """Methods whose time goes with the number of records."""
 _NOISE = "noise_multiplier"
@@ -59,29 +62,19 @@ def rewritten(text: str, known: Mapping[str, Table], into: Path) -> str:
 
 def finished(known: Mapping[str, Table], into: Path) -> Iterator[Measured]:
     """The rows of which a cell is finished that has a guarantee, an epsilon that was asked for and an accuracy, once each."""
-    rows: dict[str, list[Cell]] = {}
-    for table in known.values():
-        for scale in SCALES:
-            for cell in table.cells(scale):
-                if cell.row.method and cell.epsilon is not None and cell not in rows.setdefault(cell.digest, []):
-                    rows[cell.digest].append(cell)
-    for cells in rows.values():
-        seeds = {cell.seed: cell for cell in cells}
-        found = [result for cell in seeds.values() if (result := results.load(into, cell)) is not None]
-        accurate = [
-            result
-            for result in found
-            if isinstance(result["guarantee"], Mapping) and metric_names.ACCURACY.name in results.figures(result)
-        ]
-        if accurate:
-            yield _run(cells[0], accurate)
+    for cells in rows_of_all(known):
+        if cells[0].row.method and cells[0].epsilon is not None:
+            found = result_files.certified(into, cells)
+            accurate = [each for each in found if metric_names.ACCURACY.name in result_files.figures(each)]
+            if accurate:
+                yield _run(cells[0], accurate)
 
 
 def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
     """The runs of a row with several seeds, as one."""
     row, how, data = cell.row, cell.how, data_set(cell.row.data)
     accuracies, reals = (
-        [figures[name]["value"] for each in found if name in (figures := results.figures(each))]
+        [figures[name]["value"] for each in found if name in (figures := result_files.figures(each))]
         for name in (metric_names.ACCURACY.name, metric_names.BASELINE.name)
     )
     machine = found[0]["machine"]
@@ -94,9 +87,9 @@ def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
         settings={name: value for name, value in how.settings.items() if name != _NOISE},
         accuracy=_as_shown(fmean(accuracies)), low=_as_shown(min(accuracies)) if several else None,
         high=_as_shown(max(accuracies)) if several else None, real=_as_shown(fmean(reals)) if reals else None,
-        of="samples", on="test records", minutes=round(fmean(results.minutes_of(each, ("fit",)) for each in found), 2),
+        of="samples", on="test records", minutes=round(fmean(result_files.minutes_of(each, ("fit",)) for each in found), 2),
         per_record=row.method in PER_RECORD, page=PAGE,
-        machine=f"{results.threads_of(machine)} of {machine.get('gpu', machine['processor'])}",
+        machine=f"{result_files.threads_of(machine)} of {machine.get('gpu', machine['processor'])}",
     )  # fmt: skip
 
 

@@ -1,15 +1,15 @@
-"""Go through the cells of a table that have no JSON yet, one after the other, until they are done or it is time to stop."""
+"""Run the cells of a table that have no JSON file yet, one after the other, until all are done or time is over."""
 
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.reproduce import commands, datasets, result_files
+from benchmarks.reproduce.run_cell import Places, delete_work, run_cell
+from benchmarks.reproduce.tables import SEEDS, Cell, Scale, Table
 from gossamer.errors import DataError, DiskFull, GossamerError, Interrupted, RequestError, did_you_mean
 from gossamer.events import PROGRESS, Event, Sink, note
-from gossamer.run.reproduce import commands, datasets, results
-from gossamer.run.reproduce.cell import Places, forget, make
-from gossamer.run.reproduce.tables import SEEDS, Cell, Scale, Table
 from gossamer.run.storage import run_folder
 
 STOPPED = "stopped; nothing that is finished is lost. The same command goes on."
@@ -52,7 +52,7 @@ def run(
     """
     asked = chosen(table, scale, seeds, only)
     away = datasets.missing([cell.row.data for cell in asked], root)
-    todo = [cell for cell in asked if cell.row.data not in away and results.load(into, cell) is None]
+    todo = [cell for cell in asked if cell.row.data not in away and result_files.load(into, cell) is None]
     work.mkdir(parents=True, exist_ok=True, mode=0o700)
     if todo:
         sink(note(
@@ -71,10 +71,10 @@ def run(
             sink(note(f"{number} of {len(todo)}: another process is at {cell.row.label}, seed {cell.seed}"))
             continue
         with lock:
-            if results.load(into, cell) is None:  # nobody has run it meanwhile
+            if result_files.load(into, cell) is None:  # nobody has run it meanwhile
                 sink(note(f"{number} of {len(todo)}: {cell.row.label}, seed {cell.seed}"))
                 try:
-                    result = make(cell, places, sink=sink, training=until.watching(sink), about=about)
+                    result = run_cell(cell, places, sink=sink, training=until.watching(sink), about=about)
                 except (Interrupted, KeyboardInterrupt):  # the second: outside of a training, which hears for itself
                     raise Interrupted(STOPPED) from None
                 except DiskFull:
@@ -83,9 +83,9 @@ def run(
                     failed[f"{cell.row.name}, seed {cell.seed}"] = str(error)
                     sink(note(f"This cell failed, and the others go on: {error}"))
                     continue
-                results.save(into, cell, result, samples=_samples(table, cell, places))
+                result_files.save(into, cell, result, samples=_samples(table, cell, places))
             if not keep:
-                forget(cell, places)
+                delete_work(cell, places)
     if failed:
         told = "; ".join(f"{name}: {words}" for name, words in failed.items())
         raise GossamerError(f"{len(failed)} of {len(todo)} cells failed, and all others are done. {told}")

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
-from gossamer.data.synthetic.toys import ARMS, pinwheel
+from gossamer.data.synthetic.toys import ARMS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.run.recommend.measured_runs import Pictures
 
@@ -20,7 +17,7 @@ class DataSet:
     Args:
         title: what it is called; also the name of its account.
         where: its place below ROOT; empty: it comes with the package.
-        toy: whether it is the points of `data/synthetic/toys.py`, which `part` writes to a file, test points too.
+        toy: whether it is the points of `data/synthetic/toys.py`, which `subset` writes to a file with their test points.
         pictures: what its records show, as `measured.toml` says it.
         shape: of a record.
         classes: number of labels.
@@ -72,7 +69,7 @@ def data_set(name: str) -> DataSet:
 
 
 def card_of(name: str, records: int) -> DataCard:
-    """The card of the first `records` of a data set, in the order of `part`."""
+    """The card of the first `records` of a data set, in the order of `subset`."""
     known = data_set(name)
     return DataCard(
         shape=known.shape, classes=known.classes, declared_size=records, title=known.title, data_set=known.title
@@ -90,29 +87,3 @@ def missing(names: Sequence[str], root: Path) -> list[str]:
     return [
         name for name in dict.fromkeys(names) if data_set(name).where and not (root / DATASETS[name].where).exists()
     ]
-
-
-def part(data: str, records: int, out: Path) -> None:
-    """Write some training records to an .npz: the first of an order that is always the same. Of a toy all, test points too.
-
-    Raises:
-        RequestError: if there are not as many.
-    """
-    if data in DATASETS and DATASETS[data].toy:
-        train, test = pinwheel("train"), pinwheel("test")
-        _write(
-            out, train_images=train.images, train_labels=train.labels, test_images=test.images, test_labels=test.labels
-        )
-        return
-    whole = read(data, split="train")
-    if records > len(whole):
-        raise RequestError(f"{data} has {len(whole):,} training records, and {records:,} were asked for.")
-    chosen = np.sort(np.random.default_rng(0).permutation(len(whole))[:records])
-    _write(out, images=whole.images[chosen], labels=whole.labels[chosen])
-
-
-def _write(out: Path, **arrays: np.ndarray) -> None:
-    """An .npz, whole or not at all."""
-    half = out.with_suffix(".half.npz")
-    np.savez(half, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle, a bool
-    half.replace(out)

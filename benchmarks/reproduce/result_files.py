@@ -1,15 +1,15 @@
-"""The JSON of cells: read, checked, written. All that is printed and stands on the page is made of these alone."""
+"""Read, check and write the JSON files of cells. All figures that are printed come from these files."""
 
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.reproduce.tables import Cell, digest_of
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
-from gossamer.run.reproduce.tables import Cell, digest_of
 
 SCHEMA = 1
 _DISCRIMINATORS = re.compile(r"(, max)? over \d+ discriminators$")
@@ -37,7 +37,9 @@ def load(results: Path, cell: Cell) -> dict[str, Any] | None:
     path = path_of(results, cell)
     if not path.is_file():
         return None
-    again = f"Restore it, or delete it: `gossamer reproduce` then runs the cell of row {cell.row.name} again."
+    again = (
+        f"Restore it, or delete it: `python -m benchmarks.reproduce` then runs the cell of row {cell.row.name} again."
+    )
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         schema, digest, resolved, seed = (found[key] for key in ("schema", "digest", "resolved", "seed"))
@@ -48,6 +50,12 @@ def load(results: Path, cell: Cell) -> dict[str, Any] | None:
     if (digest, seed) != (cell.digest, cell.seed) or digest_of(resolved) != digest:
         raise RunFolderError(f"{path} holds the result of other settings than its name says. {again}")
     return dict(found)
+
+
+def certified(results: Path, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """The results of those cells that have been run and have a guarantee."""
+    found = [result for cell in cells if (result := load(results, cell)) is not None]
+    return [result for result in found if isinstance(result["guarantee"], Mapping)]
 
 
 def save(results: Path, cell: Cell, result: Mapping[str, Any], *, samples: Path | None = None) -> Path:

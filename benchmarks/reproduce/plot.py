@@ -1,4 +1,4 @@
-"""The figure of the results page: accuracy and classifier-FID against epsilon, all methods, from the JSON of cells."""
+"""Draw the figure of the results page: accuracy and classifier-FID against epsilon, for all methods."""
 
 import dataclasses
 import io
@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from benchmarks.reproduce import result_files
+from benchmarks.reproduce.datasets import data_set
+from benchmarks.reproduce.tables import Cell, Table, rows_of_all
 from gossamer.run.report import metric_names
-from gossamer.run.reproduce import results
-from gossamer.run.reproduce.datasets import data_set
-from gossamer.run.reproduce.tables import SCALES, Cell, Table
 
 TABLE = "curves"
 """The table under whose heading the figure stands."""
@@ -69,30 +69,30 @@ def path_of(into: Path) -> Path:
 
 def points(known: Mapping[str, Table], into: Path) -> list[Point]:
     """What the figure shows: all rows with a guarantee and with all training records, and what the papers print."""
-    found: dict[tuple[str, str], Point] = {}
-    for cells, seeds in _rows(known, into):
-        row = cells[0].row
+    found: list[Point] = []
+    for cell, seeds in _rows(known, into):
+        row = cell.row
         for figure, _ in _PANELS:
-            values = tuple(each[figure]["value"] for one in seeds if figure in (each := results.figures(one)))
+            values = tuple(each[figure]["value"] for one in seeds if figure in (each := result_files.figures(one)))
             if values:
-                found[cells[0].digest, figure] = Point(
-                    method=row.method, data=row.data, figure=figure, values=values, line=_without_epsilon(cells[0]),
+                found.append(Point(
+                    method=row.method, data=row.data, figure=figure, values=values, line=_without_epsilon(cell),
                     epsilon=max(float(each["guarantee"]["epsilon"]) for each in seeds),
-                    full=cells[0].measures.protocol == "paper",
-                )  # fmt: skip
-    return [*found.values(), *_published(known)]
+                    full=cell.measures.protocol == "paper",
+                ))  # fmt: skip
+    return [*found, *_published(known)]
 
 
 def floors(known: Mapping[str, Table], into: Path) -> dict[tuple[str, str], float]:
     """The same figures of real records: the best for each data set and figure."""
     found: dict[tuple[str, str], float] = {}
-    for cells, seeds in _rows(known, into):
+    for cell, seeds in _rows(known, into):
         for figure, _ in _PANELS:
             accuracy = figure == metric_names.ACCURACY.name
             name = metric_names.BASELINE.name if accuracy else metric_names.floor(figure).name
-            place = cells[0].row.data, figure
+            place = cell.row.data, figure
             best = max if accuracy else min
-            values = [each[name]["value"] for one in seeds if name in (each := results.figures(one))]
+            values = [each[name]["value"] for one in seeds if name in (each := result_files.figures(one))]
             if values:
                 found[place] = best([*values, *([found[place]] if place in found else [])])
     return found
@@ -168,21 +168,14 @@ def _handles(shown: list[Point]) -> list[Line2D]:
     ]
 
 
-def _rows(known: Mapping[str, Table], into: Path) -> Iterator[tuple[list[Cell], list[Mapping[str, Any]]]]:
-    """Rows with a guarantee on all training records of the figure's data sets: their cells, and the JSON of those that ran."""
-    rows: dict[str, dict[int, Cell]] = {}
-    for table in known.values():
-        for scale in SCALES:
-            for cell in table.cells(scale):
-                if cell.row.method in _LOOKS and cell.row.data in _DATA and not cell.row.records:
-                    rows.setdefault(cell.digest, {}).setdefault(cell.seed, cell)
-    for cells in rows.values():
-        ran: list[Mapping[str, Any]] = [
-            result for cell in cells.values() if (result := results.load(into, cell)) is not None
-        ]
-        certified = [result for result in ran if isinstance(result["guarantee"], Mapping)]
-        if certified:
-            yield list(cells.values()), certified
+def _rows(known: Mapping[str, Table], into: Path) -> Iterator[tuple[Cell, list[dict[str, Any]]]]:
+    """Rows with a guarantee on all training records of the figure's data sets: a cell, and the results of all seeds."""
+    for cells in rows_of_all(known):
+        row = cells[0].row
+        if row.method in _LOOKS and row.data in _DATA and not row.records:
+            ran = result_files.certified(into, cells)
+            if ran:
+                yield cells[0], ran
 
 
 def _published(known: Mapping[str, Table]) -> Iterator[Point]:

@@ -1,4 +1,4 @@
-"""What a cell was run on and with: enough to repeat it, and no name of a machine or of a person."""
+"""Describe the processor and the software of a cell: enough to repeat it, and no name of a machine or of a person."""
 
 import importlib.metadata
 import os
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+import gossamer
 from gossamer.run.storage.versions import versions
 
 
@@ -46,15 +47,15 @@ def _processor() -> str:
 
 @cache
 def revision() -> str | None:
-    """The commit that this source is of, with a plus sign where files differ from it; None: git does not know the source."""
-    here = Path(__file__)
+    """The commit of Gossamer and of these programs, with a plus sign if files differ; None: git does not know both."""
+    source, programs = Path(gossamer.__file__), Path(__file__).with_name("*.py")
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", here.parent, *words], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(["git", "-C", source.parent, *words], capture_output=True, text=True, check=True).stdout
 
     try:
-        git("ls-files", "--error-unmatch", here.name)  # an environment may lie in somebody else's repository
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parents[2]))
+        git("ls-files", "--error-unmatch", source.name)  # an environment may lie in somebody else's repository
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", str(programs))
         return git("rev-parse", "HEAD").strip() + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,4 +1,4 @@
-"""Tables as data: what stands in `tables/*.toml`, read and checked. `docs/reproduce.md` says what each key means."""
+"""Read and check the tables in `tables/*.toml`. `docs/reproduce.md` says what each key means."""
 
 import dataclasses
 import hashlib
@@ -8,14 +8,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from benchmarks.reproduce.datasets import data_set
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.run.evaluation.metric_registry import chosen_metrics
-from gossamer.run.reproduce.datasets import data_set
 from gossamer.run.training import presets
 
 Scale = Literal["laptop", "paper"]
@@ -28,7 +27,7 @@ class Measures:
     """What is measured in a cell. Equal for all rows of a table.
 
     Args:
-        metrics: names of `run.metrics.METRICS`.
+        metrics: names of `gossamer.run.evaluation.metric_registry.METRICS`.
         protocol: of the accuracy.
         samples: drawn of each release.
         limit: training records of the classical classifiers.
@@ -270,14 +269,20 @@ def _check(row: Row, names: Sequence[str]) -> None:
 
 @cache
 def tables(folder: Path | None = None) -> dict[str, Table]:
-    """The tables in their order on the page: those of the package, or of a folder."""
-    place = resources.files("gossamer.run.reproduce").joinpath("tables") if folder is None else folder
-    found = [
-        parse(file.name.removesuffix(".toml"), file.read_text(encoding="utf-8"))
-        for file in place.iterdir()
-        if file.name.endswith(".toml")
-    ]
+    """Read the tables, in their order on the page: those of this package, or of a folder."""
+    files = (folder or Path(__file__).with_name("tables")).glob("*.toml")
+    found = [parse(file.stem, file.read_text(encoding="utf-8")) for file in files]
     return {table.name: table for table in sorted(found, key=lambda each: (each.order, each.name))}
+
+
+def rows_of_all(known: Mapping[str, Table]) -> list[list[Cell]]:
+    """The cells of each row at each scale, one for each seed. Rows that are resolved alike are one row."""
+    rows: dict[str, dict[int, Cell]] = {}
+    for table in known.values():
+        for scale in SCALES:
+            for cell in table.cells(scale):
+                rows.setdefault(cell.digest, {}).setdefault(cell.seed, cell)
+    return [list(cells.values()) for cells in rows.values()]
 
 
 def table_named(name: str, known: Mapping[str, Table]) -> Table:

@@ -1,4 +1,4 @@
-"""One cell: fit, sample, evaluate, attack, and the JSON of all that. A cell that was cut off goes on from its checkpoint."""
+"""Run one cell: fit, sample, evaluate and attack. A cell that was interrupted continues from its checkpoint."""
 
 import datetime
 import json
@@ -12,6 +12,10 @@ from typing import IO, Any
 
 import torch
 
+from benchmarks.reproduce import commands, datasets, subset
+from benchmarks.reproduce.machine import machine, software
+from benchmarks.reproduce.result_files import SCHEMA
+from benchmarks.reproduce.tables import Cell
 from gossamer.data.card import DataCard
 from gossamer.data.writers import write_samples
 from gossamer.events import Event, Sink
@@ -19,10 +23,6 @@ from gossamer.files import hold, write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
-from gossamer.run.reproduce import commands, datasets
-from gossamer.run.reproduce.machine import machine, software
-from gossamer.run.reproduce.results import SCHEMA
-from gossamer.run.reproduce.tables import Cell
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.fit import fit
 from gossamer.run.training.resume import resume
@@ -70,8 +70,8 @@ class Places:
                 continue
 
 
-def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mapping[str, str]) -> dict[str, Any]:
-    """Run a cell, or go on with it, and say what came of it, ready for JSON.
+def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mapping[str, str]) -> dict[str, Any]:
+    """Run a cell, or continue it, and return its result, ready for JSON.
 
     Args:
         cell: what is run.
@@ -98,9 +98,9 @@ def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mappi
     data = whole
     toy = datasets.data_set(cell.row.data).toy
     if cell.row.records or toy:
-        data = str(folder / commands.PART)
+        data = str(folder / commands.SUBSET)
         if not Path(data).exists():
-            datasets.part(whole, cell.row.size, Path(data))
+            subset.write_subset(whole, cell.row.size, Path(data))
     if toy:
         whole = data
     card = datasets.card_of(cell.row.data, cell.row.size)
@@ -149,8 +149,8 @@ def make(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: Mappi
     }
 
 
-def forget(cell: Cell, places: Places) -> None:
-    """Delete what a cell was worked on in: generators are large."""
+def delete_work(cell: Cell, places: Places) -> None:
+    """Delete the work folder of a cell: generators are large."""
     shutil.rmtree(places.folder(cell), ignore_errors=True)
 
 

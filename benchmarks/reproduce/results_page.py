@@ -1,4 +1,4 @@
-"""What the JSON of cells says, as lines for the terminal and as a page in Markdown. Nothing here is computed on records."""
+"""Print the JSON files of cells, as lines for the terminal and as a page in Markdown. Nothing here reads a record."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.reproduce import plot, result_files
+from benchmarks.reproduce.run_cell import NONE, NOTHING_READ
+from benchmarks.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 from gossamer.files import write_atomically
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report import metric_names
 from gossamer.run.report.wording import aligned
-from gossamer.run.reproduce import curves, results
-from gossamer.run.reproduce.cell import NONE, NOTHING_READ
-from gossamer.run.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 
 NOT_RUN = "not run yet"
 LARGE = 1_000_000
@@ -38,7 +38,7 @@ class Line:
     def value(self, figure: str) -> str:
         """A figure over seeds, in words; empty where there is none."""
         wanted = _of_real(figure) if self.row.real_of else figure
-        entries = [each[wanted] for result in self.found.values() if wanted in (each := results.figures(result))]
+        entries = [each[wanted] for result in self.found.values() if wanted in (each := result_files.figures(result))]
         if not entries:
             return ""
         values = list(dict.fromkeys(entry["value"] for entry in entries)) if self.row.real_of else [
@@ -76,7 +76,7 @@ class Line:
     @property
     def minutes(self) -> str:
         """Of fit and sampling, the mean."""
-        taken = [results.minutes_of(result, ("fit", "sample")) for result in self.found.values()]
+        taken = [result_files.minutes_of(result, ("fit", "sample")) for result in self.found.values()]
         return f"{fmean(taken):.1f}" if taken and self.row.method else ""
 
     @property
@@ -101,7 +101,7 @@ def lines_of(table: Table, scale: Scale, into: Path, seeds: Sequence[int] = SEED
     for cell in table.cells(scale, seeds):
         cells.setdefault(cell.row.name, []).append(cell)
     found = {
-        name: {cell.seed: result for cell in each if (result := results.load(into, cell)) is not None}
+        name: {cell.seed: result for cell in each if (result := result_files.load(into, cell)) is not None}
         for name, each in cells.items()
     }
     of = {row.name: row.real_of or row.name for row in table.rows}
@@ -148,15 +148,20 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
 
     Args:
         known: the tables.
-        into: the folder of results; `curves` lies there.
+        into: the folder of results; the plot is there, too.
         page: where the page will be.
     """
     told = [
         "# Results",
         "",
-        "Tables of the papers, ours beside theirs, and tables of our own. Each number of ours comes from the JSON files to",
-        "which its row links, and from nothing else; they hold commands, settings, versions, machine, date and times ([how to",
-        "repeat them](reproduce.md)). Written by `gossamer reproduce --page docs/results.md`; do not edit.",
+        "Tables of the papers, our figures beside theirs, and tables of our own. Each of our figures comes from the JSON",
+        "files to which its row links. A file holds commands, settings, versions, machine, date and times. You need a",
+        "checkout of the repository to [run a table again](reproduce.md): the wheel does not have these programs.",
+        "",
+        "The commands in a file belong to the revision that it names. Older files have",
+        "`python -m gossamer.run.reproduce.part`, which is now `python -m benchmarks.reproduce.subset`.",
+        "",
+        "Do not edit this page: `python -m benchmarks.reproduce --page docs/results.md` writes it.",
         "",
         f"{SPREAD} Seeds fix initialisation,",
         "public draws and samples; noise is fresh in every run. What measures (classifiers, features) has the same seed in",
@@ -164,10 +169,15 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
         "",
     ]
     for table in known.values():
-        told += [f"## {table.title}", "", f"{table.source}. `gossamer reproduce {table.name} --data ROOT`", ""]
+        told += [
+            f"## {table.title}",
+            "",
+            f"{table.source}. `python -m benchmarks.reproduce {table.name} --data ROOT`",
+            "",
+        ]
         told += [table.about.strip(), ""]
-        if table.name == curves.TABLE:
-            told += [f"![{curves.TITLE}]({_from(page, curves.path_of(into))})", "", curves.LEGEND, ""]
+        if table.name == plot.TABLE:
+            told += [f"![{plot.TITLE}]({_from(page, plot.path_of(into))})", "", plot.LEGEND, ""]
         for scale in SCALES:
             lines = lines_of(table, scale, into)
             if scale == "laptop" or any(line.found for line in lines):
@@ -177,9 +187,9 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
 
 def write(known: Mapping[str, Table], into: Path, page: Path) -> None:
     """Write the page, and the figure that it shows."""
-    text, figure = markdown(known, into, page), curves.drawn(known, into)
+    text, drawn = markdown(known, into, page), plot.drawn(known, into)
     into.mkdir(parents=True, exist_ok=True)
-    write_atomically(curves.path_of(into), figure)
+    write_atomically(plot.path_of(into), drawn)
     write_atomically(page, text)
 
 
@@ -192,7 +202,7 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
     told = [f"Scale: {scale}.", "", _markdown([*head, "cells"]), _markdown(["---"] * (len(head) + 1)), *body, ""]
     found = [result for line in lines for result in line.found.values()]
     for line in lines if table.show_samples else ():
-        if (cell := line.first) is not None and (path := results.samples_of(into, cell)).is_file():
+        if (cell := line.first) is not None and (path := result_files.samples_of(into, cell)).is_file():
             told += [f"Samples, {line.row.label}:", "", f"![Samples, {line.row.label}]({_from(page, path)})", ""]
     if found:
         told += [f"Run on: {'; '.join(sorted({_machine(result) for result in found}))}.", ""]
@@ -201,7 +211,7 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
 
 def _links(line: Line, into: Path, page: Path) -> str:
     cells = [cell for cell in line.all if cell.seed in line.found]
-    return " ".join(f"[{cell.seed}]({_from(page, results.path_of(into, cell))})" for cell in cells)
+    return " ".join(f"[{cell.seed}]({_from(page, result_files.path_of(into, cell))})" for cell in cells)
 
 
 def _from(page: Path, path: Path) -> str:
@@ -212,7 +222,7 @@ def _from(page: Path, path: Path) -> str:
 def _machine(result: Mapping[str, Any]) -> str:
     machine, software = result["machine"], result["software"]
     return (
-        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} cores, {results.threads_of(machine)}, "
+        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} cores, {result_files.threads_of(machine)}, "
         f"torch {software['torch']}, {result['date']}"
     )
 
@@ -226,7 +236,7 @@ def listing(known: Mapping[str, Table], scale: Scale, into: Path) -> list[str]:
     rows = [["table", "what", "cells done", "hours left"]]
     for table in known.values():
         cells = table.cells(scale)
-        done = {cell.name: result for cell in cells if (result := results.load(into, cell)) is not None}
+        done = {cell.name: result for cell in cells if (result := result_files.load(into, cell)) is not None}
         left = sum(expected(cell, done, cells) for cell in cells if cell.name not in done) / 60
         rows.append([table.name, table.title, f"{len(done)} of {len(cells)}", f"{left:.1f}"])
     return aligned(rows)
@@ -234,11 +244,13 @@ def listing(known: Mapping[str, Table], scale: Scale, into: Path) -> list[str]:
 
 def expected(cell: Cell, done: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> float:
     """Minutes that a cell will take: as others of its row did, else as it was reckoned, at the pace of those that are done."""
-    alike = [results.minutes_of(done[each.name]) for each in cells if each.name in done and each.digest == cell.digest]
+    alike = [
+        result_files.minutes_of(done[each.name]) for each in cells if each.name in done and each.digest == cell.digest
+    ]
     if alike:
         return fmean(alike)
     reckoned = sum(each.how.minutes for each in cells if each.name in done)
-    pace = sum(map(results.minutes_of, done.values())) / reckoned if reckoned else 1.0
+    pace = sum(map(result_files.minutes_of, done.values())) / reckoned if reckoned else 1.0
     return cell.how.minutes * pace
 
 

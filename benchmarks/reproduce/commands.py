@@ -1,20 +1,14 @@
-"""The commands that someone can type to get the figures of a cell. ROOT is where the data sets lie."""
+"""The commands that give the figures of a cell, as a user types them. ROOT is the folder of the data sets."""
 
 import shlex
 from typing import Any
 
-from gossamer.run.reproduce.datasets import data_set, source
-from gossamer.run.reproduce.tables import Cell
+from benchmarks.reproduce.datasets import data_set, source
+from benchmarks.reproduce.tables import Cell
 from gossamer.run.training import presets
 
-CARD, PART, RUN, SAMPLES, METRICS, ATTACKS = (
-    "card.toml",
-    "part.npz",
-    "RUN",
-    "samples.npz",
-    "metrics.json",
-    "attacks.json",
-)
+CARD, SUBSET, RUN = "card.toml", "subset.npz", "RUN"
+SAMPLES, METRICS, ATTACKS = "samples.npz", "metrics.json", "attacks.json"
 INSTRUMENTS = 0
 """Seed of all classifiers and features that measure: the same in every cell, so that what differs is what is measured."""
 
@@ -25,37 +19,21 @@ def commands(cell: Cell, device: str) -> list[str]:
     whole = source(row.data, "ROOT")
     data, toy = whole, data_set(row.data).toy
     if row.records or toy:
-        data = PART
-        typed.append(["python", "-m", "gossamer.run.reproduce.part", whole, row.size, PART])
+        data = SUBSET
+        typed.append(["python", "-m", "benchmarks.reproduce.subset", whole, row.size, SUBSET])
     if toy:
-        whole = PART
+        whole = SUBSET
     if row.method:
-        typed.append(
-            [
-                "gossamer",
-                "fit",
-                row.method,
-                "--data",
-                data,
-                "--card",
-                CARD,
-                *_flags(fit_arguments(cell)),
-                "--device",
-                device,
-                "--out",
-                RUN,
-            ]
-        )
+        fit = ["gossamer", "fit", row.method, "--data", data, "--card", CARD, *_flags(fit_arguments(cell))]
+        typed.append([*fit, "--device", device, "--out", RUN])
         if not measures.needs_run:
             typed.append(["gossamer", "sample", RUN, "-n", measures.samples, "--seed", cell.seed, "-o", SAMPLES])
-    typed.append(
-        ["gossamer", "evaluate", evaluated(cell), "--train", data, "--test", whole, *_flags(evaluate_arguments(cell))]
-    )
-    typed[-1] += ["-o", METRICS] if measures.needs_run else ["--card", CARD, "-o", METRICS]
+    evaluate = ["gossamer", "evaluate", evaluated(cell), "--train", data, "--test", whole]
+    card = [] if measures.needs_run else ["--card", CARD]
+    typed.append([*evaluate, *_flags(evaluate_arguments(cell)), *card, "-o", METRICS])
     if row.attack:
-        typed.append(
-            ["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole, "--seed", cell.seed, "-o", ATTACKS]
-        )
+        attack = ["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole]
+        typed.append([*attack, "--seed", cell.seed, "-o", ATTACKS])
     return [" ".join(shlex.quote(str(word)) for word in words) for words in typed]
 
 
