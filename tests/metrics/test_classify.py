@@ -9,8 +9,9 @@ from scipy import stats
 from sklearn.datasets import load_digits
 from torch import nn
 
+from gossamer import intervals
 from gossamer.errors import DataError
-from gossamer.metrics import classify, intervals
+from gossamer.metrics import classify
 from gossamer.metrics.classify import GS_WGAN, PAPER, PRIVGAN, REDUCED, Protocol
 from gossamer.nets.classifiers import LeNet5, PrivganCNN, SmallCNN
 

@@ -425,7 +425,7 @@ class Job(Generic[C_co, S_co]):
     """
 
     def __init__(self, method: Method[C_co, S_co], config: C_co, card: "DataCard") -> None:
-        self._method, self._config, self.card = method, config, card
+        self._method, self.config, self.card = method, config, card
 
     @property
     def method(self) -> AnyMethod:
@@ -433,71 +433,61 @@ class Job(Generic[C_co, S_co]):
         return self._method
 
     @property
-    def config(self) -> C_co:
-        """Its settings."""
-        return self._config
-
-    @property
     def settings(self) -> dict[str, Setting]:
         """The same as JSON."""
-        return dataclasses.asdict(self._config)
+        return dataclasses.asdict(self.config)
 
     @property
     def plan(self) -> "Plan":
         """See `Method.plan`."""
-        return self._method.plan(self._config, self.card)
+        return self._method.plan(self.config, self.card)
 
     @property
-    def phases(self) -> Sequence[Phase]:
-        """The phases of a run that has public records."""
-        return self.stages
-
-    @property
-    def stages(self) -> Sequence[AnyPhase[C_co, S_co]]:
-        """The same, with their bodies."""
-        return self._method.stages(self._config, self.card)
+    def phases(self) -> Sequence[AnyPhase[C_co, S_co]]:
+        """The phases of a run that has public records; see `Method.stages`."""
+        return self._method.stages(self.config, self.card)
 
     @property
     def relation(self) -> "NeighboringRelation":
         """See `Method.relation`."""
-        return self._method.relation(self._config)
+        return self._method.relation(self.config)
 
     @property
     def needs_public(self) -> bool:
         """See `Method.needs_public_with`."""
-        return self._method.needs_public_with(self._config)
+        return self._method.needs_public_with(self.config)
 
     @property
     def takes_public(self) -> bool:
         """See `Method.takes_public_with`."""
-        return self._method.takes_public_with(self._config, self.card)
+        return self._method.takes_public_with(self.config, self.card)
 
     @property
     def in_full(self) -> dict[str, Any]:
         """See `Method.in_full`."""
-        return self._method.in_full(self._config, self.card)
+        return self._method.in_full(self.config, self.card)
 
     @property
     def explanation(self) -> str:
         """See `Method.explain`."""
-        return self._method.explain(self._config)
+        return self._method.explain(self.config)
 
     def check(self) -> None:
         """See `Method.check`."""
-        self._method.check(self._config, self.card)
+        self._method.check(self.config, self.card)
 
     def generator(self) -> "nn.Module":
         """See `Loop.generator`; settings that contradict each other are refused first."""
         self.check()
-        if (first := self._method.first(self._config, self.card)) is not None:
+        if (first := self._method.first(self.config, self.card)) is not None:
             first.generator()  # refused now, and not when a budget is spent
-        return self._method.loop.generator(self._config, self.card)
+        return self._method.loop.generator(self.config, self.card)
 
     def sample(
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`."""
-        return self._method.sample(net, self._config, self.card, n, labels, stream)
+        return self._method.sample(net, self.config, self.card, n, labels, stream)
 
     def paid_for(self, saved: Mapping[str, Any]) -> bool:
         """Whether a state that a checkpoint holds has a step of the last phase that releases: what is left is free."""
@@ -520,13 +510,13 @@ class Job(Generic[C_co, S_co]):
             RequestError: if the settings are impossible on so many ranks.
         """
         if ranks.count > 1:
-            self._method.check_ranks(self._config, ranks.count)
-            if self._method.deals_records and self._method.first(self._config, self.card) is not None:
+            self._method.check_ranks(self.config, ranks.count)
+            if self._method.deals_records and self._method.first(self.config, self.card) is not None:
                 raise RequestError(
                     f"{self._method.name} takes no start on several ranks: each has all records, which a start would count "
                     f"{ranks.count} times. Train it in one process, or give it public records in place of the start."
                 )
-        return Training(self, Run(self._config, self.card, rng, device, ranks=ranks))
+        return Training(self, Run(self.config, self.card, rng, device, ranks=ranks))
 
 
 class Training(Generic[C_co, S_co]):
@@ -535,11 +525,13 @@ class Training(Generic[C_co, S_co]):
     Args:
         job: the method and its settings.
         run: what it is given.
+
+    `state` is everything that it goes on from.
     """
 
     def __init__(self, job: Job[C_co, S_co], run: Run[C_co]) -> None:
         self._job, self._method, self._run = job, job._method, run
-        self._state = self._method.begin(run)
+        self.state = self._method.begin(run)
 
     @property
     def method(self) -> AnyMethod:
@@ -547,23 +539,18 @@ class Training(Generic[C_co, S_co]):
         return self._method
 
     @property
-    def state(self) -> S_co:
-        """Everything that it goes on from."""
-        return self._state
-
-    @property
     def trained(self) -> bool:
         """See `Job.trained`."""
-        return self._job.trained({"phase": self._state.phase, "step": self._state.step})
+        return self._job.trained({"phase": self.state.phase, "step": self.state.step})
 
     def scores(self, records: "Records") -> "Tensor | None":
         """See `Method.scores`."""
-        return self._method.scores(self._state, records)
+        return self._method.scores(self.state, records)
 
     def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[Reached]:
         """Go through the phases, from where the state is: one `Reached` for each step, and one as each phase ends."""
-        state = self._state
-        going = [each for each in self._job.stages if public is not None or not isinstance(each, OnPublic)]
+        state = self.state
+        going = [each for each in self._job.phases if public is not None or not isinstance(each, OnPublic)]
         names = [each.name for each in going]
         if public is None and self._job.needs_public:
             raise RequestError(f"these settings of {self._method.name} need public records")
@@ -586,10 +573,10 @@ class Training(Generic[C_co, S_co]):
     def _agree(self) -> None:
         """Every rank goes on from what rank 0 has: without a release between them, the last digits of nets may drift apart."""
         if self._run.ranks.count > 1:
-            mine = self._state.state_dict()
+            mine = self.state.state_dict()
             inside = {name: value for name, value in mine.items() if isinstance(value, confined.Confined)}
             shared = self._run.ranks.same({name: value for name, value in mine.items() if name not in inside})
-            self._state.load_state_dict({**shared, **inside})
+            self.state.load_state_dict({**shared, **inside})
 
     def _steps(
         self,
@@ -599,8 +586,8 @@ class Training(Generic[C_co, S_co]):
     ) -> Iterator[Shown]:
         run = dataclasses.replace(self._run, public=public)
         if isinstance(phase, OnPrivate):
-            return phase.body(run, self._state, private)
+            return phase.body(run, self.state, private)
         if isinstance(phase, OnReleased):
-            return phase.body(run, self._state)
+            return phase.body(run, self.state)
         assert public is not None
-        return phase.body(run, self._state, public)
+        return phase.body(run, self.state, public)

@@ -46,8 +46,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.estimate import Estimate
+from gossamer.intervals import proportion
 from gossamer.metrics.classify import Progress, check_pair
-from gossamer.metrics.intervals import proportion
 from gossamer.metrics.pictures import Images, Labels
 
 XGBOOST = "xgboost"

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
-from gossamer.metrics.intervals import mean, proportion
+from gossamer.intervals import mean, proportion
 from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
 from gossamer.nets.classifiers import LeNet5, PrivganCNN, SmallCNN
 

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
+from gossamer import intervals
 from gossamer.errors import DataError, RequestError
 from gossamer.estimate import Estimate
-from gossamer.metrics import intervals
 from gossamer.metrics.features import Progress, train_classifier
 from gossamer.metrics.pictures import Images, check_images, pictures, size_of
 from gossamer.nets.features import FeatureCNN

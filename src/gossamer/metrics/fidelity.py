@@ -16,9 +16,9 @@ from scipy import stats
 from scipy.spatial.distance import pdist
 from scipy.special import rel_entr
 
+from gossamer import intervals
 from gossamer.errors import DataError, RequestError
 from gossamer.estimate import Estimate
-from gossamer.metrics import intervals
 from gossamer.metrics.features import Features
 from gossamer.metrics.pictures import Images, check_images, size_of
 from gossamer.metrics.vectors import Vectors, check_finite, check_vectors

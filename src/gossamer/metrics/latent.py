@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
+from gossamer import intervals
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
-from gossamer.metrics import fidelity, intervals
+from gossamer.metrics import fidelity
 from gossamer.metrics.vectors import Vectors, check_vectors
 
 Labels: TypeAlias = NDArray[np.integer[Any]]

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer import intervals
 from gossamer.errors import DataError, RequestError
 from gossamer.estimate import Estimate
-from gossamer.metrics import intervals
 from gossamer.metrics.vectors import Vectors, check_vectors
 
 _CELLS = 8_000_000

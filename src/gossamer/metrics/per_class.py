@@ -18,7 +18,7 @@ from scipy.special import entr
 
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
-from gossamer.metrics.intervals import mean, proportion
+from gossamer.intervals import mean, proportion
 from gossamer.metrics.pictures import Labels, check_labels
 
 _ROUNDING = 1e-4

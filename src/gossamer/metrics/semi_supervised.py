@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
+from gossamer.intervals import proportion
 from gossamer.metrics.classify import check_pair, predict
-from gossamer.metrics.intervals import proportion
 from gossamer.metrics.pictures import Images, Labels, own_randomness, pictures
 from gossamer.nets.classifiers import CodeAndImageMLP, DpWganCNN
 

@@ -403,11 +403,6 @@ class PrivacyLedger:
 
     @classmethod
     def _from_head(cls, head: dict[str, Any]) -> "PrivacyLedger":
-        if head["format"] == 1:
-            raise LedgerDamaged(
-                "the ledger has format 1, which does not pin the settings of its run, so that this version can neither verify "
-                "the run nor go on with it. Use the version that wrote it (config.json names it), or train anew."
-            )
         texts = isinstance(head["unit"], str) and isinstance(head["settings"], str)
         if head["format"] not in (2, _FORMAT) or not texts or not isinstance(head["delta"], float):
             raise ValueError("unknown format")

@@ -270,12 +270,6 @@ def test_a_ledger_without_settings_certifies_nothing(tmp_path: Path) -> None:
     opening["open"]["settings"] = ""
     forge(tmp_path, [opening, *rest])
     assert any("line 1" in problem for problem in verify(tmp_path))
-    opening["open"]["format"] = 1
-    del opening["open"]["settings"]
-    forge(tmp_path, [opening, *rest])
-    (problem,) = verify(tmp_path)
-    assert "format 1" in problem
-    assert "the version that wrote it" in problem
 
 
 def test_people_and_programs_read_the_same_entries(tmp_path: Path) -> None:

@@ -50,15 +50,6 @@ def test_epsilon_is_rounded_up_as_everywhere(entries: Any, epsilon: float | str,
     assert float(printed.replace("infinity", "inf")) >= float(epsilon)
 
 
-def test_names_of_earlier_versions_are_read(entries: Any, tmp_path: Path) -> None:
-    entries(3.0)
-    former = {**ACCURACY, "metric": "accuracy of the real-data twin", "value": 0.9}
-    (tmp_path / "run0" / "metrics.json").write_text(json.dumps([ACCURACY, former]))
-    [found] = compare([tmp_path / "run0"])
-    current = "accuracy of the real-data baseline"
-    assert found["metrics"] == {"accuracy": ACCURACY, current: {**former, "metric": current}}
-
-
 def test_figures_that_were_not_computed_alike_are_told_apart(entries: Any) -> None:
     """Accuracies of classifiers that learnt from 1,000 samples and from 300 stand in one table."""
     found = entries(1.0, 1.0, 3.0)

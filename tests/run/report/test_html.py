@@ -431,18 +431,6 @@ def test_curve_takes_colours_from_the_page_and_leaves_settings_alone():
         plots.epsilon_curve([], [])
 
 
-def test_names_of_earlier_versions_are_read(tmp_path):
-    former = [{**each, "metric": each["metric"].replace("baseline", "twin")} for each in METRICS]
-    assert former != METRICS
-    pages = []
-    for name, metrics in (("today", METRICS), ("former", former)):
-        make_run(tmp_path / name, metrics=metrics, events=0)
-        write_report(tmp_path / name, internal=True)
-        pages.append((tmp_path / name / "report.html").read_text())
-    assert "The same classifier trained on the real records" in pages[0]
-    assert pages[1] == pages[0]
-
-
 def test_curve_draws_the_values():
     """Two curves with one x: the drawn heights are the same line through the values."""
     svg = plots.curve([0, 10, 20, 30], [1.0, 3.0, 2.0, 5.0], x_label="steps", title="heights")

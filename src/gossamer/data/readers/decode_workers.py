@@ -14,14 +14,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from gossamer.errors import DataError, GossamerError
-
-if TYPE_CHECKING:
-    from gossamer.data.readers.image_files import Decoder
 
 Source = tuple[str, Path | bytes]
 """A picture's place, for messages, and its file, or the bytes of one."""
@@ -32,11 +29,20 @@ _FILES, _BYTES = 64, 1 << 22
 """What a worker is given at a time: so many files, fewer if they are large."""
 
 
-def decoded(sources: Iterable[Source], decoder: "Decoder") -> Iterator[tuple[str, np.ndarray]]:
+class Decodes(Protocol):
+    """What reads one picture: `image_files.Decoder`."""
+
+    notes: set[str]
+
+    def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
+        """Return the pixels. Raises DataError: the picture cannot be read."""
+
+
+def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, np.ndarray]]:
     """Place and pixels of each picture, in order, by as many workers as this process may use processors.
 
     Raises:
-        DataError: the first picture that cannot be read, as `Decoder.read` says it.
+        DataError: the first picture that cannot be read, as `decoder.read` says it.
     """
     rest = iter(sources)
     for where, source in islice(rest, _ALONE):
@@ -67,7 +73,7 @@ def decoded(sources: Iterable[Source], decoder: "Decoder") -> Iterator[tuple[str
 class _Worker:
     """One process."""
 
-    def __init__(self, decoder: "Decoder") -> None:
+    def __init__(self, decoder: Decodes) -> None:
         begin = (
             f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.readers.decode_workers import serve; serve()"
         )

@@ -100,7 +100,7 @@ class Startable(Method[C, S], Generic[C, S]):
         if first is None:
             return own
         return [
-            *(_before(phase, first, [*first.stages[at:], *own]) for at, phase in enumerate(first.stages, start=1)),
+            *(_before(phase, first, [*first.phases[at:], *own]) for at, phase in enumerate(first.phases, start=1)),
             OnReleased(
                 name="drawing",
                 steps=-(-config.start_records // _AT_ONCE),

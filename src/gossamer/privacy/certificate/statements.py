@@ -171,8 +171,7 @@ def _data(settings: dict[str, Any]) -> str:
 def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, Any]) -> str:
     """The first paragraph: the figure, whom it protects, and whom it does not."""
     if ledger.reasons:
-        reasons = dict.fromkeys(ledger.reasons)  # a ledger of an earlier version may give one twice
-        return f"No formal guarantee: epsilon is infinity, because {'; '.join(reasons)}."
+        return f"No formal guarantee: epsilon is infinity, because {'; '.join(ledger.reasons)}."
     guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
     if math.isinf(guarantee.epsilon):
         return "No formal guarantee: epsilon is infinity, because this run was trained without noise."

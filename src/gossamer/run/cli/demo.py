@@ -58,7 +58,11 @@ def _clear(out: Path) -> None:
     folder = RunFolder(out)
     if not out.exists():
         return
-    own = folder.file(CONFIG).is_file() and _is_demo(folder.config().get("card")) and not folder.file(SUMS).exists()
+    own = (
+        folder.file(CONFIG).is_file()
+        and folder.config().get("card") == CARD.to_dict()
+        and not folder.file(SUMS).exists()
+    )
     if not folder.blank and (not own or folder.shared):
         raise RequestError(
             f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
@@ -66,8 +70,3 @@ def _clear(out: Path) -> None:
     with folder.locked():
         folder.clear()
         shutil.rmtree(folder.private / ACCOUNTS, ignore_errors=True)
-
-
-def _is_demo(card: object) -> bool:
-    """Whether this is the demo's card; that of an earlier version has fewer fields, and the same values."""
-    return isinstance(card, dict) and len(card) > 0 and {**CARD.to_dict(), **card} == CARD.to_dict()

@@ -5,9 +5,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gossamer import intervals
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.metrics import intervals, latent
+from gossamer.metrics import latent
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""

@@ -13,12 +13,12 @@ from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
 from gossamer.events import Sink, progress, silent
 from gossamer.files import write_atomically
+from gossamer.intervals import proportion
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classical, classify, per_class, semi_supervised
 from gossamer.metrics.discriminate import discriminate
 from gossamer.metrics.features import ClassifierFeatures, Features, InceptionFeatures
 from gossamer.metrics.fidelity import frechet, inception_score, mmd
-from gossamer.metrics.intervals import proportion
 from gossamer.metrics.neighbours import nearest, neighbourhood
 from gossamer.run.evaluation.baseline_cache import Baselines
 from gossamer.run.evaluation.latent_codes import Encodes, codes

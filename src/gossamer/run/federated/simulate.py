@@ -109,8 +109,8 @@ def _kept(folder: RunFolder, card: DataCard) -> list[int]:
     places = folder.source().get(PLACES)
     if not isinstance(places, list) or sorted(places) != list(range(card.declared_size)):
         raise RunFolderError(
-            f"{folder.path} does not say which {card.unit} is which client: it was begun by an earlier version, which numbered "
-            "them by their ids, or it is damaged. Simulate anew; what it was charged stays charged."
+            f"{folder.path} does not say which {card.unit} is which client, so it is damaged. Simulate anew; what it was "
+            "charged stays charged."
         )
     return places
 

@@ -1,6 +1,5 @@
 """What to expect of a run before it begins: quality, time and memory, from measured runs. Reads no record."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from gossamer.run.recommend import measured_runs
 from gossamer.run.recommend.measured_runs import EPSILONS, USEFUL, Expected, Measured, percent
 from gossamer.run.report.wording import setting_in_words
 from gossamer.run.training import presets
-from gossamer.run.training.memory import Peak, peak
+from gossamer.run.training.memory import peak
 from gossamer.run.training.plan import Request
 
 REFERENCE = "MNIST"
@@ -36,7 +35,7 @@ class Outlook:
         enough: the least clear run of the method that was useful; None: there is none.
         needed: what it would take to be as clear as that one, in a sentence; empty: unknown.
         minutes: how long it takes, about, on the machine of `like`; None: unknown.
-        memory: what it takes at its peak, about.
+        memory: bytes that it takes at its peak, about.
     """
 
     expected: tuple[Expected, ...]
@@ -46,7 +45,7 @@ class Outlook:
     enough: Measured | None
     needed: str
     minutes: float | None
-    memory: Peak
+    memory: float
 
     def lines(self) -> list[str]:
         """In words."""
@@ -65,7 +64,7 @@ class Outlook:
             *quality,
             f"for a useful release: {self.needed or 'how many records it takes is unknown'}",
             f"time: {duration(self.minutes, self.like)}",
-            f"memory: {self.memory}",
+            f"memory: about {round(self.memory / 1e6, -1):,.0f} MB at the peak",
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +76,7 @@ class Outlook:
             "differs": list(self.differs),
             "useful": self.needed,
             "minutes": self.minutes,
-            "memory_mb": {name: value / 1e6 for name, value in dataclasses.asdict(self.memory).items()},
+            "memory_mb": self.memory / 1e6,
         }
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 PERCENT = "\N{NO-BREAK SPACE}%"
 _OF_BASELINE = " of the real-data baseline"
-_FORMERLY = {" of the real-data twin": _OF_BASELINE}
-"""Ends of names as earlier versions wrote them."""
 _OF_CLASS, _LOOKS = "samples of class ", " that look like it"
 _LISTED = "accuracy, "
 _SEMI = "semi-supervised accuracy"
@@ -130,14 +128,6 @@ JENSEN_SHANNON_PAPER = Figure(
 )
 AMBIGUITY = Figure("ambiguity", "Ambiguity {value} ({range}): how unsure a classifier is about a sample; 0 is clear.")
 DIVERSITY = Figure("class diversity", "Class diversity {value} ({range}): how evenly samples spread over the classes.")
-
-
-def as_today(name: str) -> str:
-    """A name that this version or an earlier one wrote, as this one writes it."""
-    for former, current in _FORMERLY.items():
-        if name.endswith(former):
-            return name.removesuffix(former) + current
-    return name
 
 
 def floor(distance: str) -> Figure:

@@ -14,7 +14,6 @@ from gossamer.files import begun, hold, write_atomically
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import locked
-from gossamer.run.report import metric_names
 
 EVENTS = "events.jsonl"
 METRICS = "metrics.json"
@@ -241,7 +240,7 @@ class RunFolder:
         return self.file(ATTACKS).is_file() or any('"attack": ' in line for line in lines)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The figures of its evaluations, empty before the first; names of earlier versions become today's.
+        """The figures of its evaluations, empty before the first.
 
         Raises:
             RunFolderError: if metrics.json holds something else.
@@ -252,10 +251,10 @@ class RunFolder:
             entries = json.loads(self.file(METRICS).read_text(encoding="utf-8"))
         except ValueError as error:
             raise RunFolderError(f"{self.file(METRICS)} is not JSON any more ({error}); {_ANEW}") from error
-        try:
-            return [{**entry, "metric": metric_names.as_today(entry["metric"])} for entry in entries]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}") from error
+        named = isinstance(entries, list) and all(isinstance(each, dict) and "metric" in each for each in entries)
+        if not named or not all(isinstance(each["metric"], str) for each in entries):
+            raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}")
+        return list(entries)
 
     def _json(self, path: Path) -> dict[str, Any]:
         if not path.is_file():

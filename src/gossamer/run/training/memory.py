@@ -4,13 +4,11 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gossamer.data.memory_mapped import SHARE, free_memory
-from gossamer.data.readers.npz import MAP_FROM
 from gossamer.methods.method import batch_of
 
 if TYPE_CHECKING:
@@ -64,66 +62,28 @@ def keep_pages(*, top_pad: int = 1 << 26) -> bool:
     return all(done)
 
 
-@dataclass(frozen=True)
-class Peak:
-    """What a run takes in memory at its peak, about, in bytes.
-
-    Args:
-        records: as they are read and drawn.
-        networks: with optimisers and a checkpoint.
-        batch: what one step computes.
-        rest: PyTorch and the program.
-        mapped: so much less where the records are plain arrays that stay in their files.
-    """
-
-    records: float
-    networks: float
-    batch: float
-    rest: float = _REST
-    mapped: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.records + self.networks + self.batch + self.rest
-
-    def __str__(self) -> str:
-        parts = {"records": self.records, "networks": self.networks, "a batch": self.batch, "PyTorch": self.rest}
-        named = ", ".join(f"{name} {value / 1e6:,.0f}" for name, value in parts.items())
-        told = f"about {round(self.total / 1e6, -1):,.0f} MB at the peak ({named})"
-        if not self.mapped:
-            return told
-        less = f"{round((self.total - self.mapped) / 1e6, -1):,.0f} MB"
-        return f"{told}; about {less} where they are plain .npy, .npz or idx files, which are mapped"
-
-
-def peak(job: "Job[BaseConfig, State]") -> Peak:
-    """An estimate for a run on this machine, from the card, the settings and a fresh generator. Reads no record.
+def peak(job: "Job[BaseConfig, State]") -> float:
+    """Estimate the bytes that a run takes at its peak, from the card, the settings and a fresh generator. Reads no record.
 
     Records that are decoded take no memory where they are more than a quarter of what is free: they go to a file then.
-    Those that are dealt to critics are always in memory.
+    Records that are mapped from plain files take less than is estimated. Those that are dealt to critics are always in memory.
     """
     card, settings = job.card, job.settings
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
-    weights = sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers()))
-    features = getattr(
-        getattr(net, "scattering", None), "size", 0
-    )  # a classifier keeps those of every record, in two bytes
+    weights: int = sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers()))
+    features: int = getattr(getattr(net, "scattering", None), "size", 0)  # of every record, kept in two bytes each
     pixels = math.prod(card.shape)
     asked = settings.get("expected_batch_size", settings.get("batch_size"))
     batch = min(_BLOCK, card.declared_size) if asked is None else batch_of(int(asked), card)
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
     drawn = 4 * features if features else _drawn(job, net)
-    stored, dealt = pixels * card.declared_size, "critics" in settings
-    records = _COPIES * stored if dealt or stored <= SHARE * free_memory() else 0.0
-    return Peak(
-        records=records + min(2 * features * card.declared_size, 1 << 31),
-        networks=weights * (_STATES + _CRITIC * int(settings.get("critics", 0))),
-        batch=_PASSES * batch * max(drawn, 4 * pixels),
-        mapped=0.0 if dealt or stored < MAP_FROM else records,
-    )
+    stored = pixels * card.declared_size
+    records = _COPIES * stored if "critics" in settings or stored <= SHARE * free_memory() else 0.0
+    records += min(2 * features * card.declared_size, 1 << 31)
+    networks = weights * (_STATES + _CRITIC * int(settings.get("critics", 0)))
+    return _REST + records + networks + _PASSES * batch * max(drawn, 4 * pixels)
 
 
 def _free(device: torch.device) -> int:
