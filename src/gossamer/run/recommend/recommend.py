@@ -1,7 +1,7 @@
 """`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
 
-What is expected comes from measured runs on comparable pictures (`measured.py`). Each method takes the settings of the measured
-run that is nearest. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
+What is expected comes from measured runs on comparable pictures (`measured_runs.py`). Each method takes the settings of the
+nearest measured run. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
 one asked for, or less so. The others follow, in steps of a factor of two by which their run was clearer. Then come those that
 were measured on other pictures only, in the same order and without a figure, and last those that were not measured.
 """
@@ -168,12 +168,14 @@ def recommend(
 
     Args:
         card: the public facts, or the path of a card.toml.
-        epsilon: the budget.
-        delta: of the guarantee; None: the largest power of ten that is at most 1e-5 and a tenth of 1 / declared size.
-        minutes: how long a fit may take; longer ones are left out.
-        public: public records for a warm start; they are not read.
-        pictures: what the records show, where that is public: "digits", "letters", "clothes" ...
-        data: where the records are, for the commands; not read.
+        epsilon: the privacy budget.
+        delta: delta of the guarantee; default: the largest power of ten that is at most 1e-5 and a tenth of 1 /
+            declared size.
+        minutes: leave out what takes longer than this.
+        public: public records that pre-training could use. They are not read.
+        pictures: what the records show, where that is public: digits, letters, clothes. Runs on others are then left
+            out.
+        data: where the records are, for the commands. They are not read.
 
     Raises:
         RequestError: if the card, epsilon or delta make no sense.

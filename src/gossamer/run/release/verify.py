@@ -97,8 +97,8 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
 
     Args:
         run: a RUN or a release.
-        key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. None: a signature that is there
-            has to hold, whosever it is.
+        key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. Default: a signature that is
+            there must hold, whoever made it.
 
     Raises:
         RunFolderError: if the folder does not exist or holds no finished run.

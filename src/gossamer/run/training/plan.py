@@ -64,9 +64,9 @@ def plan(
         method: a key of METHODS.
         card: the public facts.
         settings: the fields of the method's Config that the user gave; None counts as not given.
-        epsilon: the budget; infinity for the non-private run; None to take what noise and steps cost.
-        delta: needed unless epsilon is infinity.
-        preset: named settings; `settings` and `epsilon` override them.
+        epsilon: see `run.training.fit.fit`.
+        delta: see `run.training.fit.fit`.
+        preset: see `run.training.fit.fit`.
         more: fields of the Config by their names, as `fit` takes them.
 
     Raises:
