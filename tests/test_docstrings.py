@@ -3,17 +3,17 @@
 import re
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "gossamer"
+ROOT = Path(__file__).parents[1]
 WRITTEN_BY_GOSSAMER = {"load.py"}
 """Files of a release."""
 
 
 def test_files_that_the_source_names_exist() -> None:
-    modules = sorted(SOURCE.rglob("*.py"))
-    known = {path.name for path in modules} | WRITTEN_BY_GOSSAMER
+    folders = [ROOT / name for name in ("src", "tests", "tools", "benchmarks", "examples")]
+    known = {path.name for folder in folders for path in folder.rglob("*.py")} | WRITTEN_BY_GOSSAMER
     gone = [
-        f"{path.relative_to(SOURCE)}: {name}"
-        for path in modules
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (ROOT / "src").rglob("*.py")
         for name in re.findall(r"\b(\w+\.py)\b", path.read_text(encoding="utf-8"))
         if name not in known
     ]

@@ -13,6 +13,7 @@ from gossamer.data.polarity import NEARLY_CONSTANT, contrast, nearly_constant
 from gossamer.data.to_uint8 import SCALED
 from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
+from gossamer.methods import method_of
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
@@ -27,7 +28,7 @@ from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint, disk_space
 from gossamer.run.training.distributed import on_every_rank, present
 from gossamer.run.training.driver import Underway, epsilon_as_json, train, untrained
-from gossamer.run.training.plan import Request, check_takes_public, method_named, plan
+from gossamer.run.training.plan import Request, check_takes_public, plan
 from gossamer.run.training.progress import tensorboard_writer
 from gossamer.run.validation import checked_arguments
 
@@ -282,7 +283,7 @@ def resume(
                 f"{folder.path} is a federated run, which goes on with the command that began it: `gossamer federated`."
             )
         card = DataCard.from_dict(config_json["card"])
-        job = method_named(config_json["method"]).job(config_json["config"], card)
+        job = method_of(config_json["method"], folder=folder.path).job(config_json["config"], card)
         sources = Sources.from_json(source_json["sources"])
         rng = rng or Rng(config_json["seed"])
         sources.refuse_gone()
