@@ -110,7 +110,7 @@ def read(
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
         shape: the card's channels, height and width: colour is made grey or grey repeated, and images are resized. None: as
             they are.
-        resize: what becomes of pictures of other proportions, see `data.images.resize`.
+        resize: what becomes of pictures of other proportions, see `data.to_uint8.resize`.
         invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
         class_names: the declared names of the classes. Where the source names its own (class folders, labels that are names,
             `class_names` in an .npz, a hub's metadata, `digits`, `glyphs`), records are matched by name; elsewhere labels are

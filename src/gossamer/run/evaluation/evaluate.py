@@ -81,7 +81,7 @@ def evaluate(
         train: real training records, for the baselines and for the features that distances are measured in (default
             split: train).
         test: real test records (default split: test).
-        metrics: names of `metrics.METRICS` with commas between, or "all".
+        metrics: names of `metric_registry.METRICS` with commas between, or "all".
         count: how many synthetic records are sampled from a run.
         out: file for the figures; default: RUN/metrics.json for a run, none for a file of samples.
         protocol: how the classifier of `accuracy` is trained: the paper's 10 epochs, or fewer.

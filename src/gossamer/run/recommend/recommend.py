@@ -17,7 +17,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.run.recommend import measured_runs
-from gossamer.run.recommend.forecast import about, by, duration, more, nearest, time_of
+from gossamer.run.recommend.forecast import LAST, about, by, duration, more, nearest, time_of
 from gossamer.run.recommend.measured_runs import USEFUL, Expected, Measured, percent
 from gossamer.run.report.wording import aligned, remark
 from gossamer.run.training import presets
@@ -356,11 +356,13 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         ]
     enough = [each.enough for each in ranked if each.enough is not None]
     least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
-    larger = least is None or measured_runs.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
+    larger = epsilon < LAST and (
+        least is None or measured_runs.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
+    )
     told.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
         "or more) can be expected here. Longer training does not make up for that; more records"
-        + (", or a larger epsilon, do." if larger and not math.isinf(epsilon) else " do.")
+        + (", or a larger epsilon, do." if larger else " do.")
     )
     if least is not None:
         told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")

@@ -64,9 +64,8 @@ def release(
     Args:
         run: a finished RUN, or a release.
         out: a new folder.
-        declared: TOML file with what the certificate says and nobody can recompute: who made the release, whom to ask,
-            how settings were chosen (see `privacy.declared.QUESTIONS`); from Python also a mapping. Default: nothing is
-            declared.
+        declared: TOML file with what the certificate says and nobody can recompute, such as who made the release and how
+            settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: nothing is declared.
         samples: put this many synthetic records into the release, as samples.npz. Default: none.
         force: replace a release that is there.
 

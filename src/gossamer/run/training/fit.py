@@ -83,7 +83,7 @@ def fit(
         device: cpu or cuda.
         force: replace a finished run in the folder.
         accounts: folder of the budget log; default: gossamer/ in the user's state folder.
-        sink: takes the events too, with notes and progress; `run.sinks.Terminal` shows them.
+        sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         with_tensorboard: write TensorBoard files into the run (an extra).
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
         settings: fields of the method's Config.
@@ -249,7 +249,7 @@ def resume(
         run: the RUN folder.
         accounts: folder of the budget log, which the run is added to where it is not known; default: the one that the
             run was added to.
-        sink: takes the events too, with notes and progress; `run.sinks.Terminal` shows them.
+        sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         rng: for tests, as in `fit`.
 
     Raises:

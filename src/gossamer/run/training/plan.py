@@ -60,6 +60,8 @@ def plan(
 ) -> Request:
     """Decide noise and steps from what is given, and say what the run will cost. Reads no record.
 
+    A default batch larger than the declared size becomes the declared size. A batch that is given, or a preset's, is refused.
+
     Args:
         method: a key of METHODS.
         card: the public facts.
@@ -74,7 +76,8 @@ def plan(
         BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
     """
     asked = method_named(method)
-    chosen = dict(presets.settings(method, preset)) if preset else {}
+    chosen = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
+    chosen |= presets.settings(method, preset) if preset else {}
     if not isinstance(settings, Mapping | None):
         raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
     given = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}

@@ -79,7 +79,7 @@ def _as_json(request: "Request", expected: "Outlook") -> dict[str, Any]:
         "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
         "sampling_rate": calculator.rate_of(request.plan[0][0]),
         "steps": _steps(request),
-        "forecast": expected.to_json(),
+        "outlook": expected.to_json(),
     }
 
 
