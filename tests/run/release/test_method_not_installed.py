@@ -43,7 +43,8 @@ def test_every_command_says_so(gossamer: Run, run: Path, tmp_path: Path, monkeyp
         refused(gossamer("release", folder, "-o", tmp_path / "again"), folder)
         with pytest.raises(RunFolderError, match=SAYS):
             Synthesizer.load(folder)
-    refused(gossamer("resume", run), run)
+    for words in (["resume", run], ["audit", "--run", run]):
+        refused(gossamer(*words), run)
     assert sorted(path.name for path in tmp_path.iterdir() if "state" not in path.name) == ["out", "run"]
 
 

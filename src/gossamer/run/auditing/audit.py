@@ -22,6 +22,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
+from gossamer.methods import method_of
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, SMALL, Releases, Runs, Seen
@@ -256,7 +257,8 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     if math.isinf(epsilon):
         raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
     kept = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
-    found = audit(certificate.method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
+    method = method_of(certificate.method, folder=folder.path).name
+    found = audit(method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
     unchanged()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     write_atomically(folder.file(AUDIT), json.dumps({**found.to_json(), "date": today}, indent=2) + "\n")
