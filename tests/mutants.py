@@ -651,7 +651,7 @@ MISTAKES = (
     Mistake("a trillion samples are begun", "data/writers.py", "    if needed > free:\n", "    if False:\n", "tests/data/test_writers.py"),
     Mistake("pictures go into the folders of other labels", "data/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/test_writers.py"),
     Mistake("the declared size gives way to the number of records", "run/training/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/training/test_declared_size.py"),
-    Mistake("a preset is silently ignored", "run/training/plan.py", "chosen = dict(presets.settings(method, preset)) if preset else {}", "chosen: dict[str, Any] = {}", "tests/run/training/test_declared_size.py"),
+    Mistake("a preset is silently ignored", "run/training/plan.py", "    chosen |= presets.settings(method, preset) if preset else {}\n", "", "tests/run/training/test_declared_size.py"),
     Mistake("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "multiplicity=config.multiplicity", "multiplicity=1", "tests/methods/test_conformance.py -k diffusion"),
     Mistake("the releases of a start are not in the plan", "methods/common/method_start.py", 'name=f"start: {phase.name}", body=anew)', 'name=f"start: {phase.name}", plan=(), body=anew)', START),
     Mistake("a start takes the releases of the training", "methods/common/method_start.py", "            if over(state, seen):\n                return\n", "", START),

@@ -62,13 +62,13 @@ def split(
     Args:
         data: DATA; where it has splits, one of them (default: train) is dealt.
         out: a new folder for class folders of pictures, else a new .npz. Both are read as one data set with two splits.
-        share: the expected share of test.
-        seed: another one deals otherwise.
-        units: whose each record is, see `data.readers.read`; None: every record is dealt by its own pixels.
-        missing_unit: what a record without an id is.
-        images_key: where the images lie, see `data.readers.read`.
-        labels_key: where the labels lie.
-        pixel_range: the values of black and white where pixels are not of 8 bits.
+        share: expected share of test, between 0 and 1.
+        seed: another seed gives another split.
+        units: see `data.readers.read.read`.
+        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
+        pixel_range: see `data.readers.read.read`.
 
     Raises:
         RequestError: a share that is none, a side on which nobody fell, or a name that does not fit.

@@ -1,5 +1,8 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
+from pathlib import Path
+
+from gossamer.errors import RunFolderError
 from gossamer.methods.dp_diffusion import DpDiffusion
 from gossamer.methods.dp_mepf import DpMepf
 from gossamer.methods.dp_wgan import DpWgan
@@ -28,3 +31,17 @@ METHODS: dict[str, AnyMethod] = {
     )
 }
 """Each method by its name on the command line."""
+
+
+def method_of(name: str, *, folder: Path) -> AnyMethod:
+    """The method that a run or a release names.
+
+    Raises:
+        RunFolderError: it is not installed here.
+    """
+    if name not in list(METHODS):  # a damaged file may hold what has no hash
+        raise RunFolderError(
+            f"{folder} was made by the method {name!r}, which is not installed here, so the folder cannot be verified or used "
+            "here. That says nothing against it. Install the package that has this method, and run the command again."
+        )
+    return METHODS[name]

@@ -80,8 +80,8 @@ def at_once(asked: int) -> int:
 class Saved:
     """Saves itself by its fields: what has a state of its own gives that, all else goes in as it is. For dataclasses.
 
-    `run/checkpoint` seals the fields that are `Confined`; on the way back it gives the path of the sealed file, which such a
-    field holds until the loop has records to confine.
+    `run/training/checkpoint.py` seals the fields that are `Confined`. On the way back it gives the path of the sealed file,
+    which such a field holds until the loop has records to confine.
     """
 
     def state_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gossamer.data.memory_mapped import free_memory
 from gossamer.data.records import Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
-from gossamer.methods import METHODS
+from gossamer.methods import method_of
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
 from gossamer.privacy.certificate.statements import MODEL
@@ -139,8 +139,9 @@ class Synthesizer:
                     f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one."
                 )
         certificate = Certificate.load(folder)
+        method = method_of(certificate.method, folder=folder)
         try:
-            job = METHODS[certificate.method].job(certificate.config, DataCard.from_dict(certificate.card))
+            job = method.job(certificate.config, DataCard.from_dict(certificate.card))
             net = job.generator()
         except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
             raise RunFolderError(

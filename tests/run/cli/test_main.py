@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -380,19 +381,20 @@ def test_help_loads_neither_torch_nor_the_accountants(words: list[str]) -> None:
 
 def test_the_calculator_and_verify_load_no_torch(made: Path) -> None:
     account = ["account", "--sampling-rate", "0.01", "--noise-multiplier", "1", "--steps", "10", "--delta", "1e-5"]
-    assert loaded_by(account) == loaded_by(["verify", str(made)]) == ["dp_accounting"]
+    assert loaded_by(account) == loaded_by(["verify", str(made)]) == ["dp_accounting", "scipy"]
 
 
 def loaded_by(words: list[str]) -> list[str]:
     """Which of the heavy packages a command loads, in a process of its own."""
     code = f"""
 import sys
+import tomllib
 from gossamer.run.cli.main import main
 try:
     main({words!r})
 except SystemExit as ended:
     assert not ended.code
-print([name for name in ("dp_accounting", "matplotlib", "sklearn", "torch") if name in sys.modules])
+print([name for name in ("dp_accounting", "matplotlib", "scipy", "sklearn", "torch") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return list(ast.literal_eval(done.stdout.splitlines()[-1]))
@@ -422,3 +424,27 @@ def test_help_of_a_method_begins_with_an_example_and_leaves_out_what_it_refuses(
     for flag in ("--epsilon", "--delta", "--public ", "--public-share"):
         assert flag in private
         assert flag not in without
+
+
+def test_help_groups_the_commands(gossamer: Run) -> None:
+    headings = [line for line in gossamer("--help").out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == ["Options:", "Prepare:", "Train:", "Use:", "Judge:", "Hand out:", "Budget:"]
+
+
+def test_a_stop_while_python_imports_is_quiet() -> None:
+    code = """
+import runpy, sys
+class Stopped:
+    def find_spec(self, name, path, target=None):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stopped())
+runpy.run_module("gossamer", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_installed_program_is_the_one_that_handles_a_stop() -> None:
+    settings = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert settings["project"]["scripts"]["gossamer"] == "gossamer.__main__:main"

@@ -62,6 +62,24 @@ def test_few_records_under_a_small_epsilon_are_told_before_an_hour_is_spent(few:
     assert not any(each.useful for each in few.ranked)
 
 
+@pytest.mark.parametrize("epsilon", [20.0, 1e9])
+def test_beyond_the_largest_epsilon_that_is_named_only_more_records_are_advised(epsilon: float) -> None:
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=100)
+    told = " ".join(recommend.recommend(card, epsilon=epsilon, delta=1e-5).outlook)
+    assert "not even epsilon 20" not in told
+    assert "a larger epsilon, do" not in told
+    assert "and no larger epsilon replaces them" in told
+
+
+def test_without_a_useful_run_a_larger_epsilon_is_advised_only_below_the_largest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measured_runs, "enough", lambda _: None)
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=100)
+    assert "or a larger epsilon, do." in " ".join(recommend.recommend(card, epsilon=1.0, delta=1e-5).outlook)
+    assert "or a larger epsilon" not in " ".join(recommend.recommend(card, epsilon=1e9, delta=1e-5).outlook)
+
+
 def test_every_method_is_ranked_or_left_out_with_a_reason(few: Advice) -> None:
     ranked = [each.method for each in few.ranked]
     assert ranked[0] == "moments"

@@ -64,3 +64,23 @@ def test_the_certificate_repeats_how_deep_pixels_and_missing_labels_were_read(
         "a record without a label was left out, which follows from that record alone; the declared size counts the others"
     ) in said
     assert gossamer("verify", tmp_path / "deep").status == 0
+
+
+def test_plan_config_and_certificate_show_the_default_batch_that_fits_the_declared_size(
+    gossamer: Run, fit_words: list[str], card: Path, tmp_path: Path
+) -> None:
+    """DPGAN's default is 512 records; 160 are declared."""
+    at = fit_words.index("--expected-batch-size")
+    words = fit_words[:at] + fit_words[at + 2 :]
+    answer = gossamer(*words)
+    assert answer.status == 0, answer.err
+    run = tmp_path / "run"
+    for name in ("config.json", "certificate.json"):
+        assert json.loads((run / name).read_text())["config"]["expected_batch_size"] == 160
+    certificate = json.loads((run / "certificate.json").read_text())
+    without = [word for place, word in enumerate(words) if words[max(place - 1, 0)] not in ("--data", "--out")]
+    without = [word for word in without if word not in ("--data", "--out")]
+    planned = gossamer("plan", *without[1:], "--json").json
+    assert planned["sampling_rate"] == 1.0
+    assert planned["guarantees"] == certificate["guarantees"]
+    assert gossamer("verify", run).status == 0

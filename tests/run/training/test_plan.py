@@ -5,6 +5,7 @@ import pytest
 
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError
+from gossamer.run.cli.calculator import rate_of
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
 
@@ -123,3 +124,22 @@ def test_settings_may_be_given_by_name_as_fit_takes_them() -> None:
     assert named.job.settings == ask(epsilon=1.0, steps=100, expected_batch_size=64).job.settings
     with pytest.raises(RequestError, match="no setting 'stepz'"):
         plan("dpgan", CARD, epsilon=1.0, delta=DELTA, stepz=100)
+
+
+@pytest.mark.parametrize("method", ["dpgan", "dp-wgan", "privae"])
+def test_a_default_batch_is_never_larger_than_the_declared_size(method: str) -> None:
+    small = DataCard(shape=(1, 28, 28), classes=10, declared_size=100)
+    request = plan(method, small, epsilon=10.0, delta=1e-3, steps=10)
+    assert request.job.settings["expected_batch_size"] == 100
+    assert rate_of(request.plan[0][0]) == 1.0
+    with pytest.raises(BudgetError, match="--expected-batch-size 101 is more than the declared size 100"):
+        plan(method, small, epsilon=10.0, delta=1e-3, steps=10, expected_batch_size=101)
+
+
+def test_the_batch_of_a_preset_is_not_changed_but_refused() -> None:
+    small = DataCard(shape=(1, 28, 28), classes=10, declared_size=100)
+    name = next(
+        name for name, entry in presets.all_presets()["dpgan"].items() if entry.get("expected_batch_size", 0) > 100
+    )
+    with pytest.raises(BudgetError, match="more than the declared size 100"):
+        plan("dpgan", small, epsilon=10.0, delta=1e-3, preset=name)

@@ -96,25 +96,26 @@ def read(
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
         split: the split to read where the source has several. A source without splits is read whole, unless its name
             ends in a split.
-        images_key: where the images lie, in place of `images` or `train_images` in an .npz file: its key, a column of a
-            .parquet file, an ending in a .tar.
-        labels_key: the same for labels, and a column of metadata.csv. "none": there are no labels, and all records are of one
-            class.
-        units: whose each record is; ids are text or whole numbers, and equal ids are one unit. For class folders
-            `FILE.csv` with the columns name and unit, or `folder`: source/class/unit/picture. For everything else
-            `FILE.npz:KEY` (`:KEY`: in the .npz that is read), [N], matched by position; where a file has one for each split,
-            they are `train_KEY` and `test_KEY` in it. None: every record is its own unit.
+        images_key: key of the images in an .npz, column of the images in a .parquet, file ending in a .tar. Default:
+            `images` or `train_images`, and the usual columns.
+        labels_key: the same for labels, and a column of metadata.csv. "none": there are no labels, and all records are
+            of one class.
+        units: whose (writer, patient) each record is: records of one unit are sampled and clipped together. Class
+            folders: `FILE.csv` with the columns name and unit (name is the path below DATA), or `folder`
+            (DATA/CLASS/UNIT/picture). Arrays: `FILE.npz:KEY` ([N], matched by position), or `:KEY` in DATA itself;
+            `train_KEY` and `test_KEY` where it holds both splits. Ids are text or whole numbers. Default: every record
+            is a unit of its own.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
         shape: the card's channels, height and width: colour is made grey or grey repeated, and images are resized. None: as
             they are.
-        resize: what becomes of pictures of other proportions, see `data.images.resize`.
+        resize: what becomes of pictures of other proportions, see `data.to_uint8.resize`.
         invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
         class_names: the declared names of the classes. Where the source names its own (class folders, labels that are names,
             `class_names` in an .npz, a hub's metadata, `digits`, `glyphs`), records are matched by name; elsewhere labels are
             numbers. Empty: the names, in the order, of the source.
-        pixel_range: the card's values of black and white in images that are not of 8 bits.
+        pixel_range: the values of black and of white where pixels are not of 8 bits, such as 0 4095 for 12 bits.
 
     Returns:
         The records; `notes` says in words what was converted, and `class_names` what the labels are called.

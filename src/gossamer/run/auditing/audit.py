@@ -1,8 +1,9 @@
 """`gossamer audit`: how much a method gives away at the least, measured through its own loop, beside what it claims.
 
-The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets (`trials.py`); `watched.py`
-lets canaries in and looks at what comes out. The attacker knows every record but the canary, and sees every release: what the
-guarantee is about; or, with `final`, the released model alone. A bound above the claim refutes it. One below proves nothing.
+The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets (`trials.py`).
+`canary_confined.py` lets canaries in and looks at what comes out. The attacker knows every record but the canary, and sees
+every release: what the guarantee is about; or, with `final`, the released model alone. A bound above the claim refutes it.
+One below proves nothing.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
+from gossamer.methods import method_of
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, SMALL, Releases, Runs, Seen
@@ -112,13 +114,14 @@ def audit(
 
     Args:
         method: a key of METHODS.
-        epsilon: that the method is to claim.
-        delta: of both.
+        epsilon: the epsilon that the method is to claim.
+        delta: delta of the claim and of the bound.
         settings: fields of its Config, in place of the small ones.
-        trials: canaries that take part, and about as many that do not; None: what `Small.trials` says.
-        confidence: that the bound lies below the truth.
-        final: the attacker sees the released model, and none of the releases that it was made of.
-        jobs: processes among which trials with one canary are dealt.
+        trials: how many canaries take part, and about as many do not; default: 500 to 180,000, by method and epsilon.
+        confidence: probability with which the lower bound holds.
+        final: the attacker sees the released model alone, and none of the noisy queries: the lower bound is mostly much
+            lower.
+        jobs: how many processes share the trials with one canary each.
         seed: fixes initialisation and public draws; never noise or sampling.
         sink: is told how far it is.
         noise_seed: for tests: fixes noise and coins too.
@@ -231,8 +234,8 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
 
     Args:
         run: a finished RUN.
-        trials: see `audit`.
-        seed: see `audit`.
+        trials: see `run.auditing.audit.audit`.
+        seed: see `run.auditing.audit.audit`.
         sink: is told how far it is.
 
     Raises:
@@ -254,7 +257,8 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     if math.isinf(epsilon):
         raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
     kept = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
-    found = audit(certificate.method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
+    method = method_of(certificate.method, folder=folder.path).name
+    found = audit(method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
     unchanged()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     write_atomically(folder.file(AUDIT), json.dumps({**found.to_json(), "date": today}, indent=2) + "\n")

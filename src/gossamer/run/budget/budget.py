@@ -104,12 +104,13 @@ def budget(
 
     Args:
         data: where the records are, or the name of their data set.
-        card: their card, for its `data_set`.
-        epsilon: the limit; infinity lifts it, with force.
-        delta: of the limit; needed but for infinity.
-        allow_infinite: the limit lets runs without a guarantee pass, and does not count them.
-        force: a looser limit may replace a stricter one.
-        accounts: folder of the account book; None: the user's state folder.
+        card: the data's card: its data_set is the name in the budget log.
+        epsilon: limit of all runs together; 'inf' lifts it, with `force`. Default: the limit stays, and the use is
+            shown.
+        delta: delta of the limit; 'inf' needs none.
+        allow_infinite: let runs without a guarantee pass the limit, and do not count them.
+        force: let a looser limit replace a stricter one.
+        accounts: see `run.training.fit.fit`.
 
     Raises:
         BudgetError: a limit that makes no sense, or is looser than the one that stands.
@@ -151,7 +152,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
 
     Args:
         run: the RUN folder itself, no link to it.
-        accounts: folder of the account book; None: the one that the run was entered in.
+        accounts: folder of the budget log; default: the one that the run was added to.
 
     Returns:
         What is lost, in sentences.

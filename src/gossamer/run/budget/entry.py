@@ -17,7 +17,7 @@ from typing import Any
 
 from gossamer.data.card import DataCard
 from gossamer.errors import AccountsError, BudgetError, RunFolderError
-from gossamer.methods import METHODS
+from gossamer.methods import method_of
 from gossamer.privacy.accounting.composition import smallest
 from gossamer.privacy.budget_log import Account, AccountBook, Charge, Entry, Pages
 from gossamer.privacy.certificate.certificate import LEDGER
@@ -103,7 +103,7 @@ def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
     config_json, source_json = folder.config(), folder.source()
     card, sources = DataCard.from_dict(config_json["card"]), DataSources.from_json(source_json["sources"])
     run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
-    infinite, mark = bool(METHODS[method].without_guarantee), source_json["mark"]
+    infinite, mark = bool(method_of(method, folder=folder.path).without_guarantee), source_json["mark"]
     return _charge(
         ledger, run, card, sources, method, folder.path, infinite=infinite, mark=mark, given_up=given_up,
         by_client="federated" in config_json,

@@ -59,6 +59,16 @@ def account(
 
     With a draw, the guarantee of `steps` answers of `batch_size` rows by one of `critics`, in place of a sampling rate.
 
+    Args:
+        sampling_rate: probability with which a record is sampled in a step.
+        noise_multiplier: standard deviation of the noise / L2 sensitivity.
+        steps: number of noisy queries.
+        delta: chance that the epsilon bound fails, for example 1e-5.
+        epsilon: instead of one of the first three: solves for that one.
+        draw: critics of gs-wgan in place of records: who answers. The noise multiplier is then relative to 2C per row.
+        critics: with `draw`: number of critics.
+        batch_size: with `draw`: rows of an answer.
+
     >>> answer = account(sampling_rate=0.01, noise_multiplier=None, steps=1_000, delta=1e-5, epsilon=1.0)
     >>> 0.999 <= min(bound.guarantee.epsilon for bound in answer.bounds) <= 1.0
     True

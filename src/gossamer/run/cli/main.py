@@ -15,30 +15,43 @@ from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, 
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
 
-COMMANDS = {
-    "demo": ("demo", "The whole way on small public data, in a few minutes."),
-    "card": ("card", "Draft the public facts of DATA."),
-    "split": ("split", "Deal DATA into train and test, by unit."),
-    "recommend": ("recommend", "Which method, and what to expect of it; reads no record."),
-    "plan": ("plan", "What a run would cost; reads no record."),
-    "fit": ("fit", "Train a METHOD under a budget, into a RUN folder."),
-    "resume": ("fit", "Go on with a run that was stopped or killed."),
-    "federated": ("federated", "GS-WGAN with records that stay with their owners."),
-    "sample": ("sample", "Draw synthetic records from a RUN or a release."),
-    "evaluate": ("evaluate", "How good is it? Measured on real records."),
-    "attack": ("attack", "Can training records be recognised?"),
-    "compare": ("compare", "Several evaluated RUNs in one table and one plot."),
-    "verify": ("verify", "Recompute the guarantee, and check the files."),
-    "report": ("verify", "Write RUN/report.html anew."),
-    "release": ("release", "Copy what may be handed out, and nothing else."),
-    "sign": ("sign", "Sign a release: who stands for it."),
-    "budget": ("budget", "What the runs on DATA have spent; set its limit."),
-    "discard": ("budget", "Give up an unfinished RUN."),
-    "audit": ("audit", "Measure epsilon from below, beside the claim."),
-    "account": ("account", "Privacy calculator."),
-    "presets": ("presets", "List the named settings."),
+GROUPS = {
+    "Prepare": {
+        "demo": ("demo", "Try everything on small public data, in a few minutes."),
+        "card": ("card", "Draft the public facts of DATA."),
+        "split": ("split", "Split DATA into train and test, by unit."),
+        "recommend": ("recommend", "Rank the methods for a card; reads no record."),
+        "presets": ("plan", "List the named settings."),
+        "plan": ("plan", "Compute what a run would cost; reads no record."),
+    },
+    "Train": {
+        "fit": ("fit", "Train a METHOD under a privacy budget, into a RUN folder."),
+        "resume": ("fit", "Go on with a run that was stopped or killed."),
+        "federated": ("federated", "Train GS-WGAN with records that stay with their owners."),
+    },
+    "Use": {
+        "sample": ("sample", "Write synthetic records from a RUN or a release."),
+    },
+    "Judge": {
+        "evaluate": ("evaluate", "Measure how good samples are, on real records."),
+        "attack": ("attack", "Test whether training records can be recognised."),
+        "compare": ("evaluate", "Show several evaluated RUNs in one table and one plot."),
+        "audit": ("audit", "Measure a lower bound on epsilon, beside the claim."),
+    },
+    "Hand out": {
+        "verify": ("verify", "Recompute the guarantee, and check the files."),
+        "report": ("verify", "Write RUN/report.html anew."),
+        "release": ("release", "Copy what may be handed out, and nothing else."),
+        "sign": ("release", "Sign a release with your key."),
+    },
+    "Budget": {
+        "budget": ("budget", "Show what the runs on DATA have used, or set their limit."),
+        "discard": ("budget", "Delete an unfinished RUN; its cost stays in the budget log."),
+        "account": ("account", "Calculate epsilon, noise, steps or sampling rate."),
+    },
 }
-"""Each command, in the order of work: its module in `commands/` and its line in the help."""
+"""Each command by its group, in the order of work: its module in `commands/` and its line in the help."""
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 class Commands(NearestName):
@@ -60,9 +73,11 @@ class Commands(NearestName):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (what click hands over)
-        """Their lines, without loading any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        """Their lines by group, without loading any of them."""
+        width = max(map(len, COMMANDS))
+        for heading, group in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in group.items()])
 
 
 def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:

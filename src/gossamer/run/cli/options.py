@@ -1,10 +1,14 @@
-"""A method's Config as command-line flags: names, types, defaults and help come from the dataclass and its docstring."""
+"""Command-line flags from code: from the signature and docstring of a function, and from the fields of a method's Config."""
 
+import ast
 import dataclasses
+import functools
+import importlib.util
 import inspect
 import re
 import typing
 from collections.abc import Callable
+from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,69 +22,118 @@ from gossamer.run.validation import check_seed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PATH = click.Path(path_type=Path)
+FIT = "gossamer.run.training.fit.fit"
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
 )
 force = click.option("--force", is_flag=True, help="Replace a finished run or an existing file.")
-accounts = click.option(
-    "--accounts",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the account book; default: gossamer/ in the user's state folder, or what the run was entered in.",
-)
-
-
-images_key = click.option(
-    "--images-key",
-    metavar="KEY",
-    help="Key of the images in an .npz file, their column in a .parquet, their ending in a .tar.",
-)
-labels_key = click.option(
-    "--labels-key",
-    metavar="KEY",
-    help="The same for labels, and a column of metadata.csv; 'none': there are no labels.",
-)
-units = click.option(
-    "--units",
-    metavar="WHOSE",
-    help="Whose (writer, patient) each record is; a unit's records are drawn and clipped together. Class folders: FILE.csv "
-    "(columns name,unit; name is the path below DATA), or 'folder' (DATA/CLASS/UNIT/picture). Arrays: FILE.npz:KEY, matched by "
-    "position, or :KEY in DATA itself. Ids are text or whole numbers.",
-)
-pixel_range = click.option(
-    "--pixel-range",
-    type=(float, float),
-    metavar="BLACK WHITE",
-    help="What is black and what is white where pixels are not of 8 bits, such as 0 4095 for 12 bits.",
-)
-epsilon = click.option("--epsilon", type=float, help="Privacy budget; 'inf' trains without privacy.")
-delta = click.option("--delta", type=float, help="Delta of the guarantee; well below 1 / (declared size).")
-public = click.option(
-    "--public",
-    metavar="DATA",
-    help="Public records for a warm start; they are not protected. To choose who is given up, put them here and take them "
-    "out of --data: nobody may be in both.",
-)
-public_images_key = click.option(
-    "--public-images-key", metavar="KEY", help="What --images-key is for --data, for --public."
-)
-public_labels_key = click.option(
-    "--public-labels-key", metavar="KEY", help="What --labels-key is for --data, for --public."
-)
-public_share = click.option(
-    "--public-share",
-    type=float,
-    metavar="SHARE",
-    help="Give up this share of the data as public, instead of --public: a hash of each unit picks, always the same ones.",
-)
-preset = click.option(
-    "--preset", metavar="NAME", help="Named settings; `gossamer presets` lists them. Other flags override them."
-)
+card = click.option("--card", type=PATH, required=True, help="TOML file with the declared public facts.")
 
 
 def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
     """A click callback: refuse a seed that some generator of numbers does not take."""
     check_seed("--seed", seed)
     return seed
+
+
+_KINDS = {"bool": bool, "int": int, "float": float, "tuple[float, float]": (float, float), "Path": PATH}
+"""The types of flags by those of parameters; all others are text. Of a union, the first of these counts."""
+_NAME_RECORDS = ("data", "public", "train", "test", "members", "nonmembers")
+_NAME_KEYS = ("images_key", "labels_key", "public_images_key", "public_labels_key")
+_BY_NAME: dict[str, dict[str, Any]] = {
+    **{name: {"type": str, "metavar": "DATA"} for name in _NAME_RECORDS},
+    **{name: {"metavar": "KEY"} for name in _NAME_KEYS},
+    "accounts": {"type": click.Path(path_type=Path, file_okay=False)},
+    "count": {"flags": ["-n"]},
+    "out": {"flags": ["-o", "--out"]},
+    "pictures": {"metavar": "KIND"},
+    "pixel_range": {"metavar": "BLACK WHITE"},
+    "preset": {"metavar": "NAME"},
+    "public_share": {"metavar": "SHARE"},
+    "seed": {"callback": checked_seed},
+    "units": {"metavar": "WHOSE"},
+}
+"""What click is told of a parameter wherever it appears."""
+_NO_FLAGS = ("sink", "settings", "rng", "noise_seed")
+
+
+def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callable[[F], F]:
+    """The flags of a command: the keyword-only parameters of the function that it calls, with their docstring as help.
+
+    The function's source is parsed and not imported, so that help need not wait for PyTorch.
+
+    Args:
+        function: its full name, such as `FIT`.
+        names: the parameters that become flags; default: all.
+        changed: arguments of `click.option` for a parameter, in place of those that follow from the source.
+    """
+
+    def decorate(callback: F) -> F:
+        spec = _parsed(function).args
+        for parameter, default in reversed([*zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]):
+            name = parameter.arg
+            if name not in _NO_FLAGS and name in (names or [name]):
+                kinds = ast.unparse(parameter.annotation or ast.Constant(None)).split(" | ")
+                told = _BY_NAME.get(name, {}) | changed.get(name, {})
+                callback = _flag(name, kinds, default, {"help": _help(function, name), **told})(callback)
+        return callback
+
+    return decorate
+
+
+def _flag(name: str, kinds: list[str], default: ast.expr | None, told: dict[str, Any]) -> Callable[[F], F]:
+    """The flag of a parameter. `default` is the expression in the signature; None: there is none."""
+    value = told.get("default", default.value if isinstance(default, ast.Constant) else None)
+    kind = next((_KINDS[each] for each in _KINDS if each in kinds), str)
+    given = {
+        "flags": [_spelled(name)],
+        "type": kind,
+        "is_flag": kind is bool,
+        "default": value,
+        "show_default": value is not None and value is not False,
+        "required": default is None and value is None and "None" not in kinds,
+        **told,
+    }
+    return click.option(*given.pop("flags"), name, **given)
+
+
+def _help(function: str, name: str) -> str:
+    """The entry of a parameter in the docstring, with flags for the names of parameters in backticks."""
+    about = _arguments(ast.get_docstring(_parsed(function)) or "").get(name, "")
+    if elsewhere := re.fullmatch(r"see `([\w.]+)`\.", about):
+        return _help(f"gossamer.{elsewhere[1]}", name)
+    known = [each.arg for each in _parsed(function).args.kwonlyargs]
+    return _capital(re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in known else word[0], about))
+
+
+@functools.cache
+def _parsed(function: str) -> ast.FunctionDef:
+    """The head of a function and its docstring, by its full name."""
+    module, _, name = function.rpartition(".")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert isinstance(spec.loader, InspectLoader)
+    source = spec.loader.get_source(module) or ""
+    head, docstring, _ = source[source.index(f"\ndef {name}(") :].split('"""', 2)
+    (found,) = ast.parse(f'{head}"""{docstring}"""').body
+    assert isinstance(found, ast.FunctionDef)
+    return found
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """The entries under "Args:" in a docstring."""
+    section = docstring.partition("Args:\n")[2].partition("\n\n")[0]
+    entries = (entry.partition(": ") for entry in re.split(r"\n    (?=\w+: )", f"\n{section}") if ": " in entry)
+    return {name.strip(): " ".join(about.split()) for name, _, about in entries}
+
+
+def _spelled(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def refuse_taken(out: Path, *, force: bool) -> None:
@@ -193,27 +246,24 @@ def _refused(method: AnyMethod, flag: str | None) -> bool:
 
 def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
     """The flag of one field. Its default is None, so that what was given can be told from what was not."""
-    flag = "--" + field.name.replace("_", "-")
+    flag = _spelled(field.name)
     kind = typing.get_type_hints(config)[field.name]
     if kind is bool:
         flag = f"{flag}/--no-{flag[2:]}"
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
     shown = "worked out" if field.default is dataclasses.MISSING else _plain(field.default)
-    about = documentation(config).get(field.name, "")
-    text = f"{about[:1].upper()}{about[1:]} [default: {shown}]"
+    text = f"{_capital(documentation(config).get(field.name, ''))} [default: {shown}]"
     return click.option(flag, field.name, type=None if kind is bool else kind, default=None, help=text)
 
 
 def documentation(config: type) -> dict[str, str]:
-    """The lines under "Args:" in the docstrings of a dataclass and of those that it is made from, by field."""
-    known: dict[str, str] = {}
-    for each in reversed(config.__mro__):
-        _, _, arguments = inspect.cleandoc(each.__doc__ or "").partition("Args:")
-        entries = re.split(r"\n    (?=\w+: )", arguments)
-        found = (entry.partition(": ") for entry in entries if ": " in entry)
-        known |= {name.strip(): " ".join(about.split()) for name, _, about in found}
-    return known
+    """The entries under "Args:" in the docstrings of a dataclass and of those that it is made from, by field."""
+    return {
+        name: about
+        for each in reversed(config.__mro__)
+        for name, about in _arguments(inspect.cleandoc(each.__doc__ or "")).items()
+    }
 
 
 def _plain(value: object) -> str:

@@ -109,15 +109,15 @@ def attack(
 
     Args:
         run: a finished RUN, or a release (which has no discriminators).
-        members: records of the run's training data.
-        nonmembers: records of the same kind that the run never saw.
-        count: synthetic records.
-        limit: members, and non-members, at most.
-        out: where the figures are written; default: RUN/attacks.json, and nowhere for a release.
-        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
-        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
-        units: whose each record is, in both sets, see `data.readers.read`; None: every record is its own unit.
-        seed: fixes samples and draws.
+        members: records of the run's training data (default split: train).
+        nonmembers: records of the same kind that the run never saw (default split: test).
+        count: how many synthetic records are sampled from the run.
+        limit: how many members, and as many non-members, are used at most.
+        out: file for the figures; default: RUN/attacks.json, and none for a release.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
+        units: see `data.readers.read.read`.
+        seed: fixes the samples and the choice of records.
         sink: is told what is going on.
 
     Raises:

@@ -78,20 +78,22 @@ def evaluate(
 
     Args:
         synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
-        train: real training records: for the baselines, and for the classifier whose features measure distances.
-        test: real test records.
-        metrics: names of `metrics.METRICS` with commas between, or "all".
-        count: samples drawn from a RUN.
-        out: where the figures are written; needed for a file only if they are to be kept.
-        protocol: a key of `measures.PROTOCOLS`, for `accuracy`.
+        train: real training records, for the baselines and for the features that distances are measured in (default
+            split: train).
+        test: real test records (default split: test).
+        metrics: names of `metric_registry.METRICS` with commas between, or "all".
+        count: how many synthetic records are sampled from a run.
+        out: file for the figures; default: RUN/metrics.json for a run, none for a file of samples.
+        protocol: how the classifier of `accuracy` is trained: the paper's 10 epochs, or fewer.
         seed: fixes samples and training.
-        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
-        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
-        cache: a private folder for what depends on the real records alone; default: inside the RUN's private folder.
-        inception: weights of Inception-V3 and their SHA-256, for a true FID; default: a classifier trained on `train`.
-        labelled: labelled records of the semi-supervised analyst.
-        limit: training records of the classical classifiers.
-        card: for a file of samples: the card of the real records, which says how they are read; a RUN has its own.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
+        cache: private folder for what depends on the real records alone; default: in the run's private folder.
+        inception: for fid: file with the weights of Inception-V3 (extra fid) and its SHA-256; default: a classifier
+            trained on `train`.
+        labelled: for semi-supervised: how many records have labels.
+        limit: for classical: how many training records are used at most.
+        card: for a file of samples: the card of the real records, which says how they are read; a run has its own.
         sink: takes progress, and what was noticed about the records.
 
     Raises:

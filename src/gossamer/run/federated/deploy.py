@@ -41,20 +41,20 @@ def server(
 
     Args:
         address: HOST:PORT to listen on.
-        ca: certificate of the federation's authority.
-        certificate: of this server, signed by it.
-        key: of that.
-        card: the public facts.
-        out: the RUN folder.
-        epsilon: the budget against those who see the release.
-        delta: of it.
-        public: public records that the server has; generator and critics begin on them, and they are not protected.
-        preset: named settings, or None.
-        seed: fixes initialisation and the public draws.
-        resume: go on with the unfinished run in `out`.
-        patience: seconds that a reply may take.
-        wait: seconds for which too few clients are waited for.
-        accounts: folder of the account book.
+        ca: PEM certificate of the federation's authority.
+        certificate: PEM certificate of this process, signed by the authority.
+        key: PEM private key of this process.
+        card: TOML file with the declared public facts; its unit is the client.
+        out: run folder, new or empty.
+        epsilon: see `run.federated.simulate.simulate`.
+        delta: see `run.training.fit.fit`.
+        public: see `run.federated.simulate.simulate`.
+        preset: see `run.training.fit.fit`.
+        seed: see `run.federated.simulate.simulate`.
+        resume: go on with the unfinished run in `out`; its settings are its own.
+        patience: seconds that an answer may take.
+        wait: seconds for which the server waits for enough clients.
+        accounts: see `run.training.fit.fit`.
         sink: takes the events, with notes and progress.
         settings: fields of the method's Config.
     """
@@ -93,19 +93,19 @@ def client(
     """Answer a server until the run is over; gives the statement of this client's certificate.
 
     Args:
-        data: its records, all of one unit.
-        card: the public facts that all parties were given.
-        epsilon: what all its answers may cost against the server.
-        delta: of that.
+        data: the records of this client: all of one unit.
+        card: see `run.federated.deploy.server`.
+        epsilon: how much all answers of this client may cost against the server.
+        delta: see `run.training.fit.fit`.
         address: HOST:PORT of the server.
-        ca: certificate of the federation's authority.
-        certificate: of this client, signed by it; its common name is the client's name.
-        key: of that.
+        ca: see `run.federated.deploy.server`.
+        certificate: PEM certificate of this client, signed by the authority; its common name is the client's name.
+        key: see `run.federated.deploy.server`.
         out: the RUN folder of this client: new, or unfinished.
-        images_key: key of the images.
-        labels_key: key of the labels.
-        wait: seconds for which the server is called.
-        accounts: folder of this client's account book.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
+        wait: seconds for which the client calls the server.
+        accounts: see `run.training.fit.fit`.
         sink: takes notes and progress.
 
     Raises:

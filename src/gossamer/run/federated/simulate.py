@@ -56,16 +56,16 @@ def simulate(
     Args:
         data: the records of all clients.
         card: the declared facts; its unit is the client, its declared size how many there are.
-        out: the RUN folder; clients have theirs in its private folder.
-        units: whose each record is, see `data.readers.read`.
-        public: public records that the server has; generator and critics begin on them, and they are not protected.
-        epsilon: the budget against those who see the release. What each client loses to the server follows from it.
-        delta: of both.
-        preset: named settings, or None.
-        images_key: key of the images.
-        labels_key: key of the labels.
+        out: run folder, new or empty; clients have theirs in its private folder.
+        units: see `data.readers.read.read`.
+        public: public records that the server has; pre-training uses them, and they are not protected.
+        epsilon: privacy budget against those who see the release. What each client loses to the server follows from it.
+        delta: see `run.training.fit.fit`.
+        preset: see `run.training.fit.fit`.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
         seed: fixes initialisation and public draws; never noise, nor who is drawn.
-        accounts: folder of the account book, in which the data set is charged once; None: the user's state folder.
+        accounts: see `run.training.fit.fit`.
         resume: go on with an unfinished simulation in `out`; settings are then its own.
         sink: takes the events, with notes and progress.
         settings: fields of the method's Config.

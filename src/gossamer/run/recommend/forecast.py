@@ -150,11 +150,12 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
     if needed <= card.declared_size:
         return f"{least} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."
     larger = measured_runs.epsilon_needed(enough, records=card.declared_size, delta=delta)
-    other = (
-        f"or these at epsilon {larger:g}"
-        if larger is not None
-        else f"and with these not even epsilon {LAST:g} would do"
-    )
+    if larger is not None:
+        other = f"or these at epsilon {larger:g}"
+    elif epsilon < LAST:
+        other = f"and with these not even epsilon {LAST:g} would do"
+    else:
+        other = "and no larger epsilon replaces them"
     return f"{least} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
 
 

@@ -14,12 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
-
-from scipy.optimize import brentq
-from scipy.stats import norm
+from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.data.card import DataCard
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    from scipy import optimize, stats
+else:
+    optimize, stats = Lazy("scipy.optimize"), Lazy("scipy.stats")
 
 Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
 """What records show."""
@@ -253,11 +256,11 @@ def mu(epsilon: float, delta: float) -> float:
     """
 
     def too_much(value: float) -> float:
-        first = norm.cdf(-epsilon / value + value / 2)
-        second = math.exp(epsilon + norm.logcdf(-epsilon / value - value / 2))
+        first = stats.norm.cdf(-epsilon / value + value / 2)
+        second = math.exp(epsilon + stats.norm.logcdf(-epsilon / value - value / 2))
         return float(first - second - delta)
 
-    return float(brentq(too_much, 1e-6, 2 * epsilon + 60))
+    return float(optimize.brentq(too_much, 1e-6, 2 * epsilon + 60))
 
 
 def percent(share: float) -> str:

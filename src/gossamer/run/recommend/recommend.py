@@ -1,7 +1,7 @@
 """`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
 
-What is expected comes from measured runs on comparable pictures (`measured.py`). Each method takes the settings of the measured
-run that is nearest. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
+What is expected comes from measured runs on comparable pictures (`measured_runs.py`). Each method takes the settings of the
+nearest measured run. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
 one asked for, or less so. The others follow, in steps of a factor of two by which their run was clearer. Then come those that
 were measured on other pictures only, in the same order and without a figure, and last those that were not measured.
 """
@@ -17,7 +17,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.run.recommend import measured_runs
-from gossamer.run.recommend.forecast import about, by, duration, more, nearest, time_of
+from gossamer.run.recommend.forecast import LAST, about, by, duration, more, nearest, time_of
 from gossamer.run.recommend.measured_runs import USEFUL, Expected, Measured, percent
 from gossamer.run.report.wording import aligned, remark
 from gossamer.run.training import presets
@@ -168,12 +168,14 @@ def recommend(
 
     Args:
         card: the public facts, or the path of a card.toml.
-        epsilon: the budget.
-        delta: of the guarantee; None: the largest power of ten that is at most 1e-5 and a tenth of 1 / declared size.
-        minutes: how long a fit may take; longer ones are left out.
-        public: public records for a warm start; they are not read.
-        pictures: what the records show, where that is public: "digits", "letters", "clothes" ...
-        data: where the records are, for the commands; not read.
+        epsilon: the privacy budget.
+        delta: delta of the guarantee; default: the largest power of ten that is at most 1e-5 and a tenth of 1 /
+            declared size.
+        minutes: leave out what takes longer than this.
+        public: public records that pre-training could use. They are not read.
+        pictures: what the records show, where that is public: digits, letters, clothes. Runs on others are then left
+            out.
+        data: where the records are, for the commands. They are not read.
 
     Raises:
         RequestError: if the card, epsilon or delta make no sense.
@@ -354,11 +356,13 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         ]
     enough = [each.enough for each in ranked if each.enough is not None]
     least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
-    larger = least is None or measured_runs.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
+    larger = epsilon < LAST and (
+        least is None or measured_runs.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
+    )
     told.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
         "or more) can be expected here. Longer training does not make up for that; more records"
-        + (", or a larger epsilon, do." if larger and not math.isinf(epsilon) else " do.")
+        + (", or a larger epsilon, do." if larger else " do.")
     )
     if least is not None:
         told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")

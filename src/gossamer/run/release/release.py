@@ -64,10 +64,10 @@ def release(
     Args:
         run: a finished RUN, or a release.
         out: a new folder.
-        declared: what the certificate says that nobody can recompute: a TOML file, or the same as a mapping (see
-            `privacy.declared.QUESTIONS`). None: it says that nothing was declared.
-        samples: so many synthetic records go into samples.npz; 0: there is none.
-        force: replace a release in `out`.
+        declared: TOML file with what the certificate says and nobody can recompute, such as who made the release and how
+            settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: nothing is declared.
+        samples: put this many synthetic records into the release, as samples.npz. Default: none.
+        force: replace a release that is there.
 
     Raises:
         RequestError: if the run does not verify (it must not be handed out then), or what is declared has another form.
@@ -143,8 +143,8 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
     Args:
         run: a release or a finished RUN; it has to verify.
         key: PEM file of an Ed25519 private key, outside the folder.
-        new_key: make it first, with `KEY.pub` beside it.
-        force: replace a signature.
+        new_key: make the key first, and beside it KEY.pub, which you hand out.
+        force: replace a signature that is there already.
 
     Raises:
         RequestError: if the folder does not verify, or the key is none, or lies in the folder.

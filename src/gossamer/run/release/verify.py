@@ -15,7 +15,7 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.data.readers import npz
 from gossamer.errors import DataError, GossamerError, RunFolderError
-from gossamer.methods import METHODS
+from gossamer.methods import METHODS, method_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import certificate
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
@@ -97,11 +97,11 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
 
     Args:
         run: a RUN or a release.
-        key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. None: a signature that is there
-            has to hold, whosever it is.
+        key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. Default: a signature that is
+            there must hold, whoever made it.
 
     Raises:
-        RunFolderError: if the folder does not exist or holds no finished run.
+        RunFolderError: if the folder does not exist or holds no finished run, or its method is not installed.
         RequestError: if the key is none.
     """
     folder = RunFolder(Path(run))
@@ -115,7 +115,8 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         )
     found = certificate.check(folder.path)
     problems = list(found.problems)
-    if found.ledger is not None and found.settings is not None:
+    not_installed = _not_installed(found.settings, folder.path)
+    if found.ledger is not None and found.settings is not None and not not_installed:
         problems += _settings(found.settings, found.ledger, found.guarantees)
     notes: list[str] = []
     not_checked = [f"{name}: {what}" for name, what in NOT_CHECKED.items() if folder.file(name).is_file()]
@@ -130,14 +131,26 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         notes += filter(None, [known or said_by(found.stated)])
         if found.ledger is not None and found.ledger.noise[0] == 1 and found.stated.get("format") in (2, 3):
             notes.append(f"{LEDGER}: {noise(found.ledger)}.")
-        if is_release(folder.path) and not problems:
+        if is_release(folder.path) and not problems and not not_installed:
             edited, not_compared = _pages(folder.path, Certificate.of(found.stated))
             problems, not_checked = problems + edited, not_checked + not_compared
     except RunFolderError as error:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
+    if not_installed and not problems:
+        raise RunFolderError(not_installed)
     return Verdict(problems, found.guarantees, notes, not_checked)
+
+
+def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
+    """That the method of these settings is not installed here, in words; empty: it is, or they name none."""
+    name = (settings or {}).get("method")
+    try:
+        _ = isinstance(name, str) and method_of(name, folder=folder)
+    except RunFolderError as error:
+        return str(error)
+    return ""
 
 
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:

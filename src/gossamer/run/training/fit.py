@@ -58,24 +58,26 @@ def fit(
 
     Args:
         method: a key of METHODS, for example "dpgan".
-        data: the private records: a path, "digits" or "glyphs", with ":train" or ":test".
-        card: the declared public facts, or the path of a card.toml.
-        out: the RUN folder, new or empty.
-        epsilon: the budget; infinity trains without privacy. None: what noise and steps cost.
-        delta: the delta of the guarantee.
-        public: public records for a warm start; they are not protected.
-        public_share: give up this share of `data` as public instead; the certificate says that it is not protected.
+        data: the private records: a path, 'digits' or 'glyphs', with ':train' or ':test'.
+        card: TOML file with the declared public facts, or a DataCard.
+        out: run folder, new or empty.
+        epsilon: privacy budget; 'inf' trains without privacy. Default: what noise multiplier and steps cost.
+        delta: chance that the epsilon bound fails, for example 1e-5; it must be below 1 / (declared size).
+        public: public records for pre-training; they are not protected. To choose who is made public, put them here and
+            take them out of `data`: nobody may be in both.
+        public_share: make this share of the data public, instead of `public`: a hash of each unit picks, always the
+            same ones. The certificate says that they are not protected.
         public_images_key: what `images_key` is for `data`, for `public`.
         public_labels_key: what `labels_key` is for `data`, for `public`.
-        images_key: key of the images in an .npz, their column in a .parquet, their ending in a .tar.
-        labels_key: the same for labels, and a column of metadata.csv; "none": there are no labels.
-        units: whose (writer, patient) each record is: FILE.csv, "folder", FILE.npz:KEY or :KEY, see `data.readers.read`.
-        preset: a named set of settings, see `gossamer presets`.
-        seed: fixes initialisation and the public draws; never noise or sampling.
-        device: "cpu" or "cuda".
-        accounts: folder of the account book; None: the user's state folder.
-        sink: takes the events too, with notes and progress; `run.sinks.Terminal` shows them.
-        with_tensorboard: write TensorBoard files into the run.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
+        units: see `data.readers.read.read`.
+        preset: named settings; `gossamer presets` lists them. Other flags override them.
+        seed: fixes initialisation and public draws; never noise or sampling.
+        device: cpu or cuda.
+        accounts: folder of the budget log; default: gossamer/ in the user's state folder.
+        sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
+        with_tensorboard: write TensorBoard files into the run (an extra).
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
         settings: fields of the method's Config.
 

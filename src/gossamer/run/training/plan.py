@@ -60,13 +60,15 @@ def plan(
 ) -> Request:
     """Decide noise and steps from what is given, and say what the run will cost. Reads no record.
 
+    A default batch larger than the declared size becomes the declared size. A batch that is given, or a preset's, is refused.
+
     Args:
         method: a key of METHODS.
         card: the public facts.
         settings: the fields of the method's Config that the user gave; None counts as not given.
-        epsilon: the budget; infinity for the non-private run; None to take what noise and steps cost.
-        delta: needed unless epsilon is infinity.
-        preset: named settings; `settings` and `epsilon` override them.
+        epsilon: see `run.training.fit.fit`.
+        delta: see `run.training.fit.fit`.
+        preset: see `run.training.fit.fit`.
         more: fields of the Config by their names, as `fit` takes them.
 
     Raises:
@@ -74,7 +76,8 @@ def plan(
         BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
     """
     asked = method_named(method)
-    chosen = dict(presets.settings(method, preset)) if preset else {}
+    chosen = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
+    chosen |= presets.settings(method, preset) if preset else {}
     if not isinstance(settings, Mapping | None):
         raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
     given = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}

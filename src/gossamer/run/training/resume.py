@@ -7,6 +7,7 @@ from pathlib import Path
 from gossamer.data.card import DataCard
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
+from gossamer.methods import method_of
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
@@ -18,7 +19,6 @@ from gossamer.run.training import checkpoint, disk_space
 from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
 from gossamer.run.training.driver import untrained
-from gossamer.run.training.plan import method_named
 from gossamer.run.training.training_run import TrainingRun
 from gossamer.run.validation import checked_arguments
 
@@ -36,9 +36,9 @@ def resume(
 
     Args:
         run: the RUN folder.
-        accounts: folder of the account book, where the run is entered if that does not know it; None: the one that it was
-            entered in.
-        sink: takes the events too, with notes and progress; `run.sinks.Terminal` shows them.
+        accounts: folder of the budget log, which the run is added to where it is not known; default: the one that the
+            run was added to.
+        sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         rng: for tests, as in `fit`.
 
     Raises:
@@ -84,7 +84,7 @@ def _resume(
     """Load the records and the last checkpoint, find the run's entry in the budget log, and train to the end."""
     config_json, source_json = folder.config(), folder.source()
     card = DataCard.from_dict(config_json["card"])
-    job = method_named(config_json["method"]).job(config_json["config"], card)
+    job = method_of(config_json["method"], folder=folder.path).job(config_json["config"], card)
     sources = DataSources.from_json(source_json["sources"])
     sources.refuse_gone()
     data = sources.read(card, ledger, present())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import as_json
+from gossamer.run.cli.options import as_json, options_of
 
 if TYPE_CHECKING:
     from gossamer.run.cli import calculator
@@ -15,21 +15,10 @@ else:
 
 
 @click.command()
-@click.option("--sampling-rate", type=float, help="Probability with which a record is drawn in a step.")
-@click.option("--noise-multiplier", type=float, help="Standard deviation of the noise / L2 sensitivity.")
-@click.option("--steps", type=int, help="Number of releases.")
-@click.option("--delta", type=float, required=True, help="Delta of the guarantee.")
-@click.option("--epsilon", type=float, help="Instead of one of the first three: solves for that one.")
-@click.option(
-    "--draw",
-    type=click.Choice(["secret", "round_robin", "paper"]),
-    help="Critics of gs-wgan in place of records: who answers. Then --noise-multiplier is against 2C per row.",
-)
-@click.option("--critics", type=int, help="With --draw: number of critics.")
-@click.option("--batch-size", type=int, help="With --draw: rows of an answer.")
+@options_of("gossamer.run.cli.calculator.account", draw={"type": click.Choice(["secret", "round_robin", "paper"])})
 @as_json
 def account(as_json: bool, **named: Any) -> None:
-    """Privacy calculator for Poisson-sampled Gaussian releases and, with --draw, for the answers of gs-wgan's critics."""
+    """Calculate the privacy cost of Poisson-sampled Gaussian queries and, with --draw, of the answers of gs-wgan's critics."""
     answer = calculator.account(**named)
     if as_json:
         click.echo(json.dumps(answer.to_json()))

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import as_json, checked_seed, per_method
+from gossamer.run.cli.options import PATH, as_json, options_of, per_method
 from gossamer.run.report.audit_record import REFUTED
 
 if TYPE_CHECKING:
@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 else:
     auditing, progress = Lazy("gossamer.run.auditing.audit"), Lazy("gossamer.run.training.progress")
 
-trials = click.option(
-    "--trials",
-    type=click.IntRange(min=20),
-    help="Canaries that take part, and about as many that do not [default: 500 to 180,000, by method and epsilon].",
-)
-seed = click.option(
-    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Fixes all but noise and sampling."
-)
+TRIALS = {"type": click.IntRange(min=20)}
 
 
 def _audit(*, as_json: bool, **named: Any) -> None:
@@ -34,11 +27,8 @@ def _audit(*, as_json: bool, **named: Any) -> None:
 
 
 @click.command()
-@click.option(
-    "--run", type=click.Path(path_type=Path), metavar="RUN", help="Audit at the epsilon of this finished run."
-)
-@trials
-@seed
+@click.option("--run", type=PATH, metavar="RUN", help="Audit at the epsilon of this finished run.")
+@options_of("gossamer.run.auditing.audit.audit_run", trials=TRIALS)
 @as_json
 def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
     """What the group does where no METHOD is named."""
@@ -76,25 +66,13 @@ audit = per_method(
     "gossamer audit METHOD --epsilon 3",
     _audit,
     [
-        click.option("--epsilon", type=float, default=3.0, show_default=True, help="What the method is to claim."),
-        click.option("--delta", type=float, default=1e-5, show_default=True, help="Of claim and bound."),
-        trials,
-        click.option(
-            "--confidence", type=float, default=0.95, show_default=True, help="That the bound lies below the truth."
+        options_of(
+            "gossamer.run.auditing.audit.audit",
+            epsilon={"default": 3.0},
+            trials=TRIALS,
+            confidence={"default": 0.95},
+            jobs={"type": click.IntRange(min=1)},
         ),
-        click.option(
-            "--final",
-            is_flag=True,
-            help="The attacker sees the released model alone: a lower bound, mostly much lower.",
-        ),
-        click.option(
-            "--jobs",
-            type=click.IntRange(min=1),
-            default=1,
-            show_default=True,
-            help="Processes among which trials with one canary are dealt.",
-        ),
-        seed,
         as_json,
     ],
     invoke_without_command=True,

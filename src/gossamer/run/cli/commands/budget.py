@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import accounts, as_json
+from gossamer.run.cli.options import PATH, as_json, options_of
 
 if TYPE_CHECKING:
     from gossamer.run.budget import budget as spending
@@ -17,19 +17,10 @@ else:
 
 @click.command()
 @click.argument("data")
-@click.option(
-    "--card", type=click.Path(path_type=Path), help="The data's card: its data_set is the name of the account."
-)
-@click.option("--epsilon", type=float, help="Set the limit of all runs together; 'inf' lifts it, with --force.")
-@click.option("--delta", type=float, help="Delta of the limit; 'inf' needs none.")
-@click.option(
-    "--allow-infinite", is_flag=True, help="Let runs without a guarantee pass the limit, and do not count them."
-)
-@click.option("--force", is_flag=True, help="Let a looser limit replace a stricter one.")
-@accounts
+@options_of("gossamer.run.budget.budget.budget")
 @as_json
 def budget(data: str, as_json: bool, **named: Any) -> None:
-    """What all runs on DATA have spent together, by the account book; with --epsilon and --delta, set their limit.
+    """Show what all runs on DATA have used together, by the budget log. With --epsilon and --delta, set their limit.
 
     DATA is what `fit --data` was given, or the data_set of the card. Reads no record.
     """
@@ -42,9 +33,9 @@ def budget(data: str, as_json: bool, **named: Any) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@accounts
+@click.argument("run", type=PATH)
+@options_of("gossamer.run.budget.budget.discard")
 def discard(run: Path, accounts: Path | None) -> None:
-    """Give up an unfinished RUN and delete it. What it was charged stays in the account book."""
+    """Delete an unfinished RUN. Its cost stays in the budget log."""
     for line in spending.discard(run, accounts=accounts):
         click.echo(line)

@@ -9,16 +9,13 @@ import click
 from gossamer.data.card import STORED, check_range, draft
 from gossamer.data.card_hints import drafted_size, remarks
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
-from gossamer.run.cli.options import force, images_key, labels_key, pixel_range, refuse_taken, units
+from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
 
 
 @click.command()
 @click.argument("data")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the draft here; default: print it.")
-@images_key
-@labels_key
-@units
-@pixel_range
+@click.option("-o", "--out", type=PATH, help="Write the draft here; default: print it.")
+@options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range")
 @force
 def card(
     data: str,

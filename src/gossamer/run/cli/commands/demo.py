@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gossamer.lazy import Lazy
+from gossamer.run.cli.options import PATH
 
 if TYPE_CHECKING:
     from gossamer.run.cli import demo as showing
@@ -15,15 +16,9 @@ else:
 
 
 @click.command()
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs/demo"),
-    show_default=True,
-    help="Its own folder, replaced.",
-)
+@click.option("--out", type=PATH, default=Path("runs/demo"), show_default=True, help="Its own folder, replaced.")
 def demo(out: Path) -> None:
-    """The whole way on scikit-learn's digits, with drawn glyphs as public data. No download."""
+    """Try everything on scikit-learn's digits, with rendered glyphs as public data. No download."""
     with progress.Terminal() as terminal:
         told = showing.demo(out, terminal)
     for line in told:

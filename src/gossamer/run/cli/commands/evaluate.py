@@ -1,4 +1,4 @@
-"""`gossamer evaluate`."""
+"""`gossamer evaluate` and `gossamer compare`."""
 
 import json
 from pathlib import Path
@@ -7,79 +7,40 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import as_json, checked_seed, images_key, labels_key
+from gossamer.run.cli.options import PATH, as_json, force, options_of, refuse_taken
 from gossamer.run.evaluation.metric_registry import IN_ALL, METRICS, PROTOCOLS
+from gossamer.run.report import metric_names, wording
 
 if TYPE_CHECKING:
+    from gossamer.run.evaluation import compare as comparison
     from gossamer.run.evaluation import evaluate as evaluation
     from gossamer.run.training import progress
 else:
-    evaluation, progress = Lazy("gossamer.run.evaluation.evaluate"), Lazy("gossamer.run.training.progress")
+    comparison, evaluation = Lazy("gossamer.run.evaluation.compare"), Lazy("gossamer.run.evaluation.evaluate")
+    progress = Lazy("gossamer.run.training.progress")
+
+WIDEST = 120
+"""Letters of a line; a table that is wider is turned: a line for each figure, a column for each run."""
 
 
 @click.command()
-@click.argument("synth", type=click.Path(path_type=Path))
-@click.option(
-    "--train", required=True, help="Real training records, for the real-data baseline (default split: train)."
+@click.argument("synth", type=PATH)
+@options_of(
+    "gossamer.run.evaluation.evaluate.evaluate",
+    count={"type": click.IntRange(min=1)},
+    protocol={"type": click.Choice(PROTOCOLS)},
+    metrics={"help": f"Names with commas between: {', '.join(METRICS)}; or all ({', '.join(IN_ALL)})."},
+    labelled={"type": click.IntRange(min=2)},
+    limit={"type": click.IntRange(min=10)},
+    cache={"type": click.Path(path_type=Path, file_okay=False)},
+    inception={
+        "type": (click.Path(path_type=Path, exists=True, dir_okay=False), str),
+        "metavar": "WEIGHTS SHA256",
+    },
 )
-@click.option("--test", required=True, help="Real test records (default split: test).")
-@click.option(
-    "-n", "count", type=click.IntRange(min=1), default=60_000, show_default=True, help="Samples drawn from a RUN."
-)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Where the figures go; default for a RUN: RUN/metrics.json."
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(PROTOCOLS),
-    default="paper",
-    show_default=True,
-    help="For accuracy: the paper's 10 epochs, or fewer.",
-)
-@click.option(
-    "--metrics",
-    default="accuracy",
-    show_default=True,
-    help=f"Names with commas between: {', '.join(METRICS)}; or all ({', '.join(IN_ALL)}).",
-)
-@click.option(
-    "--labelled",
-    type=click.IntRange(min=2),
-    default=100,
-    show_default=True,
-    help="For semi-supervised: labelled records.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=10),
-    default=10_000,
-    show_default=True,
-    help="For classical: training records at most.",
-)
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Private folder for what depends on the real records alone; default: in the RUN.",
-)
-@click.option(
-    "--inception",
-    type=(click.Path(path_type=Path, exists=True, dir_okay=False), str),
-    metavar="WEIGHTS SHA256",
-    help="For fid: Inception-V3 from a local file (extra fid); default: a classifier trained on --train.",
-)
-@click.option(
-    "--card",
-    type=click.Path(path_type=Path),
-    help="For a file of samples: the card that says how real records are read.",
-)
-@click.option(
-    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Fixes samples and training."
-)
-@images_key
-@labels_key
 @as_json
 def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None:
-    """How good is SYNTH (a RUN, a release, or a file of samples)? Measured on real records.
+    """Measure how good SYNTH (a RUN, a release, or a file of samples) is, on real records.
 
     The figures read real records. They are internal: the guarantee does not cover them.
     """
@@ -93,3 +54,34 @@ def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None
     for name, reason in found.left_out.items():
         click.echo(f"{name} left out: {reason}")
     click.echo("Internal figures: they were computed on real records and are not covered by the guarantee.")
+
+
+@click.command()
+@click.argument("runs", type=PATH, nargs=-1, required=True)
+@click.option("--metric", default="accuracy", show_default=True, help="The figure of the plot.")
+@click.option("-o", "--out", type=PATH, help="The plot, .png or .svg; default: none.")
+@force
+@as_json
+def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
+    """Show several evaluated RUNs in one table, and utility against epsilon in one plot."""
+    entries = comparison.compare(runs)
+    metric = comparison.chosen_metric(entries, metric)
+    if out is not None:
+        refuse_taken(out, force=force)
+        comparison.plot(entries, metric, out)
+    if as_json:
+        click.echo(json.dumps({"runs": entries}))
+        return
+    shared = [name for name in entries[0]["metrics"] if metric_names.stands_alone(name)]
+    rows = comparison.table(entries, shared)
+    lines = wording.aligned(rows)
+    if max(map(len, lines)) > WIDEST:
+        lines = wording.aligned(list(zip(*rows, strict=True)))
+    for line in lines:
+        click.echo(line)
+    if unlike := comparison.unlike(entries, shared):
+        click.echo(
+            f"Not computed alike in all runs, so not to be compared: {', '.join(unlike)}. What each was computed on stands in "
+            "RUN/metrics.json; evaluate them with the same -n, --protocol and records."
+        )
+    click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")

@@ -6,22 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import (
-    BUDGET,
-    accounts,
-    checked_seed,
-    delta,
-    epsilon,
-    images_key,
-    labels_key,
-    per_method,
-    preset,
-    public,
-    public_images_key,
-    public_labels_key,
-    public_share,
-    units,
-)
+from gossamer.run.cli.options import BUDGET, FIT, PATH, options_of, per_method
 from gossamer.run.training import torchrun
 
 if TYPE_CHECKING:
@@ -54,42 +39,14 @@ fit = per_method(
     f"gossamer fit METHOD --data DATA --card card.toml {BUDGET} --out RUN",
     _fit,
     [
-        click.option("--data", required=True, help="The private records."),
-        click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts."),
-        epsilon,
-        delta,
-        click.option("--out", type=click.Path(path_type=Path), required=True, help="RUN folder, new or empty."),
-        public,
-        public_images_key,
-        public_labels_key,
-        public_share,
-        images_key,
-        labels_key,
-        units,
-        preset,
-        click.option(
-            "--seed",
-            type=int,
-            callback=checked_seed,
-            default=0,
-            show_default=True,
-            help="Fixes initialisation and public draws; never noise or sampling.",
-        ),
-        click.option("--device", default="cpu", show_default=True, help="cpu, or cuda."),
-        click.option(
-            "--tensorboard",
-            "with_tensorboard",
-            is_flag=True,
-            help="Write TensorBoard files into the run (an extra).",
-        ),
-        accounts,
+        options_of(FIT, with_tensorboard={"flags": ["--tensorboard"]}),
     ],
 )
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@accounts
+@click.argument("run", type=PATH)
+@options_of("gossamer.run.training.resume.resume")
 def resume(run: Path, accounts: Path | None) -> None:
     """Go on with a run that was stopped or killed; a finished one is left as it is.
 

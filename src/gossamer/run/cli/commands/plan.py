@@ -1,4 +1,4 @@
-"""`gossamer plan`."""
+"""`gossamer plan` and `gossamer presets`."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import BUDGET, as_json, delta, epsilon, per_method, preset, public_share
+from gossamer.methods import METHODS
+from gossamer.run.cli.options import BUDGET, FIT, PATH, as_json, options_of, per_method
+from gossamer.run.cli.options import card as declared
 from gossamer.run.report.wording import release_in_words, remark
 
 if TYPE_CHECKING:
@@ -17,11 +20,12 @@ if TYPE_CHECKING:
     from gossamer.run.recommend import forecast
     from gossamer.run.recommend.forecast import Outlook
     from gossamer.run.training import plan as planning
+    from gossamer.run.training import presets as named
     from gossamer.run.training.plan import Request
 else:
     cards, event_json = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting.event_json")
     calculator, planning = Lazy("gossamer.run.cli.calculator"), Lazy("gossamer.run.training.plan")
-    forecast = Lazy("gossamer.run.recommend.forecast")
+    forecast, named = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
 
 
 def _plan(
@@ -85,18 +89,57 @@ def _steps(request: "Request") -> int:
 
 plan = per_method(
     "plan",
-    "What a run of METHOD would cost, and what to expect of it. Reads no record: it needs the card only.",
+    "Compute what a run of METHOD would cost, and what to expect of it. It reads the card, and no record.",
     f"gossamer plan METHOD --card card.toml {BUDGET}",
     _plan,
     [
-        click.option("--card", type=click.Path(path_type=Path), required=True, help="The declared public facts."),
-        epsilon,
-        delta,
+        declared,
+        options_of("gossamer.run.training.plan.plan"),
         click.option(
             "--public", metavar="DATA", help="What --public is for fit. It is not read, and costs no epsilon."
         ),
-        public_share,
-        preset,
+        options_of(FIT, "public_share"),
         as_json,
     ],
 )
+
+
+@click.command()
+@click.argument("method", required=False)
+@click.option(
+    "--card",
+    type=PATH,
+    help="Show which of them can be had for these records, scaled to their declared size.",
+)
+@as_json
+def presets(method: str | None, card: Path | None, as_json: bool) -> None:
+    """List the named settings, of METHOD or of all."""
+    if method is not None and method not in METHODS:
+        raise RequestError(
+            f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}."
+        )
+    if card is not None:
+        _for_card(named.for_card(cards.DataCard.load(card), method=method), as_json=as_json)
+        return
+    known = {name: entries for name, entries in named.all_presets().items() if method in (None, name)}
+    if as_json:
+        click.echo(json.dumps({"presets": known}))
+        return
+    for name, entries in known.items():
+        for preset, entry in entries.items():
+            chosen = " ".join(f"{key}={value}" for key, value in entry.items() if key not in named.ABOUT)
+            made_for = f"; made for {entry['records']:,} records" if "records" in entry else ""
+            click.echo(f"{name} {preset}: {entry['about']}{made_for}\n    {chosen}")
+
+
+def _for_card(found: "list[named.Scaled]", *, as_json: bool) -> None:
+    if as_json:
+        entries = [
+            {"method": each.method, "preset": each.name, "changed": dict(each.changed), "refused": each.refused}
+            for each in found
+        ]
+        click.echo(json.dumps({"presets": entries}))
+        return
+    for each in found:
+        click.echo(f"{each.method} {each.name}: {each.about}")
+        click.echo(f"    not for this card: {each.refused}" if each.refused else f"    {each.flags}")

@@ -1,4 +1,4 @@
-"""`gossamer release`."""
+"""`gossamer release` and `gossamer sign`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import force
+from gossamer.run.cli.options import PATH, options_of
 
 if TYPE_CHECKING:
     from gossamer.privacy.certificate import certificate
@@ -16,17 +16,28 @@ else:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@click.option(
-    "--declared",
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    help="Who made it, whom to ask, how settings were chosen ...: what the certificate says and nobody can recompute.",
+@click.argument("run", type=PATH)
+@click.option("-o", "--out", type=PATH, required=True, help="A new folder.")
+@options_of(
+    "gossamer.run.release.release.release",
+    declared={"type": PATH, "metavar": "FILE.toml"},
+    samples={"type": click.IntRange(min=1), "default": None},
 )
-@click.option("--samples", type=click.IntRange(min=1), help="Put so many synthetic records into it, as samples.npz.")
-@force
 def release(run: Path, out: Path, declared: Path | None, samples: int | None, force: bool) -> None:
     """Copy what may be handed out: model, certificate, ledger, settings, samples, README, a report without internal figures."""
     click.echo(str(handing_out.release(run, out, declared=declared, samples=samples or 0, force=force)))
     click.echo(certificate.Certificate.load(out).statement, err=True)
+
+
+@click.command()
+@click.argument("run", type=PATH)
+@options_of("gossamer.run.release.release.sign", key={"type": click.Path(path_type=Path, dir_okay=False)})
+def sign(run: Path, key: Path, new_key: bool, force: bool) -> None:
+    """Sign a release (or a RUN): whoever has the public key sees that you stand for it, and that nothing was changed since.
+
+    \b
+    gossamer sign OUT --key me.pem --new-key
+    gossamer verify OUT --key me.pem.pub
+    """
+    public = handing_out.sign(run, key=key, new_key=new_key, force=force)
+    click.echo(f"{run}: signed. The public key, which others need from you by a way that they trust:\n{public}")

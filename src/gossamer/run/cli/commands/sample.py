@@ -9,20 +9,18 @@ from gossamer.data.records import Samples
 from gossamer.data.writers import write_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.cli.options import checked_seed, force
+from gossamer.run.cli.options import PATH, checked_seed, force
 from gossamer.run.training.progress import Terminal
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("-n", "count", type=click.IntRange(min=1), required=True, help="How many samples.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help=".npz, .csv, .parquet, or a folder for .png."
-)
+@click.option("-o", "--out", type=PATH, required=True, help=".npz, .csv, .parquet, or a folder for .png.")
 @click.option("--seed", type=int, callback=checked_seed, help="Fixes the samples; default: fresh ones.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> None:
-    """Draw synthetic records from a finished RUN or a release. Free, as many as wanted."""
+    """Write synthetic records from a finished RUN or a release. They cost no epsilon, however many you take."""
     synthesizer = Synthesizer.load(run)
     with Terminal() as terminal:
         chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import checked_seed, images_key, labels_key, pixel_range, units
+from gossamer.run.cli.options import options_of
 
 if TYPE_CHECKING:
     from gossamer.data import split as splitting
@@ -17,26 +17,9 @@ else:
 
 @click.command()
 @click.argument("data")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="A new folder for pictures, else a new .npz."
-)
-@click.option("--share", type=float, default=0.2, show_default=True, help="Expected share of test, between 0 and 1.")
-@click.option(
-    "--seed", type=int, callback=checked_seed, default=0, show_default=True, help="Another one deals otherwise."
-)
-@units
-@click.option(
-    "--missing-unit",
-    type=click.Choice(["refuse", "own"]),
-    default="refuse",
-    show_default=True,
-    help="A record without a unit: a mistake, or a unit of its own.",
-)
-@images_key
-@labels_key
-@pixel_range
+@options_of("gossamer.data.split.split", missing_unit={"type": click.Choice(["refuse", "own"])})
 def split(data: str, out: Path, **named: Any) -> None:
-    """Deal DATA into train and test before a run, whole units on either side.
+    """Split DATA into train and test before a run, whole units on either side.
 
     Members and non-members must differ in nothing but the deal, or `gossamer attack` sees writers and scanners. A hash of each
     unit deals, so whoever joins or leaves moves nobody else. Declare the size of train: (1 - share) of what you would declare.

@@ -9,7 +9,7 @@ import click
 
 from gossamer.errors import GossamerError, RunFolderError
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import as_json
+from gossamer.run.cli.options import PATH, as_json, options_of
 from gossamer.run.storage.run_folder import SUMS
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ else:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--key", metavar="PUBLIC", help="It must be signed with this key: the PEM file K.pub, or its 64 hexadecimal digits."
-)
+@click.argument("run", type=PATH)
+@options_of("gossamer.run.release.verify.verify", key={"metavar": "PUBLIC"})
 @as_json
 def verify(run: Path, key: str | None, as_json: bool) -> None:
     """Recompute the guarantee of a RUN or a release from its ledger, with every accountant, and check its files."""
@@ -45,7 +43,7 @@ def verify(run: Path, key: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 def report(run: Path) -> None:
     """Write RUN/report.html anew, one self-contained page."""
     if checking.is_release(run):

@@ -1,0 +1,69 @@
+"""Flags that come from signatures and docstrings, read without an import, are those of the functions themselves."""
+
+import importlib
+import inspect
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from gossamer.run.cli.main import cli
+from gossamer.run.cli.options import FIT, options_of
+
+FUNCTIONS = [
+    FIT,
+    "gossamer.run.training.fit.resume",
+    "gossamer.run.auditing.audit.audit",
+    "gossamer.run.evaluation.attack.attack",
+    "gossamer.run.evaluation.evaluate.evaluate",
+    "gossamer.run.release.release.sign",
+    "gossamer.data.split.split",
+]
+
+
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """All commands below a group, by their words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield " ".join((*words, name)), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+
+
+def test_every_flag_of_every_command_has_a_help_text() -> None:
+    found = list(commands(cli))
+    assert len(found) > 50
+    silent = [
+        f"{words} {option.opts[0]}"
+        for words, command in found
+        for option in command.params
+        if isinstance(option, click.Option) and not (option.help or "").strip(". ")
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> None:
+    module, _, name = function.rpartition(".")
+    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    made = click.command(options_of(function)(lambda **_: None))
+    flags = {str(option.name): option for option in made.params}
+    never = {"sink", "settings", "rng", "noise_seed"}
+    keywords = {each for each, about in parameters.items() if about.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert set(flags) == keywords - never
+    for each, option in flags.items():
+        default = parameters[each].default
+        assert option.required == (default is inspect.Parameter.empty), each
+        if not option.required and each != "confidence":  # its default is a name, which the command repeats
+            assert option.get_default(click.Context(made)) == default, each
+
+
+def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
+    made = click.command(options_of("gossamer.run.evaluation.attack.attack", "units")(lambda **_: None))
+    (units,) = (option for option in made.params if isinstance(option, click.Option))
+    assert (units.help or "").startswith("Whose (writer, patient) each record is")
+    made = click.command(options_of(FIT, "public_share")(lambda **_: None))
+    (share,) = (option for option in made.params if isinstance(option, click.Option))
+    assert "instead of --public:" in (share.help or "")
