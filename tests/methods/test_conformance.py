@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.fingerprint import SALT, given_up
+from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
@@ -269,7 +269,7 @@ def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw
     """
     records = stripes(180)
     public, private = _split(records, share, SALT) if share else (None, records)
-    kept = np.arange(180)[~given_up(records, share=share, salt=SALT)] if share else np.arange(180)
+    kept = np.arange(180)[~made_public(records, share=share, salt=SALT)] if share else np.arange(180)
     for gone in kept:
         rest = records[np.delete(np.arange(180), gone)]
         again, neighbour = _split(rest, share, SALT) if share else (None, rest)
