@@ -58,8 +58,8 @@ def contrast(first_name: str, first_pictures: Labelled, second_name: str, second
     ink = {"light": "ink on white", "dark": "white on black"}
     return (
         f"{first_name}: nearly all look like {ink[one]}, and those of {second_name} like {ink[other]}. To a model they have "
-        "nothing in common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on "
-        "black)."
+        "nothing in common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay "
+        "white on black)."
     )
 
 
