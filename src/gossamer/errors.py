@@ -7,7 +7,7 @@
     │   ├── BudgetError         no run can meet this epsilon, delta or noise
     │   ├── RunFolderError      the output folder is taken, or is not a run
     │   ├── NotBegun            rank 0 has refused the request: what the other ranks say, to nobody
-    │   └── AccountsError       the account book cannot be used, so that nothing may be started
+    │   └── BudgetLogError      the budget log cannot be used, so no run may start
     ├── Interrupted             the user stopped the run; `resume` goes on; exit status 1
     ├── TooFewClients           a federated run waits for clients that do not come; it can be resumed; exit status 1
     ├── Diverged                weights became infinite or no number; the last good checkpoint is kept; exit status 1
@@ -52,8 +52,8 @@ class RunFolderError(RequestError):
     """The output folder is taken, cannot be written, or is not a run."""
 
 
-class AccountsError(RequestError):
-    """The account book cannot be read or written. A run that it does not hold is not started."""
+class BudgetLogError(RequestError):
+    """The budget log cannot be read or written. A run without an entry in it is not started."""
 
 
 class Diverged(GossamerError):

@@ -304,8 +304,8 @@ class PrivacyLedger:
         if self._path is None:
             raise ValueError("this ledger is on no disk")
         with self._path.open("rb") as file:
-            found = next(itertools.islice(file, line - 1, line), b"{}")
-        return str(json.loads(found).get("hash"))
+            raw = next(itertools.islice(file, line - 1, line), b"{}")
+        return str(json.loads(raw).get("hash"))
 
     def check_place(self) -> None:
         """Refuse to go on where the folder was moved, deleted or replaced after the file was opened in it.

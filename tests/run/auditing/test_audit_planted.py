@@ -170,7 +170,7 @@ def test_who_is_public_is_decided_by_the_unit(by_position: bool, monkeypatch: py
         def first(records: Records, *, share: float, salt: str) -> np.ndarray:
             return np.random.default_rng(0).permutation(len(records)) < share * len(records)
 
-        monkeypatch.setattr(data_sources, "given_up", first)
+        monkeypatch.setattr(data_sources, "made_public", first)
 
     draw = np.random.default_rng(2)
     scores: dict[bool, list[float]] = {True: [], False: []}

@@ -192,7 +192,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         for _ in training.drive(private, public):
             if (after := ranks.next(Next.STEP)) != Next.STEP:
                 checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
-            if after == Next.KEEP_AND_STOP:
+            if after == Next.CHECKPOINT_AND_STOP:
                 raise Interrupted("rank 0 has stopped.")
     checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
     synthesizer: Synthesizer = ranks.same(None)

@@ -139,7 +139,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
                 )  # the phase is over: it cannot be paid for again
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
-                    run.ranks.next(Next.KEEP_AND_STOP if stopping else Next.KEEP)
+                    run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
                     clock.written(save())
                     if full:
                         raise DiskFull

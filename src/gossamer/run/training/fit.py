@@ -11,7 +11,7 @@ import torch
 from gossamer.data.card import DataCard, protected_part
 from gossamer.data.polarity import NEARLY_CONSTANT, contrast, nearly_constant
 from gossamer.data.to_uint8 import SCALED
-from gossamer.errors import AccountsError, DataError, RequestError, RunFolderError
+from gossamer.errors import BudgetLogError, DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.synthesizer import Synthesizer
@@ -191,7 +191,7 @@ def enter(
 
     Raises:
         BudgetError: if a limit forbids the run; nothing is left of it then.
-        AccountsError: if the book cannot be used.
+        BudgetLogError: if the book cannot be used.
     """
     method, run = request.job.method, new_word()
 
@@ -218,7 +218,7 @@ def enter(
         if folder.interrupted:  # where nothing is in the book, the old run comes back
             ledger.close()
             settle(folder)
-        elif not folder.finished and (isinstance(error, (AccountsError, OSError)) or not folder.begun):
+        elif not folder.finished and (isinstance(error, (BudgetLogError, OSError)) or not folder.begun):
             ledger.close()  # the disk or the book failed between what is refused and what is entered
             folder.clear()
         if isinstance(error, OSError):
