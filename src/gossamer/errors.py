@@ -129,11 +129,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The nearest known name as a question with a space before it, or nothing.
 
     >>> did_you_mean("step", ["steps", "width"])
     " Did you mean 'steps'?"
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""

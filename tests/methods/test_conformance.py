@@ -26,7 +26,7 @@ from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.method import OnPublic, Reached, State
+from gossamer.methods.method import OnPublic, State, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -156,9 +156,9 @@ class Run:
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
 
-    def steps(self) -> Iterator[Reached]:
+    def steps(self) -> Iterator[StepResult]:
         for reached in self.training.drive(self.private, self.public):
-            shown = {name: float(value) for name, value in (reached.shown or {}).items()}
+            shown = {name: float(value) for name, value in (reached.logs or {}).items()}
             self.events.append({"phase": reached.phase.name, "step": reached.step, **shown})
             yield reached
 
@@ -356,7 +356,7 @@ def test_resume_where_one_phase_turns_into_the_next(method: str, tmp_path: Path)
         return Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=stripes(30, seed=5))
 
     whole = begin()
-    ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.shown is None]
+    ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.logs is None]
     expected = model_bytes(whole.training.state.released)
     for at in [number - before for number in ends[:-1] for before in (1, 0)]:
         first = begin()

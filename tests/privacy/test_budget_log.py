@@ -313,7 +313,7 @@ def test_a_book_that_cannot_be_opened_or_written_is_refused(
 def test_pages_for_looking_cannot_be_written(book: BudgetLog) -> None:
     enter(book, charge())
     with pytest.raises(ValueError, match="looking only"):
-        book.read().enter(charge(), "s1")
+        book.read().add_run(charge(), "s1")
 
 
 def test_writers_wait_for_one_another(tmp_path: Path) -> None:

@@ -170,11 +170,11 @@ def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int
     training = job.begin(rng, ranks=ranks)
     before = flat(training.state.released)
     shown = [
-        (each.phase.name, each.step, {name: float(value) for name, value in each.shown.items()})
+        (each.phase.name, each.step, {name: float(value) for name, value in each.logs.items()})
         for each in training.drive(
             Confined(part_of(records, job, ranks, rng), ledger, ranks), public if job.takes_public else None
         )
-        if each.shown is not None
+        if each.logs is not None
     ]
     return {
         "weights": flat(training.state.released),
@@ -431,7 +431,7 @@ def test_units_are_dealt_to_ranks_by_even_coins_alike_on_all() -> None:
 
 def test_methods_that_say_so_add_units_up() -> None:
     """Whoever adds a method has to say it, and to look at its releases before."""
-    sums = {name for name, method in METHODS.items() if method.sums_units}
+    sums = {name for name, method in METHODS.items() if method.additive_over_units}
     assert sums == {"dpgan", "dp-wgan", "dp-diffusion", "teacher", "moments", "evolve", "dp-mepf"}
 
 

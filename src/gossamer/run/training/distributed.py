@@ -205,9 +205,9 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rn
     Where a release is more than a sum over units, a unit's rank is a secret coin of its own, so that one unit more or less
     leaves all others where they are.
     """
-    if ranks.count == 1 or job.method.deals_records:
+    if ranks.count == 1 or job.method.shards_records:
         return records
-    if not job.method.sums_units:
+    if not job.method.additive_over_units:
         return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
     mine = ranks.mine(records.population)
     if records.units is None:

@@ -11,7 +11,7 @@ from typing import Any
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
-from gossamer.methods.method import BaseConfig, Job, OnPublic, Reached, State, Training
+from gossamer.methods.method import BaseConfig, Job, OnPublic, State, StepResult, Training
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.certificate.certificate import Certificate
@@ -125,7 +125,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
             mine = distributed.part_of(run.found.private, run.job, run.ranks, run.rng)
             private = Confined(mine, run.ledger, run.ranks)
             for reached in training.drive(private, run.found.public):
-                if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
+                if reached.logs is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
                 try:
@@ -135,7 +135,7 @@ def _drive(run: Underway, training: Training[BaseConfig, State], emit: Sink) -> 
                     if not full:
                         raise
                 paid_for = (
-                    reached.shown is None and reached.phase.releases
+                    reached.logs is None and reached.phase.releases
                 )  # the phase is over: it cannot be paid for again
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
@@ -193,15 +193,15 @@ def _full(folder: RunFolder, kept: str) -> DiskFull:
     )
 
 
-def _tell(reached: Reached, emit: Sink, spent: Callable[[], float]) -> None:
+def _tell(reached: StepResult, emit: Sink, spent: Callable[[], float]) -> None:
     """How far the run is and, now and then, the figures of the step."""
     phase, step = reached.phase, reached.step
-    if reached.shown is None:
+    if reached.logs is None:
         return
     emit(progress(phase.name, step, phase.steps, f"epsilon spent {rounded_up(spent())}" if phase.releases else ""))
     if phase.worth_keeping(step):
         values: dict[str, float | int | str] = {
-            name: value if isinstance(value, int) else float(value) for name, value in reached.shown.items()
+            name: value if isinstance(value, int) else float(value) for name, value in reached.logs.items()
         }
         if phase.releases:
             values["epsilon_spent"] = epsilon_as_json(spent())
