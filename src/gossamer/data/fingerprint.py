@@ -31,13 +31,13 @@ _PARTS = 64
 
 @dataclass(frozen=True)
 class Identity:
-    """By what a set of records is known again, and kept in private places only.
+    """Digests that identify a set of records. They are stored in private places only.
 
     Args:
         fingerprint: SHA-256 of the records as they stand: another order, label, unit or name is another set. A run goes on with
             the same records only.
-        mark: SHA-256 of the pictures alone, in whatever order they stand and however they are split, labelled or grouped: the
-            account book knows copies by it. Empty where there are none, because nothing would be known by it.
+        mark: SHA-256 of the pictures alone, independent of their order, splits, labels and units. The budget log recognises
+            copies by it. Empty without pictures.
     """
 
     fingerprint: str

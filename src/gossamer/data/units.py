@@ -114,7 +114,7 @@ def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) 
         raise DataError(
             f"{where}: the ids of units hold what is no text: the file is damaged, write it again"
         ) from None
-    return numbered([_text(each, index, place) for index, each in enumerate(stored)], missing, place)
+    return numbered([_text(unit_id, index, place) for index, unit_id in enumerate(stored)], missing, place)
 
 
 def _text(value: str | bytes | int, index: int, place: Callable[[int], str]) -> str:

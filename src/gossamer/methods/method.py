@@ -588,7 +588,7 @@ class Training(Generic[C_co, S_co]):
         if self._run.ranks.count > 1:
             own_state = self._state.state_dict()
             inside = {name: value for name, value in own_state.items() if isinstance(value, confined.Confined)}
-            shared = self._run.ranks.same({name: value for name, value in own_state.items() if name not in inside})
+            shared = self._run.ranks.broadcast({name: value for name, value in own_state.items() if name not in inside})
             self._state.load_state_dict({**shared, **inside})
 
     def _steps(

@@ -1,4 +1,4 @@
-"""The door: private records live inside `Confined`, and only `release` lets anything out.
+"""Isolated records: private records live inside `Confined`, and only `release` lets a value out.
 
 It stops mistakes, not a hostile author: a closure can smuggle a value out, and a test on whole runs looks for that
 (unrelated data, same seed, mechanism deaf: the artefact and the events must be equal bit for bit).

@@ -58,8 +58,8 @@ class Ranks:
         """Whether this is rank 0: it has the ledger, draws the noise, and writes what is written."""
         return self.number == 0
 
-    def mine(self, n: int) -> slice:
-        """The part of n things in a row that is this rank's. The parts of all ranks are disjoint and make up the whole."""
+    def shard(self, n: int) -> slice:
+        """Return the shard of this rank: a slice of n items. The shards of all ranks are disjoint and cover all items."""
         return slice(n * self.number // self.count, n * (self.number + 1) // self.count)
 
     def release(
@@ -94,16 +94,16 @@ class Ranks:
         """What rank 0 wants after this step; asked by all."""
         return signal
 
-    def together(self, act: Callable[[], None]) -> None:
-        """Do something that all ranks do, and wait until all have done it.
+    def run_on_all(self, act: Callable[[], None]) -> None:
+        """Run a function that all ranks run, and wait for all of them.
 
         Raises:
             RanksDisagree: if it failed on another rank.
         """
         act()
 
-    def same(self, state: Any) -> Any:
-        """What rank 0 has, on every rank: tensors, plain numbers and their containers."""
+    def broadcast(self, state: Any) -> Any:
+        """Return the value of rank 0 on every rank: tensors, plain numbers and their containers."""
         return state
 
 
@@ -158,7 +158,7 @@ class Group(Ranks):
         _on_wire(lambda: dist.broadcast(sent, 0))
         return Next(int(sent))
 
-    def together(self, act: Callable[[], None]) -> None:
+    def run_on_all(self, act: Callable[[], None]) -> None:
         """See `Ranks`."""
         try:
             act()
@@ -167,7 +167,7 @@ class Group(Ranks):
             raise
         self._agree(_token(""))
 
-    def same(self, state: Any) -> Any:
+    def broadcast(self, state: Any) -> Any:
         """See `Ranks`."""
         box = [state if self.first else None]
         _on_wire(lambda: dist.broadcast_object_list(box, 0, device=torch.device("cpu")))

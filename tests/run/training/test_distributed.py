@@ -240,7 +240,7 @@ def released(
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)])
     mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=2.0, noise_multiplier=noise, rng=Rng())
-    mine = records[ranks.mine(len(records))]
+    mine = records[ranks.shard(len(records))]
     private = Confined(mine, ledger, ranks)
     return torch.stack([private.release(mechanism, Pull()) for _ in range(count)]), ledger.unused
 
@@ -338,7 +338,7 @@ def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
         "ledger": (1.0, 1e-5, ADD_OR_REMOVE_ONE, [], []),
     }  # fmt: skip
     if ranks.first:
-        ranks.same(distributed.Brief(**{**told, **change}))
+        ranks.broadcast(distributed.Brief(**{**told, **change}))
         return ""
     try:
         distributed.follow(ranks, None)

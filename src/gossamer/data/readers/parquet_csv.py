@@ -170,9 +170,9 @@ def read_arrow(
 
     def batches() -> Iterator[tuple[Path, int, Any, Any]]:
         for path in paths:
-            with _opened(path, wanted) as (schema, found):
+            with _opened(path, wanted) as (schema, read_batches):
                 row = 0
-                for batch in found(wanted):
+                for batch in read_batches(wanted):
                     labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
                     yield path, row, schema, batch
                     row += len(batch)
@@ -250,9 +250,9 @@ def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Call
 
                 def batches(names: list[str]) -> Iterator[Any]:
                     for batch in stream:
-                        chosen = batch.select(names)
-                        chosen.validate(full=True)
-                        yield chosen
+                        selected = batch.select(names)
+                        selected.validate(full=True)
+                        yield selected
             else:
                 stored = parquet.ParquetFile(file)
                 schema = stored.schema_arrow

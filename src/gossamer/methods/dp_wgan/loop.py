@@ -77,7 +77,7 @@ def pairs_for(G: Generator, coins: Callable[[], torch.Generator]) -> Callable[[R
 
 def generator_step(run: Run[Config], state: "State", B: int) -> None:
     """Lines 19 and 20: one update of the generator."""
-    latents, labels = state.G.latents(run, B, part=run.ranks.mine(B))
+    latents, labels = state.G.latents(run, B, part=run.ranks.shard(B))
     loss = -state.D.net(2 * state.G.net(latents, labels) - 1, labels).sum() / B
     state.G.descend(loss, run.ranks)
     state.G.average.follow()
@@ -89,7 +89,7 @@ def move_bounds(run: Run[Config], state: "State", private: Confined[Records], qu
     """Lines 4 and 5: new bounds for the groups before clustering, from public records or by a charged question."""
     if run.config.bounds == "public":
         assert run.public is not None  # see `DpWgan.needs_public`
-        state.norms = run.ranks.same(public_norms(run, state, run.public))
+        state.norms = run.ranks.broadcast(public_norms(run, state, run.public))
     elif run.config.asks and state.step % run.config.quantile_every == 0:
         ask_quantiles(run, state, private, query)
 

@@ -39,7 +39,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
     while private.remaining(release.event):  # Alg. 1, l. 3
         with lowered(precision, run.device):
-            fakes = state.G.fakes(run, B, part=ranks.mine(B))  # l. 5
+            fakes = state.G.fakes(run, B, part=ranks.shard(B))  # l. 5
         g = private.release(release, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         norm = g.norm()
         g = ranks.total(on_fakes.clipped_sum(fakes, bounds, out=ranks.once(g)))  # the second sum of l. 6
@@ -54,7 +54,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 def generator_step(run: Run[Config], state: "State", B: int) -> float:
     """Lines 11 to 14: one update of the generator. Returns the discriminator's accuracy on its fresh fakes."""
-    latents, labels = state.G.latents(run, B, part=run.ranks.mine(B))
+    latents, labels = state.G.latents(run, B, part=run.ranks.shard(B))
     with lowered(run.config.precision, run.device):
         logits = state.D.net(state.G.net(latents, labels), labels).float()  # l. 11
         loss = adversarial.non_saturating_losses(logits).sum() / B  # l. 12

@@ -53,17 +53,17 @@ def warm_start(run: Run[Config], state: "State", private: Confined[Records]) -> 
     for visit in range(state.step, config.warm_visits):
         stack, done = divmod(visit, config.warm_steps)
         first = stack * config.warm_stack
-        stack_critics = range(first, min(first + config.warm_stack, config.critics))
-        warm_visit(run, state, critics, stack_critics, begins=done == 0)
+        numbers = range(first, min(first + config.warm_stack, config.critics))
+        warm_visit(run, state, critics, numbers, begins=done == 0)
         yield {"critics_done": first}
     critics.update(Critics.end_warm)
 
 
 def warm_visit(
-    run: Run[Config], state: "State", critics: Confined[Critics], chosen: Sequence[int], *, begins: bool
+    run: Run[Config], state: "State", critics: Confined[Critics], numbers: Sequence[int], *, begins: bool
 ) -> None:
     """One visit to each critic of a stack, on the run's own fakes, or beside a throw-away generator of the critic's own."""
-    M, (here, coins) = run.config.critic_batch_size, turns_here(run, chosen)
+    M, (here, coins) = run.config.critic_batch_size, turns_here(run, numbers)
     if state.own_fakes:
         fakes = state.fakes(run, M, prefix="warm ")
         images = fakes.images.detach()

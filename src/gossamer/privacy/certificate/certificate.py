@@ -213,7 +213,7 @@ def check(folder: Path) -> Checked:
         )  # fmt: skip
         rebuilt = json.loads(json.dumps(asdict(again)))
         if files.stated.get("format") != _FORMAT:
-            rebuilt |= {name: rebuilt[name].replace(*words) for name, words in statements.BEFORE_4.items()}
+            rebuilt |= {name: rebuilt[name].replace(*replacement) for name, replacement in statements.BEFORE_4.items()}
             rebuilt["assumptions"] = [text for text in again.assumptions if text != statements.noise(files.ledger)]
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
@@ -268,19 +268,19 @@ def _content(path: Path) -> bytes:
 def _fields(content: bytes, name: str) -> dict[str, Any]:
     """A JSON object in which no key stands twice: people read the first of two, programs the last."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
             raise ValueError("an entry stands there twice")
         return dict(pairs)
 
     try:
-        found = json.loads(content, object_pairs_hook=once)
-        if not isinstance(found, dict) or _depth(found) > _DEEPEST:
+        entries = json.loads(content, object_pairs_hook=refuse_duplicates)
+        if not isinstance(entries, dict) or _depth(entries) > _DEEPEST:
             raise ValueError("it does not hold fields")
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise LedgerDamaged(f"{name} is not JSON as it was written: {reason}.") from error
-    return found
+    return entries
 
 
 def _depth(value: Any) -> int:

@@ -232,7 +232,7 @@ def public_data(settings: dict[str, Any]) -> str:
 
 
 def adds_up(settings: dict[str, Any]) -> str:
-    """That budgets add up, and what the account book knew when the run began. The book itself is private."""
+    """Say that budgets add up, and which earlier runs the budget log had when the run began. The log itself is private."""
     accounts = settings.get("accounts")
     sentence = "Every other run on the same records adds to this figure, whoever made it."
     if accounts is None:

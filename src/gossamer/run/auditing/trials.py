@@ -317,7 +317,7 @@ class Runs:
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
-        mine = records[self.ranks.mine(len(records))]
+        mine = records[self.ranks.shard(len(records))]
         *_, last = job.phases
         watch.present = coins[0]
         public = self._ordinary if job.needs_public else None  # pictures of nobody

@@ -70,11 +70,11 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
                 return follow(ranks, cast("Rng | None", named.get("rng")))
             synthesizer = run(*args, **named)
             if not ranks.told:  # the run was finished already
-                ranks.same(synthesizer)
+                ranks.broadcast(synthesizer)
             return synthesizer
         except BaseException:
             if ranks.first and not ranks.told:
-                ranks.same(None)
+                ranks.broadcast(None)
             raise
         finally:
             _joined.pop()
@@ -88,10 +88,10 @@ class _Told(Group):
 
     told = False
 
-    def same(self, state: Any) -> Any:
+    def broadcast(self, state: Any) -> Any:
         """See `Ranks`."""
         self.told = True
-        return super().same(state)
+        return super().broadcast(state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ def lead(run: "Underway", saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         saved=saved,
         versions=versions(),
     )
-    ranks.same(brief)
+    ranks.broadcast(brief)
     run.rng.draw_alike(brief.key)
 
 
@@ -163,7 +163,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     """
     for each in HEARD:  # rank 0 hears them, and tells
         signal.signal(each, signal.SIG_IGN)
-    brief: Brief | Synthesizer | None = ranks.same(None)
+    brief: Brief | Synthesizer | None = ranks.broadcast(None)
     if brief is None:
         raise NotBegun("rank 0 could not begin, and says why.")
     if isinstance(brief, Synthesizer):
@@ -195,7 +195,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
             if after == Next.CHECKPOINT_AND_STOP:
                 raise Interrupted("rank 0 has stopped.")
     checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
-    synthesizer: Synthesizer = ranks.same(None)
+    synthesizer: Synthesizer = ranks.broadcast(None)
     return synthesizer
 
 
@@ -209,7 +209,7 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rn
         return records
     if not job.method.additive_over_units:
         return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
-    mine = ranks.mine(records.population)
+    mine = ranks.shard(records.population)
     if records.units is None:
         kept = records[mine]
         return kept if is_mapped(records.images) else dataclasses.replace(kept, images=kept.images.copy())

@@ -106,7 +106,7 @@ def _train(run: Underway, saved: tuple[dict[str, Any], dict[str, Any]] | None) -
         checkpoint.give_room(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
     synthesizer = finish(run, training.state)
-    run.ranks.same(synthesizer)
+    run.ranks.broadcast(synthesizer)
     return synthesizer
 
 
