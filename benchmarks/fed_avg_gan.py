@@ -111,9 +111,9 @@ class Client:
 
 def critic_of(records: Records, config: Config, state: loop.State) -> Critics:
     """One critic with all these records, with the weights that every critic begins with."""
-    recipe = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
+    settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
     shards = np.zeros(len(records), dtype=np.int64)
-    return Critics(records, shards, state.critic, state.throwaway, 1, recipe)
+    return Critics(records, shards, state.critic, state.throwaway, 1, settings)
 
 
 def sent(critic: Critics, generator: torch.nn.Module) -> dict[str, Tensor]:

@@ -117,7 +117,7 @@ class Alike(Rng):
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         self._drawn = super().poisson_sample(self._total, rate)
         self._release, self._calls = self._release + 1, 0
-        own = self._ranks.mine(self._total)
+        own = self._ranks.shard(self._total)
         assert population == own.stop - own.start
         self._before = int((self._drawn < own.start).sum())
         self._own = self._drawn[(self._drawn >= own.start) & (self._drawn < own.stop)]
