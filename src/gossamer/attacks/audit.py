@@ -299,8 +299,7 @@ def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multip
     """
     x = np.asarray(seen, dtype=np.float64)
     rate, sigma = (
-        np.broadcast_to(np.asarray(parameter, dtype=np.float64), (len(x),))
-        for parameter in (sampling_rate, noise_multiplier)
+        np.broadcast_to(np.asarray(value, dtype=np.float64), (len(x),)) for value in (sampling_rate, noise_multiplier)
     )
     total = np.zeros(x.shape[1])
     for x_t, q, s in zip(x, rate, sigma, strict=True):
@@ -343,7 +342,7 @@ def revealed_draw_profile(share: float, noise_multiplier: float, releases: int) 
     mus, _ = _counts(share, noise_multiplier, releases)
     epsilons = np.linspace(0, min(_LARGEST, mus[-1] ** 2 / 2 + 6 * mus[-1]), 400)
     return Profile(
-        epsilons, np.array([_revealed_draw_delta(share, noise_multiplier, releases, epsilon) for epsilon in epsilons])
+        epsilons, np.array([_draw_delta(share, noise_multiplier, releases, epsilon) for epsilon in epsilons])
     )
 
 
@@ -351,19 +350,16 @@ def revealed_draw_epsilon(share: float, noise_multiplier: float, releases: int, 
     """Epsilon of the same mechanism at delta."""
     mus, _ = _counts(share, noise_multiplier, releases)
     highest = gaussian_epsilon(mus[-1], delta)
-    if highest == 0 or _revealed_draw_delta(share, noise_multiplier, releases, 0.0) <= delta:
+    if highest == 0 or _draw_delta(share, noise_multiplier, releases, 0.0) <= delta:
         return 0.0
     return float(
         optimize.brentq(
-            lambda epsilon: _revealed_draw_delta(share, noise_multiplier, releases, epsilon) - delta,
-            0,
-            highest + 1,
-            xtol=1e-9,
+            lambda epsilon: _draw_delta(share, noise_multiplier, releases, epsilon) - delta, 0, highest + 1, xtol=1e-9
         )
     )
 
 
-def _revealed_draw_delta(share: float, noise: float, releases: int, epsilon: float) -> float:
+def _draw_delta(share: float, noise: float, releases: int, epsilon: float) -> float:
     return float(
         sum(chance * gaussian_delta(mu, epsilon) for mu, chance in zip(*_counts(share, noise, releases), strict=True))
     )

@@ -129,17 +129,15 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
     m = same_number(members=members, held_out=held_out)
     samples, inside, outside = features_of(synthetic=synthetic, members=members, held_out=held_out)
     radius = float(np.quantile(np.r_[nearest(inside, outside), nearest(outside, inside)], alpha))
-    computed_on = (
-        f"{len(samples):,} synthetic records against {m:,} members and {m:,} held-out records, alpha = {alpha:.4g}"
-    )
-    of_members, of_held_out = (_share_close(samples, rows, radius, computed_on) for rows in (inside, outside))
+    basis = f"{len(samples):,} synthetic records against {m:,} members and {m:,} held-out records, alpha = {alpha:.4g}"
+    of_members, of_held_out = (_share_close(samples, rows, radius, basis) for rows in (inside, outside))
     return NearCopies(
         of_members=of_members,
         of_held_out=of_held_out,
         excess=Attack(
             name="near-copies",
             measure="share close to members minus share close to held-out records",
-            estimate=difference(of_members, of_held_out, computed_on),
+            estimate=difference(of_members, of_held_out, basis),
             chance=0.0,
             needs="samples, all members and as many held-out records: a check for the curator",
             lowest=-1.0,

@@ -86,15 +86,13 @@ def set_attack(
         in_top = top_members(f_one, f_other)
         top += _won(in_top, set_size - in_top)
 
-    computed_on = (
-        f"{repeats} draws of {set_size} members and {set_size} non-members; {len(samples):,} synthetic records"
-    )
+    basis = f"{repeats} draws of {set_size} members and {set_size} non-members; {len(samples):,} synthetic records"
 
     def figure(name: str, won: float) -> Attack:
         return Attack(
             name=f"Monte-Carlo set attack, {name}",
             measure="share of sets recognised",
-            estimate=proportion(won, repeats, computed_on),
+            estimate=proportion(won, repeats, basis),
             chance=0.5,
             needs=_NEEDS,
         )

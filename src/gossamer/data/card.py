@@ -292,12 +292,10 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
 
 def _check_keys(facts: dict[str, Any], where: str) -> None:
     """Refuse unknown keys, with the nearest name, and missing ones, with what they mean."""
-    field_names = [field.name for field in fields(DataCard)]
+    names = [field.name for field in fields(DataCard)]
     for key in facts:
-        if key not in field_names:
-            raise CardError(
-                f"{where}: a card has no key {key!r}.{did_you_mean(key, field_names)} Known: {', '.join(field_names)}."
-            )
+        if key not in names:
+            raise CardError(f"{where}: a card has no key {key!r}.{did_you_mean(key, names)} Known: {', '.join(names)}.")
     for key in _REQUIRED:
         if key not in facts:
             raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")

@@ -43,13 +43,13 @@ def nearly_constant(records: Labelled) -> bool:
     return bool(np.mean(flat) >= _MOST)
 
 
-def contrast(first_name: str, first_pictures: Labelled, second_name: str, second_pictures: Labelled) -> str:
+def contrast(first: str, first_pictures: Labelled, second: str, second_pictures: Labelled) -> str:
     """What to say of two sets of pictures that stand on opposite grounds; empty where they do not.
 
     Args:
-        first_name: what the first set is called.
+        first: what the first set is called.
         first_pictures: the first set.
-        second_name: what the second set is called.
+        second: what the second set is called.
         second_pictures: the second set.
     """
     one, other = ground(first_pictures), ground(second_pictures)
@@ -57,9 +57,8 @@ def contrast(first_name: str, first_pictures: Labelled, second_name: str, second
         return ""
     ink = {"light": "ink on white", "dark": "white on black"}
     return (
-        f"{first_name}: nearly all look like {ink[one]}, and those of {second_name} like {ink[other]}. To a model they have "
-        "nothing in common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay "
-        "white on black)."
+        f"{first}: nearly all look like {ink[one]}, and those of {second} like {ink[other]}. To a model they have nothing in "
+        "common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on black)."
     )
 
 

@@ -88,7 +88,7 @@ def split(
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
         raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
-    splitter = _Splitter(share, f"gossamer split {seed}")
+    rule = _Rule(share, f"gossamer split {seed}")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{out.suffix}"
@@ -97,9 +97,9 @@ def split(
                     data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
                     labels_key=labels_key, pixel_range=pixel_range,
                 )  # fmt: skip
-                result = _arrays(records, splitter, whole)
+                result = _arrays(records, rule, whole)
             else:
-                result = _pictures(pictures, units, missing_unit, splitter, whole, Decoder(pixel_range=pixel_range))
+                result = _pictures(pictures, units, missing_unit, rule, whole, Decoder(pixel_range=pixel_range))
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -118,7 +118,7 @@ def _left_out(data: str, images_key: str | None, labels_key: str | None, units: 
 
 
 @dataclass(frozen=True)
-class _Splitter:
+class _Rule:
     share: float
     salt: str
 
@@ -137,12 +137,12 @@ class _Splitter:
         return bool(made_public(one, share=self.share, salt=self.salt)[0])
 
 
-def _arrays(records: Records, splitter: _Splitter, path: Path) -> SplitResult:
+def _arrays(records: Records, rule: _Rule, path: Path) -> SplitResult:
     """One .npz with the keys of two splits."""
     names = [""] * len(records)
     if records.units is not None and records.names is not None:
         names = records.names[records.units].tolist()
-    test = splitter.test(names, lambda at: records.images[at])
+    test = rule.test(names, lambda at: records.images[at])
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
     for side, mask in zip(_SIDES, (~test, test), strict=True):
         arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
@@ -155,19 +155,14 @@ def _arrays(records: Records, splitter: _Splitter, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: class_folders.Listing,
-    units: str | None,
-    missing: Missing,
-    splitter: _Splitter,
-    path: Path,
-    decoder: Decoder,
+    listing: class_folders.Listing, units: str | None, missing: Missing, rule: _Rule, path: Path, decoder: Decoder
 ) -> SplitResult:
     """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places; for nobody else."""
     names = [""] * len(listing.paths)
     if units is not None:
         unit_ids = units_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
-    test = splitter.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
+    test = rule.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
     how = matched(units)
     result = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)

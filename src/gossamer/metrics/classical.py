@@ -217,10 +217,8 @@ def calibrated(synthetic: Mapping[str, Estimate], real: Mapping[str, Estimate]) 
         for name, one in real.items()
     ]
     value, low, high = (float(np.mean(column)) for column in zip(*ratios, strict=True))
-    computed_on = (
-        f"{n:,} real test records; accuracy / accuracy when trained on real records, mean over {_count(synthetic)}"
-    )
-    return Estimate(value, low, high, n, f"{computed_on}; widest interval over the test records")
+    basis = f"{n:,} real test records; accuracy / accuracy when trained on real records, mean over {_count(synthetic)}"
+    return Estimate(value, low, high, n, f"{basis}; widest interval over the test records")
 
 
 def _chosen(models: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class DrawingProgram(ABC):
     @property
     def size(self) -> int:
         """How many parameters a picture has."""
-        return self.choices + sum(parameter.count for parameter in self.ranges)
+        return self.choices + sum(prior.count for prior in self.ranges)
 
     def random(self, noise: Tensor) -> Tensor:
         """Parameters from standard normals, both [n, size]. RANDOM_API of Lin et al. 2024."""
@@ -75,11 +75,7 @@ class DrawingProgram(ABC):
 
     def _table(self, like: Tensor) -> list[Tensor]:
         """Mean, spread, low and high of every continuous parameter, [size - choices] each."""
-        rows = [
-            [parameter.mean, parameter.spread, parameter.low, parameter.high]
-            for parameter in self.ranges
-            for _ in range(parameter.count)
-        ]
+        rows = [[prior.mean, prior.spread, prior.low, prior.high] for prior in self.ranges for _ in range(prior.count)]
         return list(torch.tensor(rows, dtype=like.dtype, device=like.device).T)
 
 

@@ -90,8 +90,8 @@ class Glyphs(DrawingProgram):
         return torch.cat([self._draw(*part, size) for part in parts])
 
     def _draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
-        choice, *free = torch.split(parameters, [1, *(parameter.count for parameter in self.ranges)], dim=1)
-        drawn = dict(zip(_RANGES, (parameter[:, :, None] for parameter in free), strict=True))
+        choice, *free = torch.split(parameters, [1, *(values.count for values in self.ranges)], dim=1)
+        drawn = dict(zip(_RANGES, (values[:, :, None] for values in free), strict=True))
         first = self._first.to(labels.device)
         counts = (first[1:] - first[:-1])[labels]
         path_numbers = first[labels] + (choice[:, 0] * counts).long()

@@ -121,10 +121,8 @@ class Startable(Method[C, S], Generic[C, S]):
         state, first = super().begin(run), self.first(run.config, run.card)
         if first is not None:
             inner = first.begin(run.rng, run.device).state
-            shape = run.card.shape
-            state.begun = StartState(
-                inner, torch.zeros(0, *shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
-            )
+            images = torch.zeros(0, *run.card.shape, dtype=torch.uint8)
+            state.begun = StartState(inner, images, torch.zeros(0, dtype=torch.int64))
         return state
 
     def takes_public_with(self, config: C, card: "DataCard") -> bool:

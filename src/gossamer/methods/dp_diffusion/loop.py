@@ -121,10 +121,8 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
     for step in range(state.step, config.warm_steps):
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
-        positions = torch.randint(
-            len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")
-        ).numpy()
-        mean = loss.of_records(state.D.net, public[positions]).sum() / len(positions)
+        rows = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
+        mean = loss.of_records(state.D.net, public[rows]).sum() / len(rows)
         state.D.step(gradient(mean, state.D.net))
         yield {"loss": mean.detach()}
     state.D.renew(adam(config.learning_rate, (0.9, 0.999)))

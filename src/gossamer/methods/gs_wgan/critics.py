@@ -270,9 +270,7 @@ class WarmupGenerator:
     def images(self, latents: Tensor, labels: Tensor) -> Tensor:
         """What each copy makes of the same latents and labels. [copies, n, C, H, W], with its graph."""
         with torch.enable_grad():
-            made: Tensor = vmap(lambda parameters: functional_call(self.net, parameters, (latents, labels)))(
-                self.parameters
-            )
+            made: Tensor = vmap(lambda values: functional_call(self.net, values, (latents, labels)))(self.parameters)
         return made
 
     def step(self, images: Tensor, rows: Tensor) -> None:

@@ -60,10 +60,8 @@ class Prior:
             return torch.logaddexp(off, on).sum(1)
         if self.name == "mixture":
             scale = torch.full_like(z, CENTRE_DEVIATION)
-            log_densities = torch.stack(
-                [log_normal(z, centre.expand_as(z), scale).sum(1) for centre in self._centres(z)]
-            )
-            return torch.logsumexp(log_densities, 0) - math.log(len(CENTRES))
+            log_p = torch.stack([log_normal(z, centre.expand_as(z), scale).sum(1) for centre in self._centres(z)])
+            return torch.logsumexp(log_p, 0) - math.log(len(CENTRES))
         return log_normal(z, torch.zeros_like(z), torch.ones_like(z)).sum(1)
 
     def from_normal(self, e: Tensor) -> Tensor:
@@ -179,14 +177,12 @@ class Autoencoder(nn.Module):
         """log p(x|z) of coordinates (pixels, where extent is 0), summed over them. [n]"""
         out = self.decode(z, labels)
         if self.likelihood == "bernoulli":
-            log_probabilities = -F.binary_cross_entropy_with_logits(out[:, 0], images, reduction="none")
+            log_p = -F.binary_cross_entropy_with_logits(out[:, 0], images, reduction="none")
         elif self.likelihood == "laplace":
-            log_probabilities = -(images * self.span + self.low - out[:, 0]).abs() / LAPLACE_SCALE - math.log(
-                2 * LAPLACE_SCALE
-            )
+            log_p = -(images * self.span + self.low - out[:, 0]).abs() / LAPLACE_SCALE - math.log(2 * LAPLACE_SCALE)
         else:
-            log_probabilities = log_normal(images * self.span + self.low, out[:, 0], F.softplus(out[:, 1]) + _NARROWEST)
-        return log_probabilities.flatten(1).sum(1)
+            log_p = log_normal(images * self.span + self.low, out[:, 0], F.softplus(out[:, 1]) + _NARROWEST)
+        return log_p.flatten(1).sum(1)
 
     def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
         """log p(x, z) - log q(z|x) for k draws of z per image: what the importance-weighted likelihood takes. [k, n]

@@ -69,17 +69,15 @@ def partition(records: Records, config: Config, card: DataCard, seed: int) -> li
     order = np.random.default_rng(seed).permutation(records.population)
     parts = [records.take(np.sort(units)) for units in np.array_split(order, config.pairs)]
     if config.labels != "per-class":
-        parts_of_models = [parts]
+        splits = [parts]
     else:
-        parts_of_models = [
-            [part[np.flatnonzero(part.labels == label)] for part in parts] for label in range(card.classes)
-        ]
-    for number, own_parts in enumerate(parts_of_models):
+        splits = [[part[np.flatnonzero(part.labels == label)] for part in parts] for label in range(card.classes)]
+    for number, own_parts in enumerate(splits):
         if min(map(len, own_parts)) == 0:
             called = card.class_names[number] if card.class_names else number
             which = f"records of class {called}" if config.labels == "per-class" else "records"
             raise DataError(f"too few {which} for {config.pairs} parts: one part holds none. Lower --pairs.")
-    return parts_of_models
+    return splits
 
 
 def draw_latents(run: Run[Config]) -> tuple[list[Tensor], list[Tensor]]:

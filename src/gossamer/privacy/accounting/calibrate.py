@@ -55,15 +55,13 @@ def calibrate_noise(
     if epsilon == math.inf:
         return 0.0
     costs = _Costs(plan_for, epsilon, delta, relation)
-    noise_multiplier = _solve(
-        costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True))
-    )
-    if noise_multiplier is None:
+    noise = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
+    if noise is None:
         raise BudgetError(
             f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per "
             f"{unit}: allow a larger epsilon or delta. Fewer steps or a smaller sampling rate, where there are any, need less."
         )
-    return noise_multiplier
+    return noise
 
 
 def calibrate_steps(
@@ -155,10 +153,8 @@ class _Costs:
         flat = flatten(self.plan_for(value))
         refuse_unknown(flat, self.relation)
         accountants = accountants_for(flat, self.relation, among)
-        return min(
-            (bound(accountant, flat, delta=self.delta, relation=self.relation) for accountant in accountants),
-            default=math.inf,
-        )
+        costs = (bound(accountant, flat, delta=self.delta, relation=self.relation) for accountant in accountants)
+        return min(costs, default=math.inf)
 
 
 @dataclass(frozen=True)

@@ -150,13 +150,8 @@ def _bounds(plan: FlatPlan, relation: NeighboringRelation, terms: Guarantee) -> 
     """By every accountant that knows the plan, but for PLD where it would take minutes."""
     if len(plan) <= MOST_FOR_PLD:
         return cost.bounds(plan, delta=terms.delta, relation=relation, unit=terms.unit)
-    return tuple(
-        Bound(
-            accountant.name,
-            dataclasses.replace(terms, epsilon=bound(accountant, plan, delta=terms.delta, relation=relation)),
-        )
-        for accountant in _quick(plan, relation)
-    )
+    bounds = ((used.name, bound(used, plan, delta=terms.delta, relation=relation)) for used in _quick(plan, relation))
+    return tuple(Bound(name, dataclasses.replace(terms, epsilon=epsilon)) for name, epsilon in bounds)
 
 
 def _quick(plan: FlatPlan, relation: NeighboringRelation) -> Sequence[Accountant]:

@@ -234,17 +234,15 @@ def public_data(settings: dict[str, Any]) -> str:
 def adds_up(settings: dict[str, Any]) -> str:
     """Say that budgets add up, and which earlier runs the budget log had when the run began. The log itself is private."""
     accounts = settings.get("accounts")
-    sentence = "Every other run on the same records adds to this figure, whoever made it."
+    text = "Every other run on the same records adds to this figure, whoever made it."
     if accounts is None:
-        return f"{sentence} This run was entered in no account book."
+        return f"{text} This run was entered in no account book."
     count = accounts["earlier_runs"]
     if count == 0:
-        return f"{sentence} When this run began, its account book held no earlier run under this name."
+        return f"{text} When this run began, its account book held no earlier run under this name."
     sum_ = Guarantee.from_json(accounts["together"])
     runs = "one earlier run" if count == 1 else f"{count:,} earlier runs"
-    return (
-        f"{sentence} When this run began, its account book held {runs} under this name: together with this one, {sum_}."
-    )
+    return f"{text} When this run began, its account book held {runs} under this name: together with this one, {sum_}."
 
 
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:

@@ -155,12 +155,10 @@ def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float, drift: fl
     """Per-record gradients [n, D] of any critic that torch.func can follow."""
     learning = {name: p.detach() for name, p in critic.named_parameters()}
 
-    def loss(
-        parameters: dict[str, Tensor], real: Tensor, fake: Tensor, between: Tensor, label: Tensor | None
-    ) -> Tensor:
+    def loss(params: dict[str, Tensor], real: Tensor, fake: Tensor, between: Tensor, label: Tensor | None) -> Tensor:
         def judge(image: Tensor) -> Tensor:
             inputs = (image[None],) if label is None else (image[None], label[None])
-            value: Tensor = torch.func.functional_call(critic, parameters, inputs).sum()
+            value: Tensor = torch.func.functional_call(critic, params, inputs).sum()
             return value
 
         slope = torch.func.grad(judge)(between)
