@@ -259,7 +259,7 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
             f"{where}: the card declares images of shape {_by(card.shape)} (channels, height, width), and these are "
             f"{_by(records.shape)}: read them with the card's shape, or correct the card"
         )
-    outside = first(records.labels, lambda some: (some < 0) | (some >= card.classes))
+    outside = first(records.labels, lambda batch: (batch < 0) | (batch >= card.classes))
     if outside is not None:
         raise CardError(
             f"{where}: the label of record {outside} (counted from 0) is outside the {card.classes} "

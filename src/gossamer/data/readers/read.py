@@ -146,7 +146,7 @@ def read(
     numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
     declared = tuple(class_names) or stored.class_names or called
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
-    if first(labels, lambda some: some == MISSING) is not None:
+    if first(labels, lambda batch: batch == MISSING) is not None:
         records = _labelled(records, source)
     if source_names := called or stored.class_names:  # a missing label would be the last name's
         return replace(records, labels=match_labels(records.labels, source_names, declared, where=source))

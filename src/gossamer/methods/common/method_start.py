@@ -195,8 +195,8 @@ def _value(name: str, text: str, kind: Any) -> Any:
     except ValueError:
         number = math.nan
     if not least <= number < math.inf:
-        what = "a number" if kind is float else "a whole number"
-        raise RequestError(f"--start-settings: {name} is {what} of at least {least}, and {text!r} is not.")
+        kind_name = "a number" if kind is float else "a whole number"
+        raise RequestError(f"--start-settings: {name} is {kind_name} of at least {least}, and {text!r} is not.")
     return number
 
 

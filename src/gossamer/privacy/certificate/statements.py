@@ -141,8 +141,10 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     for method in _methods(settings):
         if method not in _BUILT_IN:
             continue
-        what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
-        inputs.append({"what": what, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED})
+        description = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
+        inputs.append(
+            {"what": description, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED}
+        )
     return inputs
 
 
