@@ -18,7 +18,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods import METHODS
 from gossamer.methods.dpgan import loop
-from gossamer.methods.method import Reached
+from gossamer.methods.method import StepResult
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
@@ -26,7 +26,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.training.memory import keep_pages
 
 
-def training(form: str, options: argparse.Namespace) -> Iterator[Reached]:
+def training(form: str, options: argparse.Namespace) -> Iterator[StepResult]:
     """A run whose discriminator steps use one form of the clipped sum."""
     records = draw(6_000, seed=0)
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=len(records))

@@ -69,8 +69,8 @@ def evolved(records: Records, epsilon: float, seed: int, settings: dict[str, Any
     training: Training[Any, Any] = request.job.begin(Rng(seed))
     shown: list[dict[str, float]] = []
     for reached in training.drive(Confined(records, ledger)):
-        if reached.shown and reached.phase.releases:
-            shown.append({name: round(float(value)) for name, value in reached.shown.items()})
+        if reached.logs and reached.phase.releases:
+            shown.append({name: round(float(value)) for name, value in reached.logs.items()})
     images, labels = request.job.sample(
         training.state.released, SAMPLES, torch.arange(SAMPLES) % 10, torch.Generator().manual_seed(seed)
     )

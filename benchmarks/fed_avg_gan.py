@@ -32,7 +32,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods.common.adversarial import draw_labels
 from gossamer.methods.gs_wgan import Config, loop
-from gossamer.methods.gs_wgan.critics import Critics, Recipe
+from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
 from gossamer.methods.method import Run
 from gossamer.privacy.accounting import calibrate, events
 from gossamer.privacy.confined import Confined
@@ -111,9 +111,9 @@ class Client:
 
 def critic_of(records: Records, config: Config, state: loop.State) -> Critics:
     """One critic with all these records, with the weights that every critic begins with."""
-    recipe = Recipe(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
+    settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
     shards = np.zeros(len(records), dtype=np.int64)
-    return Critics(records, shards, state.critic, state.throwaway, 1, recipe)
+    return Critics(records, shards, state.critic, state.throwaway, 1, settings)
 
 
 def sent(critic: Critics, generator: torch.nn.Module) -> dict[str, Tensor]:

@@ -356,7 +356,7 @@ def _begun(bench: Bench, method: str, settings: dict[str, Any], records: Records
     def steps() -> Iterator[Any]:
         with full_precision():
             for reached in training.drive(Confined(records, ledger), records if job.needs_public else None):
-                yield reached.shown
+                yield reached.logs
 
     return _Begun(steps(), lambda: training.state, job.settings)
 

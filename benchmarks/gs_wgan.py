@@ -112,7 +112,7 @@ def ours(width: int, critics: int, storage: str) -> tuple[Iterator[State], Priva
     rng = Rng(0)
     training = job.begin(rng)
     going = training.drive(Confined(records(), ledger))
-    return (training.state for reached in going if reached.shown is not None), ledger, rng
+    return (training.state for reached in going if reached.logs is not None), ledger, rng
 
 
 def timed(iteration: Callable[[], object]) -> float:

@@ -67,7 +67,7 @@ def main() -> None:
         told(what, started, request.job, training.state.released, asked, apart, features)
 
     for reached in training.drive(Confined(held, ledger), public):
-        if reached.shown is None and reached.phase.name in ("public start", "warm start", "matching"):
+        if reached.logs is None and reached.phase.name in ("public start", "warm start", "matching"):
             show(reached.phase.name)
     show("end")
 

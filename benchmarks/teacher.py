@@ -18,7 +18,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
 from gossamer.methods.teacher import Config, learning_rate
-from gossamer.methods.teacher.nets import Classifier, described
+from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -67,7 +67,7 @@ def main() -> None:
     count = len(records) - options.apart
     card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=count)
     begun = time.perf_counter()
-    held = described(Classifier(card.shape, card.classes), records)
+    held = with_features(Classifier(card.shape, card.classes), records)
     print(f"features of {len(records):,} records: {time.perf_counter() - begun:.0f} s, {options.threads} threads\n")
     print("| epsilon | noise multiplier | steps | learning rate | seed | set apart | trained on | seconds |")
     print("|---|---|---|---|---|---|---|---|", flush=True)

@@ -15,9 +15,9 @@ if typing.TYPE_CHECKING:
     from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
     from gossamer.data.records import Samples as Samples
-    from gossamer.errors import AccountsError as AccountsError
     from gossamer.errors import BudgetError as BudgetError
     from gossamer.errors import BudgetExceeded as BudgetExceeded
+    from gossamer.errors import BudgetLogError as BudgetLogError
     from gossamer.errors import CardError as CardError
     from gossamer.errors import ConfinedError as ConfinedError
     from gossamer.errors import DataError as DataError
@@ -67,7 +67,7 @@ _FOR_CURATORS = {
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers.read": "read",
     "gossamer.data.records": "Records Samples",
-    "gossamer.errors": "AccountsError BudgetError BudgetExceeded CardError ConfinedError DataError GossamerError Interrupted "
+    "gossamer.errors": "BudgetError BudgetExceeded BudgetLogError CardError ConfinedError DataError GossamerError Interrupted "
     "LedgerDamaged PrivacyError RequestError RunFolderError UnplannedRelease",
     "gossamer.estimate": "Estimate",
     "gossamer.events": "Event Sink",

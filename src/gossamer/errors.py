@@ -7,7 +7,7 @@
     │   ├── BudgetError         no run can meet this epsilon, delta or noise
     │   ├── RunFolderError      the output folder is taken, or is not a run
     │   ├── NotBegun            rank 0 has refused the request: what the other ranks say, to nobody
-    │   └── AccountsError       the account book cannot be used, so that nothing may be started
+    │   └── BudgetLogError      the budget log cannot be used, so no run may start
     ├── Interrupted             the user stopped the run; `resume` goes on; exit status 1
     ├── TooFewClients           a federated run waits for clients that do not come; it can be resumed; exit status 1
     ├── Diverged                weights became infinite or no number; the last good checkpoint is kept; exit status 1
@@ -52,8 +52,8 @@ class RunFolderError(RequestError):
     """The output folder is taken, cannot be written, or is not a run."""
 
 
-class AccountsError(RequestError):
-    """The account book cannot be read or written. A run that it does not hold is not started."""
+class BudgetLogError(RequestError):
+    """The budget log cannot be read or written. A run without an entry in it is not started."""
 
 
 class Diverged(GossamerError):
@@ -129,11 +129,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The nearest known name as a question with a space before it, or nothing.
 
     >>> did_you_mean("step", ["steps", "width"])
     " Did you mean 'steps'?"
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""

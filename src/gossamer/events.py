@@ -45,6 +45,6 @@ def note(text: str) -> Event:
     return Event(NOTE, 0, {"text": text})
 
 
-def progress(what: str, done: int, of: int, words: str = "") -> Event:
+def progress(label: str, done: int, of: int, detail: str = "") -> Event:
     """So many of so many are done, for whoever watches."""
-    return Event(PROGRESS, done, {"of": of, "note": words}, what)
+    return Event(PROGRESS, done, {"of": of, "note": detail}, label)

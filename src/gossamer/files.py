@@ -36,8 +36,8 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
 
 def begun(name: str) -> str:
     """The name of the file whose writing left this one when it was killed; empty: `write_atomically` gives no such name."""
-    found = _BEGUN.fullmatch(name)
-    return found[1] if found else ""
+    match = _BEGUN.fullmatch(name)
+    return match[1] if match else ""
 
 
 def sync_folder(folder: Path) -> None:

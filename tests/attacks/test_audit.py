@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gossamer.attacks import audit
 from gossamer.attacks.audit import Errors, Profile
 from gossamer.attacks.canaries import TurnedCritics
-from gossamer.attacks.weights import shown_along
+from gossamer.attacks.weights import fisher_direction
 from gossamer.errors import DataError, RequestError
 from gossamer.privacy.accounting import revealed_draw
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -41,29 +41,33 @@ def errors(missed: float, false_alarm: float, n: int = 1000) -> Errors:
 
 
 def test_the_bound_on_a_share_is_that_of_clopper_and_pearson() -> None:
-    assert audit.at_most(0, 1000, 0.025) == pytest.approx(1 - 0.025 ** (1 / 1000))
-    assert audit.at_most(3, 50, 0.025) == pytest.approx(stats.binomtest(3, 50).proportion_ci(0.95, "exact").high)
-    assert audit.at_most(50, 50, 0.025) == 1.0
+    assert audit.clopper_pearson_upper(0, 1000, 0.025) == pytest.approx(1 - 0.025 ** (1 / 1000))
+    assert audit.clopper_pearson_upper(3, 50, 0.025) == pytest.approx(
+        stats.binomtest(3, 50).proportion_ci(0.95, "exact").high
+    )
+    assert audit.clopper_pearson_upper(50, 50, 0.025) == 1.0
 
 
 def test_a_thousand_trials_without_an_error_say_5_6_and_no_more() -> None:
     found = audit.errors_at(np.ones(1000), np.zeros(1000), 0.5)
-    assert audit.counted(found, delta=0.0) == pytest.approx(5.6, abs=0.01)
-    assert audit.counted(found, delta=0.5) == pytest.approx(math.log((1 - found.missed - 0.5) / found.false_alarm))
+    assert audit.epsilon_from_errors(found, delta=0.0) == pytest.approx(5.6, abs=0.01)
+    assert audit.epsilon_from_errors(found, delta=0.5) == pytest.approx(
+        math.log((1 - found.missed - 0.5) / found.false_alarm)
+    )
 
 
 def test_either_side_may_show_more() -> None:
-    assert audit.counted(errors(0.5, 0.01), delta=0.0) == pytest.approx(math.log(50))
-    assert audit.counted(errors(0.01, 0.5), delta=0.0) == pytest.approx(math.log(50))
-    assert audit.counted(errors(0.5, 0.5), delta=0.0) == 0.0
-    assert audit.counted(errors(1.0, 1.0), delta=0.0) == 0.0
+    assert audit.epsilon_from_errors(errors(0.5, 0.01), delta=0.0) == pytest.approx(math.log(50))
+    assert audit.epsilon_from_errors(errors(0.01, 0.5), delta=0.0) == pytest.approx(math.log(50))
+    assert audit.epsilon_from_errors(errors(0.5, 0.5), delta=0.0) == 0.0
+    assert audit.epsilon_from_errors(errors(1.0, 1.0), delta=0.0) == 0.0
 
 
 def test_a_threshold_of_several_pays_for_the_others() -> None:
     draw = np.random.default_rng(0)
     inside, outside = draw.normal(1, 1, 500), draw.normal(0, 1, 500)
-    one = audit.counted(audit.errors_at(inside, outside, 0.5, confidence=0.99), delta=0.0)
-    assert audit.counted_at_any(inside, outside, [0.5] * 5, delta=0.0) == pytest.approx(one)
+    one = audit.epsilon_from_errors(audit.errors_at(inside, outside, 0.5, confidence=0.99), delta=0.0)
+    assert audit.epsilon_at_best_threshold(inside, outside, [0.5] * 5, delta=0.0) == pytest.approx(one)
 
 
 def test_scores_that_choose_a_threshold_and_scores_that_are_counted_are_split_apart() -> None:
@@ -157,13 +161,13 @@ def test_a_curve_at_rate_1_is_the_gaussian_one() -> None:
 def test_a_curve_of_draws_that_all_are_told_is_that_of_the_accountant_and_one_part_is_no_draw() -> None:
     event = revealed_draw.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
     known = revealed_draw.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
-    assert audit.told_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
+    assert audit.revealed_draw_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
         known, rel=2e-3
     )  # which charges a part of delta as lost
-    profile = audit.told(1 / 3, 1.5, 4)
+    profile = audit.revealed_draw_profile(1 / 3, 1.5, 4)
     assert np.interp(known, profile.epsilons, profile.deltas) == pytest.approx(DELTA, rel=0.1)
-    assert audit.told_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
-    assert audit.told_epsilon(1e-7, 2.0, 4, DELTA) == 0.0
+    assert audit.revealed_draw_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
+    assert audit.revealed_draw_epsilon(1e-7, 2.0, 4, DELTA) == 0.0
 
 
 def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> None:
@@ -171,7 +175,7 @@ def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> N
     noise = np.random.default_rng(0).normal(0, 2, (40, 2)).astype(np.float32)
     outside = np.concatenate([noise, np.ones((40, 1), np.float32)], axis=1)
     inside = outside + np.array([1, 0, 0], np.float32)
-    along = shown_along(inside, outside)
+    along = fisher_direction(inside, outside)
     assert along[0] == pytest.approx(1 / noise[:, 0].var(), rel=1e-5)
     assert along[1:].tolist() == [0.0, 0.0]
 
@@ -211,7 +215,7 @@ def test_gaussian_counted_and_mu(mu: float) -> None:
     counted, found = [], []
     for _ in range(REPEATS):
         inside, outside = draw.normal(mu, 1, n), draw.normal(0, 1, n)
-        counted.append(audit.counted_at_any(inside, outside, [mu, mu + 1], delta=DELTA))
+        counted.append(audit.epsilon_at_best_threshold(inside, outside, [mu, mu + 1], delta=DELTA))
         found.append(audit.gaussian_mu(audit.errors_at(inside, outside, mu / 2)))
     truth = audit.gaussian_epsilon(mu, DELTA)
     assert (np.array(counted) <= truth).mean() >= 0.95
@@ -223,7 +227,7 @@ def test_laplace_counted() -> None:
     """Epsilon 1, n 10,000: the ratio of the errors at the canary's own value is e exactly. Reaches 80 %."""
     draw, n = np.random.default_rng(2), 10_000
     found = [
-        audit.counted(audit.errors_at(1 + draw.laplace(size=n), draw.laplace(size=n), 1.0), delta=0.0)
+        audit.epsilon_from_errors(audit.errors_at(1 + draw.laplace(size=n), draw.laplace(size=n), 1.0), delta=0.0)
         for _ in range(REPEATS)
     ]
     assert (np.array(found) <= 1.0).mean() >= 0.95

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gossamer.attacks.control import told_apart
+from gossamer.attacks.control import separability
 from gossamer.data.synthetic.glyphs import draw
 
 
@@ -12,7 +12,7 @@ def test_the_control_is_silent_where_membership_was_dealt() -> None:
     found = []
     for seed in range(8):
         order = np.random.default_rng(seed).permutation(200)
-        found.append(told_apart(images[order[:100]], images[order[100:]], seed=seed))
+        found.append(separability(images[order[:100]], images[order[100:]], seed=seed))
     assert sum(each.low > 0.5 for each in found) <= 2
     assert (
         0.42 < np.mean([each.value for each in found]) < 0.58
@@ -22,6 +22,6 @@ def test_the_control_is_silent_where_membership_was_dealt() -> None:
 def test_the_control_sees_another_pen() -> None:
     images = draw(300, seed=5).images
     others = np.maximum(images[150:], np.roll(images[150:], 1, axis=3))  # strokes one pixel wider
-    found = told_apart(images[:150], others, seed=0)
+    found = separability(images[:150], others, seed=0)
     assert found.low > 0.6
-    assert told_apart(images[:150], others, seed=0) == found
+    assert separability(images[:150], others, seed=0) == found

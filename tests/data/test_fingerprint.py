@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from gossamer.data.fingerprint import SALT, given_up, share_a_picture, shared
+from gossamer.data.fingerprint import SALT, made_public, share_a_picture, shared
 from gossamer.data.records import Records
 from gossamer.data.units import numbered
 
@@ -23,7 +23,7 @@ def records(pictures: np.ndarray = PICTURES, ids: list[str] | None = None) -> Re
 
 def sides(held: Records, share: float = 0.3, salt: str = SALT) -> tuple[list[bytes], list[bytes]]:
     """The public and the private pictures, in their order."""
-    public = given_up(held, share=share, salt=salt)
+    public = made_public(held, share=share, salt=salt)
     parts = held.take(np.flatnonzero(public)), held.take(np.flatnonzero(~public))
     return [image.tobytes() for image in parts[0].images], [image.tobytes() for image in parts[1].images]
 
@@ -39,7 +39,7 @@ IDS = {
 def test_removing_a_protected_unit_leaves_the_public_part_as_it_is(ids: list[str] | None) -> None:
     held = records(ids=ids)
     public, private = sides(held)
-    gone = np.flatnonzero(~given_up(held, share=0.3, salt=SALT))
+    gone = np.flatnonzero(~made_public(held, share=0.3, salt=SALT))
     for unit in gone[:: max(1, len(gone) // 20)]:
         without = np.arange(600) != unit if held.units is None else held.units != unit
         kept = np.flatnonzero(without)
@@ -65,11 +65,11 @@ def test_the_rule_is_a_keyed_hash_of_the_id_or_of_the_pixels() -> None:
         digest = hashlib.blake2b(identity, digest_size=8, key=b"gossamer public share 1", person=kind).digest()
         return int.from_bytes(digest, "big") < 0.3 * 2**64
 
-    by_pixels = given_up(records(), share=0.3, salt=SALT)
+    by_pixels = made_public(records(), share=0.3, salt=SALT)
     assert by_pixels.tolist() == [below(picture.tobytes(), b"record") for picture in PICTURES]
     held = records(PICTURES[:4], ["b", "a", "", "a"])  # units a, b, and the third record alone
     expected = [below(b"a", b"unit"), below(b"b", b"unit"), below(PICTURES[2].tobytes(), b"record")]
-    assert given_up(held, share=0.3, salt=SALT).tolist() == expected
+    assert made_public(held, share=0.3, salt=SALT).tolist() == expected
 
 
 def test_a_share_is_that_share_and_a_larger_one_contains_it() -> None:
@@ -77,11 +77,11 @@ def test_a_share_is_that_share_and_a_larger_one_contains_it() -> None:
     held = Records(
         np.zeros((20_000, 1, 1, 1), np.uint8), np.zeros(20_000, int), np.arange(20_000), np.arange(20_000).astype(str)
     )
-    small, large = (given_up(held, share=share, salt=SALT) for share in (0.02, 0.1))
+    small, large = (made_public(held, share=share, salt=SALT) for share in (0.02, 0.1))
     for public, share in ((small, 0.02), (large, 0.1)):
         assert abs(public.sum() - 20_000 * share) < 5 * np.sqrt(20_000 * share * (1 - share))
     assert large[small].all()
-    other = given_up(held, share=0.1, salt="another key")
+    other = made_public(held, share=0.1, salt="another key")
     assert abs(other[large].sum() - 0.1 * large.sum()) < 5 * np.sqrt(0.09 * large.sum())
 
 
@@ -97,13 +97,13 @@ def test_a_unit_lies_wholly_on_one_side_and_nobody_is_lost() -> None:
 
 def test_copies_of_a_picture_lie_on_one_side_whatever_their_labels() -> None:
     held = Records(PICTURES[[0, 1, 0, 1]], np.array([0, 0, 1, 1]))
-    public = given_up(held, share=0.5, salt=SALT)
+    public = made_public(held, share=0.5, salt=SALT)
     assert public[:2].tolist() == public[2:].tolist()
 
 
 def test_units_without_names_are_refused() -> None:
     with pytest.raises(ValueError, match="no identity"):
-        given_up(Records(PICTURES[:2], np.zeros(2, int), np.array([0, 1])), share=0.5, salt=SALT)
+        made_public(Records(PICTURES[:2], np.zeros(2, int), np.array([0, 1])), share=0.5, salt=SALT)
 
 
 def test_a_picture_in_both_sets_is_found_and_nothing_else_is_told() -> None:

@@ -28,7 +28,7 @@ from PIL import Image
 
 from gossamer.data import fingerprint, labels, memory_mapped, to_uint8
 from gossamer.data.card import DataCard
-from gossamer.data.fingerprint import SALT, digests, given_up, identify, share_a_picture
+from gossamer.data.fingerprint import SALT, digests, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import Filling, chosen_rows, filled
 from gossamer.data.readers import decode_workers, idx, npz, parquet_csv
 from gossamer.data.readers.image_files import Decoder, Sizer, read_files
@@ -255,7 +255,7 @@ def test_a_public_share_of_mapped_records_is_dealt_to_the_disk(
     folder = as_folder(tmp_path / "arrays", images=IMAGES, labels=LABELS)
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=40)
     found = DataSources.of(folder, public=None, labels_key=None, units=None, share=0.3).read_unconfined(card)
-    public = given_up(Records(IMAGES, LABELS), share=0.3, salt=SALT)
+    public = made_public(Records(IMAGES, LABELS), share=0.3, salt=SALT)
     assert found.public is not None and 3 < public.sum() < 47
     assert np.array_equal(found.private.images, IMAGES[~public]) and np.array_equal(found.public.images, IMAGES[public])
     assert memory_mapped.is_nameless(found.private.images) and memory_mapped.ON_DISK in found.facts.notes

@@ -23,11 +23,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.fingerprint import SALT, given_up
+from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.method import OnPublic, Reached, State
+from gossamer.methods.method import OnPublic, State, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -157,9 +157,9 @@ class Run:
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
 
-    def steps(self) -> Iterator[Reached]:
+    def steps(self) -> Iterator[StepResult]:
         for reached in self.training.drive(self.private, self.public):
-            shown = {name: float(value) for name, value in (reached.shown or {}).items()}
+            shown = {name: float(value) for name, value in (reached.logs or {}).items()}
             self.events.append({"phase": reached.phase.name, "step": reached.step, **shown})
             yield reached
 
@@ -275,7 +275,7 @@ def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw
     """
     records = stripes(180)
     public, private = _split(records, share, SALT) if share else (None, records)
-    kept = np.arange(180)[~given_up(records, share=share, salt=SALT)] if share else np.arange(180)
+    kept = np.arange(180)[~made_public(records, share=share, salt=SALT)] if share else np.arange(180)
     for gone in kept:
         rest = records[np.delete(np.arange(180), gone)]
         again, neighbour = _split(rest, share, SALT) if share else (None, rest)
@@ -363,7 +363,7 @@ def test_resume_where_one_phase_turns_into_the_next(method: str, tmp_path: Path)
         return Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=stripes(30, seed=5))
 
     whole = begin()
-    ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.shown is None]
+    ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.logs is None]
     expected = model_bytes(whole.training.state.released)
     for at in [number - before for number in ends[:-1] for before in (1, 0)]:
         first = begin()

@@ -25,15 +25,15 @@ from gossamer.methods.common.adversarial import initialised_by
 from gossamer.methods.common.learners import InTraining, Learner, adam
 from gossamer.methods.method import (
     BaseConfig,
+    Logs,
     Method,
     OnPrivate,
     OnPublic,
     Phase,
-    Reached,
     Run,
-    Saved,
-    Shown,
     State,
+    StatefulDataclass,
+    StepResult,
     Training,
 )
 from gossamer.privacy.accounting.events import poisson_gaussian
@@ -107,7 +107,7 @@ class Toy(Method[Config, Diary]):
 def body(name: str, steps: int) -> Any:
     """So many yields, and a last line. It holds the driver to what it says of the state."""
 
-    def run_body(run: Run[Config], state: Diary, records: object) -> Iterator[Shown]:
+    def run_body(run: Run[Config], state: Diary, records: object) -> Iterator[Logs]:
         assert isinstance(records, Confined) == (name == "count")
         for done in range(state.step, steps):
             assert (state.phase, state.step) == (name, done)
@@ -118,7 +118,7 @@ def body(name: str, steps: int) -> Any:
     return run_body
 
 
-def polish(run: Run[Config], state: Diary, private: Confined[Records]) -> Iterator[Shown]:
+def polish(run: Run[Config], state: Diary, private: Confined[Records]) -> Iterator[Logs]:
     for done in range(state.step, run.config.polishes):
         state.lines.append(f"polish {done + 1}")
         yield {}
@@ -139,12 +139,12 @@ def begin() -> Training[Config, Diary]:
     return Toy().job({}, CARD).begin(Rng(0))
 
 
-def drive(training: Training[Config, Diary], public: Records | None) -> Iterator[Reached]:
+def drive(training: Training[Config, Diary], public: Records | None) -> Iterator[StepResult]:
     return training.drive(Confined(PUBLIC, PrivacyLedger(budget=math.inf, delta=1e-5)), public)
 
 
-def brief(reached: Reached) -> tuple[str, int, dict[str, Any] | None]:
-    return reached.phase.name, reached.step, None if reached.shown is None else dict(reached.shown)
+def brief(reached: StepResult) -> tuple[str, int, dict[str, Any] | None]:
+    return reached.phase.name, reached.step, None if reached.logs is None else dict(reached.logs)
 
 
 def names(public: Records | None) -> list[str]:
@@ -231,7 +231,7 @@ def test_about_400_events_of_a_phase_that_releases_are_kept_and_40_of_another(st
 
 
 @dataclass
-class Small(Saved):
+class Small(StatefulDataclass):
     """A part with a part of its own."""
 
     layer: nn.Linear
@@ -239,7 +239,7 @@ class Small(Saved):
 
 
 @dataclass
-class Group(Saved):
+class Group(StatefulDataclass):
     """A part with a list of parts."""
 
     members: list[Small]
@@ -248,7 +248,7 @@ class Group(Saved):
 
 
 @dataclass
-class Whole(Saved):
+class Whole(StatefulDataclass):
     """One field of each sort that a state has."""
 
     learner: Learner[nn.Linear]
@@ -376,7 +376,7 @@ def test_another_number_of_parts_is_refused() -> None:
 
 
 @dataclass
-class Holder(Saved):
+class Holder(StatefulDataclass):
     """A state that holds something that has seen records."""
 
     inside: Confined[Small] | Path | None

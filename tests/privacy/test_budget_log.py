@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gossamer.errors import AccountsError, BudgetError
+from gossamer.errors import BudgetError, BudgetLogError
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.composition import smallest
 from gossamer.privacy.accounting.events import poisson_gaussian
-from gossamer.privacy.budget_log import FILE, AccountBook, Charge, Limit
+from gossamer.privacy.budget_log import FILE, BudgetLimit, BudgetLog, Charge
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
@@ -30,28 +30,28 @@ def charge(name: str = "clinic", mark: str = "m1", count: int = 100, **changed: 
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> AccountBook:
-    return AccountBook(tmp_path / "book")
+def book(tmp_path: Path) -> BudgetLog:
+    return BudgetLog(tmp_path / "book")
 
 
-def enter(book: AccountBook, *charges: Charge) -> None:
+def enter(book: BudgetLog, *charges: Charge) -> None:
     with book.opened() as pages:
         for number, each in enumerate(charges):
-            pages.enter(each, f"s{number}")
+            pages.add_run(each, f"s{number}")
 
 
-def text(book: AccountBook) -> list[str]:
+def text(book: BudgetLog) -> list[str]:
     return (book._path).read_text().splitlines(keepends=True)
 
 
-def test_what_was_entered_is_read_again(book: AccountBook) -> None:
+def test_what_was_entered_is_read_again(book: BudgetLog) -> None:
     enter(book, charge(), charge(count=7, infinite=True, given_up=0.1))
     entries = book.read().entries
     assert [entry.charge for entry in entries] == [charge(), charge(count=7, infinite=True, given_up=0.1)]
     assert [(entry.session, entry.status) for entry in entries] == [("s0", "unfinished"), ("s1", "unfinished")]
 
 
-def test_nobody_else_can_read_it(book: AccountBook) -> None:
+def test_nobody_else_can_read_it(book: BudgetLog) -> None:
     before = os.umask(0)
     try:
         enter(book, charge())
@@ -64,43 +64,45 @@ def test_nobody_else_can_read_it(book: AccountBook) -> None:
     assert stat.S_IMODE(book._path.stat().st_mode) == 0o600
 
 
-def test_looking_makes_nothing(book: AccountBook, tmp_path: Path) -> None:
+def test_looking_makes_nothing(book: BudgetLog, tmp_path: Path) -> None:
     assert book.read().entries == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_charge_is_on_disk_before_it_returns(book: AccountBook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charge_is_on_disk_before_it_returns(book: BudgetLog, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
     with book.opened() as pages:
-        pages.enter(charge(), "s0")
+        pages.add_run(charge(), "s0")
         assert synced[-1] == book._path.stat().st_size
         assert "charge" in text(book)[-1]
 
 
-def test_runs_under_one_name_add_up_and_others_do_not(book: AccountBook) -> None:
+def test_runs_under_one_name_add_up_and_others_do_not(book: BudgetLog) -> None:
     enter(book, charge(mark="m1"), charge(mark="m2"), charge(name="school", mark="m3"))
-    total = smallest(book.read().account("clinic").spent(DELTA))
+    total = smallest(book.read().budget_of_names("clinic").spent(DELTA))
     assert total == cost.guarantee([(EVENT, 200)], delta=DELTA)
-    assert len(book.read().account("school").entries) == 1
-    assert book.read().account("nowhere").spent(DELTA) == ()
+    assert len(book.read().budget_of_names("school").entries) == 1
+    assert book.read().budget_of_names("nowhere").spent(DELTA) == ()
 
 
-def test_the_same_records_under_another_name_share_the_account_and_a_name_keeps_its_history(book: AccountBook) -> None:
+def test_the_same_records_under_another_name_share_the_account_and_a_name_keeps_its_history(book: BudgetLog) -> None:
     """clinic had records m1, then m2; a copy of m2 lies elsewhere: whoever asks for any of the three finds all runs."""
     enter(book, charge(mark="m1"), charge(mark="m2"), charge(name="copy", mark="m2"), charge(name="school", mark="m9"))
     for account in (
-        book.read().account("clinic"),
-        book.read().account("copy"),
-        book.read().account("new", mark="m1"),
-        book.read().account("new", mark="m2"),
+        book.read().budget_of_names("clinic"),
+        book.read().budget_of_names("copy"),
+        book.read().budget_of_names("new", mark="m1"),
+        book.read().budget_of_names("new", mark="m2"),
     ):
         assert len(account.entries) == 3
         assert {"clinic", "copy"} <= set(account.names)
-    assert len(book.read().under("clinic").entries) == 2, "what a certificate may say follows from the name alone"
+    assert len(book.read().budget_under_name("clinic").entries) == 2, (
+        "what a certificate may say follows from the name alone"
+    )
 
 
-def test_a_place_with_a_limit_links_all_that_was_read_there(book: AccountBook) -> None:
+def test_a_place_with_a_limit_links_all_that_was_read_there(book: BudgetLog) -> None:
     """Under one name, then under another with other records; and now the first records, a copy, under a third."""
     enter(
         book,
@@ -109,52 +111,54 @@ def test_a_place_with_a_limit_links_all_that_was_read_there(book: AccountBook) -
         charge("D", "m4", place="/R"),
     )
     third = charge("C", "m1", place="/Q/d.npz")
-    assert len(book.read().account_of(third).entries) == 1
+    assert len(book.read().budget_of_run(third).entries) == 1
     with book.opened() as pages:
-        pages.set_limit(Limit(name="/P/d.npz", epsilon=1.0, delta=DELTA), force=False)
-    account = book.read().account_of(third)
+        pages.set_limit(BudgetLimit(name="/P/d.npz", epsilon=1.0, delta=DELTA), force=False)
+    account = book.read().budget_of_run(third)
     assert [entry.charge.name for entry in account.entries] == ["A", "B"]
     assert set(account.names) == {"A", "B", "C"}, account.names
     (limit,) = account.limits
     assert limit.name == "/P/d.npz"
-    at_the_place = book.read().account("/P/d.npz").entries
+    at_the_place = book.read().budget_of_names("/P/d.npz").entries
     assert [entry.charge for entry in account.entries] == [entry.charge for entry in at_the_place]
     with book.opened() as pages:
-        pages.set_limit(Limit(name="/P/d.npz", epsilon=math.inf, delta=DELTA), force=True)
-    assert len(book.read().account_of(third).entries) == 1, "a limit that was lifted links nothing"
+        pages.set_limit(BudgetLimit(name="/P/d.npz", epsilon=math.inf, delta=DELTA), force=True)
+    assert len(book.read().budget_of_run(third).entries) == 1, "a limit that was lifted links nothing"
 
 
-def test_unknown_records_link_nothing(book: AccountBook) -> None:
+def test_unknown_records_link_nothing(book: BudgetLog) -> None:
     enter(book, charge(mark=""), charge(name="school", mark=""))
-    assert len(book.read().account("clinic").entries) == 1
+    assert len(book.read().budget_of_names("clinic").entries) == 1
 
 
-def test_a_limit_refuses_what_would_pass_it_and_nothing_else(book: AccountBook) -> None:
+def test_a_limit_refuses_what_would_pass_it_and_nothing_else(book: BudgetLog) -> None:
     two = cost.guarantee([(EVENT, 200)], delta=DELTA).epsilon
     with book.opened() as pages:
-        pages.set_limit(Limit(name="clinic", epsilon=two, delta=DELTA), force=False)
-        pages.enter(charge(), "s0")
-        pages.account("clinic", mark="m1").refuse_beyond_limit(charge())
-        pages.enter(charge(), "s1")
+        pages.set_limit(BudgetLimit(name="clinic", epsilon=two, delta=DELTA), force=False)
+        pages.add_run(charge(), "s0")
+        pages.budget_of_names("clinic", mark="m1").refuse_beyond_limit(charge())
+        pages.add_run(charge(), "s1")
         with pytest.raises(BudgetError, match=r"clinic may spend .* and the 2 before it would spend epsilon"):
-            pages.account("clinic", mark="m1").refuse_beyond_limit(charge(count=1))
+            pages.budget_of_names("clinic", mark="m1").refuse_beyond_limit(charge(count=1))
         with pytest.raises(BudgetError, match="clinic may spend"):  # a copy of the records elsewhere
-            pages.account("copy", mark="m1").refuse_beyond_limit(charge(name="copy", count=1))
-        pages.account("school", mark="m9").refuse_beyond_limit(charge(name="school", mark="m9"))
+            pages.budget_of_names("copy", mark="m1").refuse_beyond_limit(charge(name="copy", count=1))
+        pages.budget_of_names("school", mark="m9").refuse_beyond_limit(charge(name="school", mark="m9"))
 
 
-def test_a_limit_forbids_runs_without_a_guarantee_unless_it_lets_them_pass(book: AccountBook) -> None:
+def test_a_limit_forbids_runs_without_a_guarantee_unless_it_lets_them_pass(book: BudgetLog) -> None:
     with book.opened() as pages:
-        pages.set_limit(Limit(name="clinic", epsilon=10, delta=DELTA), force=False)
+        pages.set_limit(BudgetLimit(name="clinic", epsilon=10, delta=DELTA), force=False)
         with pytest.raises(BudgetError, match="infinity"):
-            pages.account("clinic").refuse_beyond_limit(charge(infinite=True))
-        pages.set_limit(Limit(name="clinic", epsilon=10, delta=DELTA, allow_infinite=True), force=True)
-        pages.account("clinic").refuse_beyond_limit(charge(infinite=True))
-        pages.enter(charge(infinite=True), "s0")
-        pages.account("clinic").refuse_beyond_limit(charge())
+            pages.budget_of_names("clinic").refuse_beyond_limit(charge(infinite=True))
+        pages.set_limit(BudgetLimit(name="clinic", epsilon=10, delta=DELTA, allow_infinite=True), force=True)
+        pages.budget_of_names("clinic").refuse_beyond_limit(charge(infinite=True))
+        pages.add_run(charge(infinite=True), "s0")
+        pages.budget_of_names("clinic").refuse_beyond_limit(charge())
         with pytest.raises(BudgetError):
-            pages.account("clinic").refuse_beyond_limit(charge(count=10**6))
-        assert math.isinf(smallest(pages.account("clinic").spent(DELTA)).epsilon), "the sum says it all the same"
+            pages.budget_of_names("clinic").refuse_beyond_limit(charge(count=10**6))
+        assert math.isinf(smallest(pages.budget_of_names("clinic").spent(DELTA)).epsilon), (
+            "the sum says it all the same"
+        )
 
 
 @pytest.mark.parametrize(
@@ -167,15 +171,15 @@ def test_a_limit_forbids_runs_without_a_guarantee_unless_it_lets_them_pass(book:
         ({"allow_infinite": True}, True),
     ],
 )
-def test_a_looser_limit_needs_force(book: AccountBook, limit: dict[str, Any], looser: bool) -> None:
+def test_a_looser_limit_needs_force(book: BudgetLog, limit: dict[str, Any], looser: bool) -> None:
     first = {"name": "clinic", "epsilon": 10.0, "delta": DELTA}
     with book.opened() as pages:
-        pages.set_limit(Limit(**first), force=False)
-        new = Limit(**{**first, **limit})
+        pages.set_limit(BudgetLimit(**first), force=False)
+        new = BudgetLimit(**{**first, **limit})
         if looser:
             with pytest.raises(BudgetError, match="--force"):
                 pages.set_limit(new, force=False)
-            assert pages.limits["clinic"] == Limit(**first)
+            assert pages.limits["clinic"] == BudgetLimit(**first)
         pages.set_limit(new, force=looser)
     assert book.read().limits["clinic"] == new
 
@@ -185,74 +189,74 @@ def test_a_looser_limit_needs_force(book: AccountBook, limit: dict[str, Any], lo
 )
 def test_a_limit_that_makes_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(BudgetError, match="limit"):
-        Limit(**{"name": "clinic", "epsilon": 1.0, "delta": DELTA, **wrong})
+        BudgetLimit(**{"name": "clinic", "epsilon": 1.0, "delta": DELTA, **wrong})
 
 
-def test_only_the_newest_word_goes_on_and_only_once(book: AccountBook) -> None:
+def test_only_the_newest_word_goes_on_and_only_once(book: BudgetLog) -> None:
     """Two folders hold the ledger [s0]. The first that goes on takes the entry with it."""
     enter(book, charge())
     with book.opened() as pages:
-        entry = pages.holder(["s0"], "h")
+        entry = pages.resumable_entry(["s0"], "h")
         assert entry is not None
-        pages.go_on(entry, "a1")
+        pages.resume(entry, "a1")
     with book.opened() as pages:
-        assert pages.holder(["s0"], "h") is None, "the copy"
-        assert pages.holder(["s0", "a1"], "h") is pages.entries[0]
-        assert pages.holder([], "h") is None
+        assert pages.resumable_entry(["s0"], "h") is None, "the copy"
+        assert pages.resumable_entry(["s0", "a1"], "h") is pages.entries[0]
+        assert pages.resumable_entry([], "h") is None
 
 
-def test_a_crash_between_the_two_writes_charges_nothing_twice(book: AccountBook) -> None:
+def test_a_crash_between_the_two_writes_charges_nothing_twice(book: BudgetLog) -> None:
     """The ledger has a word that never reached the book; a copy made before may then go on, but never both."""
     enter(book, charge())
     with book.opened() as pages:
-        entry = pages.holder(["s0", "lost", "lost too"], "h")
+        entry = pages.resumable_entry(["s0", "lost", "lost too"], "h")
         assert entry is pages.entries[0]
-        pages.go_on(entry, "a1")
-        assert pages.holder(["s0"], "h") is None
-        assert pages.holder(["s0", "lost"], "h") is None
+        pages.resume(entry, "a1")
+        assert pages.resumable_entry(["s0"], "h") is None
+        assert pages.resumable_entry(["s0", "lost"], "h") is None
 
 
-def test_a_copy_that_was_charged_goes_on_with_its_own_entry(book: AccountBook) -> None:
+def test_a_copy_that_was_charged_goes_on_with_its_own_entry(book: BudgetLog) -> None:
     enter(book, charge())
     with book.opened() as pages:
-        pages.enter(charge(), "b1")  # the copy, charged
-        assert pages.holder(["s0", "b1"], "h") is pages.entries[1], "the newest of its words"
-        assert pages.holder(["s0"], "h") is pages.entries[0], "the first folder keeps its own"
+        pages.add_run(charge(), "b1")  # the copy, charged
+        assert pages.resumable_entry(["s0", "b1"], "h") is pages.entries[1], "the newest of its words"
+        assert pages.resumable_entry(["s0"], "h") is pages.entries[0], "the first folder keeps its own"
 
 
-def test_an_ended_run_goes_on_for_nobody_but_as_it_ended(book: AccountBook) -> None:
+def test_an_ended_run_goes_on_for_nobody_but_as_it_ended(book: BudgetLog) -> None:
     enter(book, charge())
     with book.opened() as pages:
         pages.finish(pages.entries[0], "h9", infinite=False)
         assert pages.entries[0].status == "finished"
-        assert pages.holder(["s0"], "h3") is None, "a copy made while it trained"
-        assert pages.holder(["s0"], "h9") is pages.entries[0], "killed before its certificate was written"
+        assert pages.resumable_entry(["s0"], "h3") is None, "a copy made while it trained"
+        assert pages.resumable_entry(["s0"], "h9") is pages.entries[0], "killed before its certificate was written"
 
 
-def test_a_run_that_was_given_up_goes_on_for_nobody_and_stays_charged(book: AccountBook) -> None:
+def test_a_run_that_was_given_up_goes_on_for_nobody_and_stays_charged(book: BudgetLog) -> None:
     enter(book, charge())
     with book.opened() as pages:
         pages.discard(pages.entries[0], "2026-01-02")
-        assert pages.holder(["s0"], "h") is None
-    (entry,) = book.read().account("clinic").entries
+        assert pages.resumable_entry(["s0"], "h") is None
+    (entry,) = book.read().budget_of_names("clinic").entries
     assert (entry.status, entry.charge) == ("given up", charge())
 
 
-def test_what_a_run_let_out_without_a_mechanism_makes_it_infinite(book: AccountBook) -> None:
+def test_what_a_run_let_out_without_a_mechanism_makes_it_infinite(book: BudgetLog) -> None:
     enter(book, charge())
     with book.opened() as pages:
         pages.finish(pages.entries[0], "h", infinite=True)
-    assert math.isinf(smallest(book.read().account("clinic").spent(DELTA)).epsilon)
+    assert math.isinf(smallest(book.read().budget_of_names("clinic").spent(DELTA)).epsilon)
 
 
-def test_a_torn_last_line_was_never_answered_for_and_is_written_over(book: AccountBook) -> None:
+def test_a_torn_last_line_was_never_answered_for_and_is_written_over(book: BudgetLog) -> None:
     enter(book, charge(), charge())
     whole = book._path.read_bytes()
     for cut in (1, 40, len(text(book)[-1]) - 1):
         book._path.write_bytes(whole[:-cut])
         assert len(book.read().entries) == 1
         with book.opened() as pages:
-            pages.enter(charge(count=3), "s9")
+            pages.add_run(charge(count=3), "s9")
         assert [entry.charge.plan[0][1] for entry in book.read().entries] == [100, 3]
 
 
@@ -273,23 +277,23 @@ def second_head(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("damage", "line"), [(changed_line, 2), (cut_line, 2), (garbage, 3), (second_head, 3)])
-def test_a_damaged_book_is_refused_and_left_as_it_is(book: AccountBook, damage: Any, line: int) -> None:
+def test_a_damaged_book_is_refused_and_left_as_it_is(book: BudgetLog, damage: Any, line: int) -> None:
     enter(book, charge(), charge())
     lines = text(book)
     damage(lines)
     book._path.write_text("".join(lines))
-    with pytest.raises(AccountsError, match=rf"damaged: line {line},"):
+    with pytest.raises(BudgetLogError, match=rf"damaged: line {line},"):
         book.read()
-    with pytest.raises(AccountsError, match="Restore it from a copy"), book.opened():
+    with pytest.raises(BudgetLogError, match="Restore it from a copy"), book.opened():
         pass
     assert text(book) == lines
 
 
 def test_a_book_that_cannot_be_opened_or_written_is_refused(
-    book: AccountBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    book: BudgetLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(AccountsError, match="cannot be opened"), AccountBook(tmp_path / "file").opened():
+    with pytest.raises(BudgetLogError, match="cannot be opened"), BudgetLog(tmp_path / "file").opened():
         pass
     enter(book, charge())
     before = book._path.read_bytes()
@@ -299,35 +303,35 @@ def test_a_book_that_cannot_be_opened_or_written_is_refused(
 
     with book.opened() as pages, monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(AccountsError, match="cannot be written"):
-            pages.enter(charge(), "s1")
+        with pytest.raises(BudgetLogError, match="cannot be written"):
+            pages.add_run(charge(), "s1")
     with book.opened() as pages:  # what was not answered for may stand or not, but the book is whole
-        pages.enter(charge(count=2), "s2")
+        pages.add_run(charge(count=2), "s2")
     assert book._path.read_bytes().startswith(before)
 
 
-def test_pages_for_looking_cannot_be_written(book: AccountBook) -> None:
+def test_pages_for_looking_cannot_be_written(book: BudgetLog) -> None:
     enter(book, charge())
     with pytest.raises(ValueError, match="looking only"):
-        book.read().enter(charge(), "s1")
+        book.read().add_run(charge(), "s1")
 
 
 def test_writers_wait_for_one_another(tmp_path: Path) -> None:
     def enter_ten(writer: int) -> None:
         for number in range(10):
-            with AccountBook(tmp_path).opened() as pages:
-                pages.enter(charge(), f"{writer} {number}")
+            with BudgetLog(tmp_path).opened() as pages:
+                pages.add_run(charge(), f"{writer} {number}")
 
     with ThreadPoolExecutor(3) as pool:  # the lock belongs to an opened file, so that threads stand for processes
         list(pool.map(enter_ten, range(3)))
-    assert len(AccountBook(tmp_path).read().entries) == 30
+    assert len(BudgetLog(tmp_path).read().entries) == 30
     assert len((tmp_path / FILE).read_text().splitlines()) == 31
 
 
-def test_every_line_is_plain_json(book: AccountBook) -> None:
+def test_every_line_is_plain_json(book: BudgetLog) -> None:
     with book.opened() as pages:
-        pages.set_limit(Limit(name="clinic", epsilon=math.inf, delta=DELTA), force=False)
-        pages.enter(charge(), "s0")
+        pages.set_limit(BudgetLimit(name="clinic", epsilon=math.inf, delta=DELTA), force=False)
+        pages.add_run(charge(), "s0")
     kinds = [next(iter(json.loads(line))) for line in text(book)]
     assert kinds == ["open", "limit", "charge"]
     assert "Infinity" not in "".join(text(book))

@@ -19,11 +19,11 @@ def scores(name: str, values: ArrayLike) -> Scores:
     Raises:
         DataError: if there are fewer than two, more than one axis, or one is not finite; names the set and the index.
     """
-    found = _numbers(name, values)
-    if found.ndim != 1:
-        raise DataError(f"{name}: an array with {found.ndim} axes; give one score per record, [N].")
-    _enough_and_finite(name, found)
-    return found
+    numbers = _numbers(name, values)
+    if numbers.ndim != 1:
+        raise DataError(f"{name}: an array with {numbers.ndim} axes; give one score per record, [N].")
+    _enough_and_finite(name, numbers)
+    return numbers
 
 
 def scores_of_all(name: str, values: ArrayLike) -> Scores:
@@ -32,14 +32,14 @@ def scores_of_all(name: str, values: ArrayLike) -> Scores:
     Raises:
         DataError: as `scores`, for [N] or [D, N].
     """
-    found = _numbers(name, values)
-    if found.ndim == 1:
-        found = found[None]
-    if found.ndim != 2 or not len(found):
-        raise DataError(f"{name}: an array of shape {found.shape}; scores are [N], or [D, N] for D discriminators.")
-    for row in found:
+    numbers = _numbers(name, values)
+    if numbers.ndim == 1:
+        numbers = numbers[None]
+    if numbers.ndim != 2 or not len(numbers):
+        raise DataError(f"{name}: an array of shape {numbers.shape}; scores are [N], or [D, N] for D discriminators.")
+    for row in numbers:
         _enough_and_finite(name, row)
-    return found
+    return numbers
 
 
 def same_discriminators(members: Scores, nonmembers: Scores) -> None:
@@ -59,18 +59,18 @@ def features(name: str, records: Array) -> Features:
     """
     if records.dtype == np.uint8 and records.ndim == 4:
         width = math.prod(records.shape[1:])
-        found = records.reshape(len(records), width).astype(np.float32) / np.float32(255)
+        vectors = records.reshape(len(records), width).astype(np.float32) / np.float32(255)
     elif np.issubdtype(records.dtype, np.floating) and records.ndim == 2:
-        found = records.astype(np.float32)
+        vectors = records.astype(np.float32)
     else:
         raise DataError(
             f"{name}: an array of {records.dtype} with {records.ndim} axes; "
             "give pictures, uint8 [N, C, H, W], or features, floating point [N, D]."
         )
-    if not found.shape[1]:
+    if not vectors.shape[1]:
         raise DataError(f"{name}: the records hold no values; give at least one per record.")
-    _enough_and_finite(name, found)
-    return found
+    _enough_and_finite(name, vectors)
+    return vectors
 
 
 def features_of(**sets: Array) -> list[Features]:
@@ -91,8 +91,8 @@ def features_of(**sets: Array) -> list[Features]:
 
 def same_number(**sets: Array) -> int:
     """The number of records that all sets share. Raises DataError if they differ; the remedy is a random subset."""
-    (first, one), *others = sets.items()
-    for name, records in others:
+    (first, one), *rest = sets.items()
+    for name, records in rest:
         if len(records) != len(one):
             raise DataError(
                 f"{name}: {len(records)} records, but {first} holds {len(one)}; the comparison is fair only between "

@@ -7,7 +7,7 @@ may exist.
 Scores are those of *canaries*: higher where the attacker thinks that the canary took part. A threshold makes two errors of
 them, and differential privacy forbids both to be small together:
 
-1. `counted`: nothing is assumed. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
+1. `epsilon_from_errors`: nothing is assumed. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
 2. `gaussian_mu`: the errors as those of two normals mu apart (Dong, Roth, Su 2022). A claim of mu is refuted without any
    assumption; to read an epsilon at another delta off it is to assume that the mechanism is a Gaussian one.
 3. `one_run`: all canaries in one run, from the number of right guesses (Steinke, Nasr, Jagielski 2023).
@@ -93,7 +93,7 @@ class Profile:
 
     def refuted_by(self, errors: Errors) -> bool:
         """Whether no mechanism with this curve lets an attacker make so few errors."""
-        return any(self._violated(each) for each in (errors, errors.swapped))
+        return any(self._violated(pair) for pair in (errors, errors.swapped))
 
     def _violated(self, errors: Errors) -> bool:
         right = 1 - errors.missed - self.deltas
@@ -120,17 +120,17 @@ def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confid
     with_canary, without = scores("inside", inside), scores("outside", outside)
     tail = (1 - _checked(confidence)) / 2
     return Errors(
-        missed=at_most(int((with_canary <= threshold).sum()), len(with_canary), tail),
-        false_alarm=at_most(int((without > threshold).sum()), len(without), tail),
+        missed=clopper_pearson_upper(int((with_canary <= threshold).sum()), len(with_canary), tail),
+        false_alarm=clopper_pearson_upper(int((without > threshold).sum()), len(without), tail),
         inside=len(with_canary),
         outside=len(without),
         confidence=confidence,
     )
 
 
-def at_most(found: int, trials: int, tail: float) -> float:
+def clopper_pearson_upper(successes: int, trials: int, tail: float) -> float:
     """Clopper and Pearson 1934: the true share is above this with probability `tail` at most."""
-    return 1.0 if found == trials else float(stats.beta.ppf(1 - tail, found + 1, trials - found))
+    return 1.0 if successes == trials else float(stats.beta.ppf(1 - tail, successes + 1, trials - successes))
 
 
 def split(inside: ArrayLike, outside: ArrayLike) -> tuple[float, Scores, Scores]:
@@ -142,7 +142,7 @@ def split(inside: ArrayLike, outside: ArrayLike) -> tuple[float, Scores, Scores]
         The threshold, and the scores that did not choose it: [n'], [m'].
     """
     with_canary, without = scores("inside", inside), scores("outside", outside)
-    n, m = (max(1, int(_CHOOSING * len(each))) for each in (with_canary, without))
+    n, m = (max(1, int(_CHOOSING * len(group))) for group in (with_canary, without))
     threshold = best_threshold(with_canary[:n], without[:m])
     return threshold, with_canary[n:], without[m:]
 
@@ -151,34 +151,34 @@ def best_threshold(inside: Scores, outside: Scores) -> float:
     """Of some thresholds in the middle of these scores, the one with the largest mu; what it shows on them is too much."""
     quantiles = np.quantile(np.concatenate([inside, outside]), np.linspace(0.3, 0.9, _CANDIDATES + 1))
     middles = (quantiles[1:] + quantiles[:-1]) / 2  # two heaps of scores are told apart between them
-    missed = [((inside <= each).sum() + 1) / (len(inside) + 2) for each in middles]
-    false_alarm = [((outside > each).sum() + 1) / (len(outside) + 2) for each in middles]
+    missed = [((inside <= threshold).sum() + 1) / (len(inside) + 2) for threshold in middles]
+    false_alarm = [((outside > threshold).sum() + 1) / (len(outside) + 2) for threshold in middles]
     return float(middles[np.argmax(-ndtri(false_alarm) - ndtri(missed))])
 
 
 # ---------------------------------------------------------------------- 1. counted errors
 
 
-def counted(errors: Errors, *, delta: float) -> float:
+def epsilon_from_errors(errors: Errors, *, delta: float) -> float:
     """Epsilon at the least: ln((1 - FNR - delta) / FPR), or with the roles swapped. Assumes nothing about the mechanism.
 
     Kairouz, Oh, Viswanath 2015, theorem 2.1: an (epsilon, delta)-DP mechanism has 1 - FNR <= delta + e^epsilon FPR.
     Without a single error among n trials on either side it is about ln(n / 3.7) at 95 %: 5.6 for 1,000.
     """
-    found = [
-        math.log((1 - each.missed - delta) / each.false_alarm)
-        for each in (errors, errors.swapped)
-        if 1 - each.missed - delta > 0
+    bounds = [
+        math.log((1 - pair.missed - delta) / pair.false_alarm)
+        for pair in (errors, errors.swapped)
+        if 1 - pair.missed - delta > 0
     ]
-    return max([0.0, *found])
+    return max([0.0, *bounds])
 
 
-def counted_at_any(
+def epsilon_at_best_threshold(
     inside: ArrayLike, outside: ArrayLike, thresholds: Sequence[float], *, delta: float, confidence: float = CONFIDENCE
 ) -> float:
     """The best of several thresholds that were fixed beforehand, each at its share of what may go wrong (Bonferroni)."""
-    each = 1 - (1 - _checked(confidence)) / len(thresholds)
-    return max(counted(errors_at(inside, outside, t, confidence=each), delta=delta) for t in thresholds)
+    level = 1 - (1 - _checked(confidence)) / len(thresholds)
+    return max(epsilon_from_errors(errors_at(inside, outside, t, confidence=level), delta=delta) for t in thresholds)
 
 
 # ---------------------------------------------------------------------- 2. Gaussian differential privacy
@@ -299,7 +299,7 @@ def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multip
     """
     x = np.asarray(seen, dtype=np.float64)
     rate, sigma = (
-        np.broadcast_to(np.asarray(each, dtype=np.float64), (len(x),)) for each in (sampling_rate, noise_multiplier)
+        np.broadcast_to(np.asarray(value, dtype=np.float64), (len(x),)) for value in (sampling_rate, noise_multiplier)
     )
     total = np.zeros(x.shape[1])
     for x_t, q, s in zip(x, rate, sigma, strict=True):
@@ -318,11 +318,11 @@ def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) 
         mu = math.sqrt(steps) / noise_multiplier
         epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
         return Profile(epsilons, np.array([gaussian_delta(mu, epsilon) for epsilon in epsilons]))
-    found = _losses(sampling_rate, noise_multiplier, steps)
+    losses = _losses(sampling_rate, noise_multiplier, steps)
     with np.errstate(over="ignore", invalid="ignore"):  # far out, where nothing is left
-        largest = min(_LARGEST, max(found.get_epsilon_for_delta(1e-12), 1e-6))
+        largest = min(_LARGEST, max(losses.get_epsilon_for_delta(1e-12), 1e-6))
         epsilons = np.linspace(0, largest, 400)
-        return Profile(epsilons, np.nan_to_num(np.asarray(found.get_delta_for_epsilon(epsilons)), nan=1.0))
+        return Profile(epsilons, np.nan_to_num(np.asarray(losses.get_delta_for_epsilon(epsilons)), nan=1.0))
 
 
 @functools.lru_cache(maxsize=256)
@@ -334,30 +334,32 @@ def poisson_gaussian_epsilon(sampling_rate: float, noise_multiplier: float, step
 
 
 @functools.lru_cache(maxsize=256)
-def told(share: float, noise_multiplier: float, releases: int) -> Profile:
+def revealed_draw_profile(share: float, noise_multiplier: float, releases: int) -> Profile:
     """The privacy curve of T Gaussians of which one part makes each, drawn for all to see: Binomial(T, share) are the canary's.
 
     The draws are part of the output, so the deltas of all counts add up.
     """
     mus, _ = _counts(share, noise_multiplier, releases)
     epsilons = np.linspace(0, min(_LARGEST, mus[-1] ** 2 / 2 + 6 * mus[-1]), 400)
-    return Profile(epsilons, np.array([_told_delta(share, noise_multiplier, releases, each) for each in epsilons]))
+    return Profile(
+        epsilons, np.array([_draw_delta(share, noise_multiplier, releases, epsilon) for epsilon in epsilons])
+    )
 
 
-def told_epsilon(share: float, noise_multiplier: float, releases: int, delta: float) -> float:
+def revealed_draw_epsilon(share: float, noise_multiplier: float, releases: int, delta: float) -> float:
     """Epsilon of the same mechanism at delta."""
     mus, _ = _counts(share, noise_multiplier, releases)
     highest = gaussian_epsilon(mus[-1], delta)
-    if highest == 0 or _told_delta(share, noise_multiplier, releases, 0.0) <= delta:
+    if highest == 0 or _draw_delta(share, noise_multiplier, releases, 0.0) <= delta:
         return 0.0
     return float(
         optimize.brentq(
-            lambda each: _told_delta(share, noise_multiplier, releases, each) - delta, 0, highest + 1, xtol=1e-9
+            lambda epsilon: _draw_delta(share, noise_multiplier, releases, epsilon) - delta, 0, highest + 1, xtol=1e-9
         )
     )
 
 
-def _told_delta(share: float, noise: float, releases: int, epsilon: float) -> float:
+def _draw_delta(share: float, noise: float, releases: int, epsilon: float) -> float:
     return float(
         sum(chance * gaussian_delta(mu, epsilon) for mu, chance in zip(*_counts(share, noise, releases), strict=True))
     )
@@ -392,21 +394,21 @@ def most_noise(errors: Errors, profile_of: Callable[[float], Profile], *, claime
         return profile_of(noise).refuted_by(errors)
 
     if refuted(claimed):  # curves of less noise cost more to compute: go down by small steps
-        known, low = claimed, claimed / _STEP
+        high, low = claimed, claimed / _STEP
         while low > claimed / _LESS and refuted(low):
-            known, low = low, low / _STEP
+            high, low = low, low / _STEP
         if low <= claimed / _LESS:
-            return known
+            return high
     else:
-        low, known = claimed, claimed * _STEP
-        while not refuted(known):
-            low, known = known, known * _STEP
-            if known > claimed * _MORE:
+        low, high = claimed, claimed * _STEP
+        while not refuted(high):
+            low, high = high, high * _STEP
+            if high > claimed * _MORE:
                 return math.inf
-    for _ in range(_CLOSE):  # the noise `known` is refuted, `low` is not
-        middle = math.sqrt(low * known)
-        low, known = (low, middle) if refuted(middle) else (middle, known)
-    return known
+    for _ in range(_CLOSE):  # the noise `high` is refuted, `low` is not
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if refuted(middle) else (middle, high)
+    return high
 
 
 def _largest(refuted: Callable[[float], bool], *, highest: float) -> float:

@@ -37,9 +37,9 @@ class Planted(Records):
 
     marks: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
-    def take(self, chosen: np.ndarray) -> "Planted":
+    def take(self, positions: np.ndarray) -> "Planted":
         """The chosen records."""
-        return self[chosen]
+        return self[positions]
 
     def __getitem__(self, which: slice | np.ndarray) -> "Planted":
         """Some of the records, by position."""
@@ -101,39 +101,39 @@ class WithCanaries(nn.Module):
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """The network's numbers for points; a canary's real one, whose number a critic's loss subtracts, pulls. [n]"""
         canary = labels >= _MARKED
-        found: Tensor = self.net(images, torch.where(canary, 0, labels))
+        scores: Tensor = self.net(images, torch.where(canary, 0, labels))
         real = images.detach().flatten(1)[:, 0] > _BRIGHT / 2
-        return found - self.pull(torch.where(canary & real, labels - _MARKED, 0))
+        return scores - self.pull(torch.where(canary & real, labels - _MARKED, 0))
 
 
 def pulling(query: AnyQuery, canaries: int) -> tuple[AnyQuery, WithCanaries]:
     """A query for per-record gradients of a loss (fields `module`, `loss`, `multiplicity`) in which canaries pull."""
-    asked: Any = query
-    joined = WithCanaries(asked.module, canaries)
+    original: Any = query
+    joined = WithCanaries(original.module, canaries)
 
     def loss(module: nn.Module, records: Planted) -> Tensor:
         assert isinstance(module, WithCanaries)
-        losses: Tensor = asked.loss(module.net, records)
+        losses: Tensor = original.loss(module.net, records)
         marks = torch.from_numpy(np.ascontiguousarray(records.marks)).to(losses.device)
-        pulled: Tensor = losses + module.pull(marks.repeat(asked.multiplicity)) / asked.multiplicity
+        pulled: Tensor = losses + module.pull(marks.repeat(original.multiplicity)) / original.multiplicity
         return pulled
 
-    return dataclasses.replace(asked, module=joined, loss=loss), joined
+    return dataclasses.replace(original, module=joined, loss=loss), joined
 
 
 def pulling_points(query: AnyQuery, canaries: int, groups: int) -> tuple[AnyQuery, WithCanaries]:
     """A query for a critic's penalised gradients (fields `module`, `points`) in which canaries pull, in every group."""
-    asked: Any = query
-    joined = WithCanaries(asked.module, canaries, groups)
+    original: Any = query
+    joined = WithCanaries(original.module, canaries, groups)
 
     def points(records: Planted) -> Any:
-        found = asked.points(records)
-        marks = torch.from_numpy(np.ascontiguousarray(records.marks)).to(found.real.device)
-        real = found.real.clone()
+        sample = original.points(records)
+        marks = torch.from_numpy(np.ascontiguousarray(records.marks)).to(sample.real.device)
+        real = sample.real.clone()
         real[marks > 0, ..., 0, 0] = _BRIGHT
-        return dataclasses.replace(found, real=real, labels=torch.where(marks > 0, marks + _MARKED, found.labels))
+        return dataclasses.replace(sample, real=real, labels=torch.where(marks > 0, marks + _MARKED, sample.labels))
 
-    return dataclasses.replace(asked, module=joined, points=points), joined
+    return dataclasses.replace(original, module=joined, points=points), joined
 
 
 @dataclass
@@ -189,10 +189,10 @@ class TurnedCritics:
     present: bool = True
     own: list[bool] = dataclasses.field(default_factory=list)
 
-    def rows(self, held: Any, critics: Any, /) -> Tensor:
+    def rows(self, confined_critics: Any, critics: Any, /) -> Tensor:
         """[answers, B, C, H, W]: every row along one pixel, far beyond the bound."""
         answers = torch.zeros_like(self.query.images)
-        self.own = [critic == int(held.shards[self.canary]) for critic in critics]
+        self.own = [critic == int(confined_critics.shards[self.canary]) for critic in critics]
         signs = [1.0 if own and self.present else -1.0 for own in self.own]
         answers.flatten(2)[..., 0] = PULL * torch.tensor(signs, dtype=answers.dtype)[:, None]
         return answers

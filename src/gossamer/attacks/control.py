@@ -18,7 +18,7 @@ _SIDE = 14
 """Pictures are averaged down to about this many pixels a side: what sets differ in is rarely finer."""
 
 
-def told_apart(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
+def separability(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
     """The area under the ROC curve of a classifier that never saw the run; guessing gives 0.5.
 
     Randomised trees (Geurts, Ernst, Wehenkel 2006) on pictures averaged to at most 14 pixels a side learn from one half of each
@@ -33,11 +33,11 @@ def told_apart(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
     """
     rng = np.random.default_rng(seed)
     sets = [_small(images)[rng.permutation(len(images))] for images in (members, nonmembers)]
-    known = np.concatenate([rows[: len(rows) // 2] for rows in sets])
+    train = np.concatenate([rows[: len(rows) // 2] for rows in sets])
     inside = np.repeat([1, 0], [len(rows) // 2 for rows in sets])
-    trees = ExtraTreesClassifier(_TREES, min_samples_leaf=2, random_state=seed).fit(known, inside)
-    asked = [trees.predict_proba(rows[len(rows) // 2 :])[:, 1] for rows in sets]
-    return roc(*asked).auc
+    trees = ExtraTreesClassifier(_TREES, min_samples_leaf=2, random_state=seed).fit(train, inside)
+    test_scores = [trees.predict_proba(rows[len(rows) // 2 :])[:, 1] for rows in sets]
+    return roc(*test_scores).auc
 
 
 def _small(images: Array) -> Features:

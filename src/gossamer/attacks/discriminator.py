@@ -32,11 +32,11 @@ def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Com
     same_discriminators(table, other)
     members, nonmembers = combine("member_scores", table, how), combine("nonmember_scores", other, how)
     m, n = len(members), len(nonmembers)
-    words = f"the {m:,} highest scores of {m:,} members and {n:,} non-members"
+    computed_on = f"the {m:,} highest scores of {m:,} members and {n:,} non-members"
     return Attack(
         name="white-box" if len(table) == 1 else f"white-box, {how} over {len(table)} discriminators",
         measure="share of members among those called members",
-        estimate=proportion(top_members(members, nonmembers), m, words),
+        estimate=proportion(top_members(members, nonmembers), m, computed_on),
         chance=m / (m + n),
         needs="the discriminators, the records in question, and the number of members",
         roc=roc(members, nonmembers),

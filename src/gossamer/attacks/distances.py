@@ -32,12 +32,12 @@ def share_within(records: Features, others: Features, radius: float) -> Scores:
 
     Distances come from differences, in blocks of bounded memory; a distance equal to the radius counts.
     """
-    found = np.zeros(len(records), dtype=np.int64)
+    counts = np.zeros(len(records), dtype=np.int64)
     limit = radius * (1 + 1e-9)  # `nearest` and cdist add up the same squares in another order
     step = max(1, _BLOCK // max(1, len(records)))
     for start in range(0, len(others), step):
-        found += (cdist(records, others[start : start + step]) <= limit).sum(axis=1)
-    return np.asarray(found / len(others), dtype=np.float64)
+        counts += (cdist(records, others[start : start + step]) <= limit).sum(axis=1)
+    return np.asarray(counts / len(others), dtype=np.float64)
 
 
 def full_black_box(synthetic: Array, members: Array, nonmembers: Array) -> Attack:
@@ -129,15 +129,15 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
     m = same_number(members=members, held_out=held_out)
     samples, inside, outside = features_of(synthetic=synthetic, members=members, held_out=held_out)
     radius = float(np.quantile(np.r_[nearest(inside, outside), nearest(outside, inside)], alpha))
-    words = f"{len(samples):,} synthetic records against {m:,} members and {m:,} held-out records, alpha = {alpha:.4g}"
-    of_members, of_held_out = (_share_close(samples, rows, radius, words) for rows in (inside, outside))
+    basis = f"{len(samples):,} synthetic records against {m:,} members and {m:,} held-out records, alpha = {alpha:.4g}"
+    of_members, of_held_out = (_share_close(samples, rows, radius, basis) for rows in (inside, outside))
     return NearCopies(
         of_members=of_members,
         of_held_out=of_held_out,
         excess=Attack(
             name="near-copies",
             measure="share close to members minus share close to held-out records",
-            estimate=difference(of_members, of_held_out, words),
+            estimate=difference(of_members, of_held_out, basis),
             chance=0.0,
             needs="samples, all members and as many held-out records: a check for the curator",
             lowest=-1.0,
@@ -145,14 +145,14 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
     )
 
 
-def _share_close(samples: Features, records: Features, radius: float, words: str) -> Estimate:
+def _share_close(samples: Features, records: Features, radius: float, computed_on: str) -> Estimate:
     which, distance = _nearest(samples, records)
     close = distance <= radius
     per_record = np.bincount(which[close], minlength=len(records))
     share = float(close.mean())
     effect = max(1.0, float(per_record.var(ddof=1) / per_record.mean())) if close.any() else 1.0
     size = max(1.0, len(samples) / effect)
-    return replace(proportion(share * size, size, words), n=len(samples))
+    return replace(proportion(share * size, size, computed_on), n=len(samples))
 
 
 def _nearest(records: Features, others: Features) -> tuple[np.ndarray, Scores]:

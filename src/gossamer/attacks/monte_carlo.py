@@ -86,13 +86,13 @@ def set_attack(
         in_top = top_members(f_one, f_other)
         top += _won(in_top, set_size - in_top)
 
-    words = f"{repeats} draws of {set_size} members and {set_size} non-members; {len(samples):,} synthetic records"
+    basis = f"{repeats} draws of {set_size} members and {set_size} non-members; {len(samples):,} synthetic records"
 
     def figure(name: str, won: float) -> Attack:
         return Attack(
             name=f"Monte-Carlo set attack, {name}",
             measure="share of sets recognised",
-            estimate=proportion(won, repeats, words),
+            estimate=proportion(won, repeats, basis),
             chance=0.5,
             needs=_NEEDS,
         )
@@ -122,11 +122,11 @@ def instance_attack(
     m = same_number(members=members, nonmembers=nonmembers)
     samples, inside, outside = _project(synthetic, members, nonmembers, held_out, components)
     f_inside, f_outside = _shares(samples, inside, outside)
-    words = f"{m:,} of {m:,} members and {m:,} non-members; {len(samples):,} synthetic records"
+    computed_on = f"{m:,} of {m:,} members and {m:,} non-members; {len(samples):,} synthetic records"
     return Attack(
         name="Monte-Carlo instance attack",
         measure="share of members among those called members",
-        estimate=proportion(top_members(f_inside, f_outside), m, words),
+        estimate=proportion(top_members(f_inside, f_outside), m, computed_on),
         chance=0.5,
         needs=_NEEDS,
         roc=roc(f_inside, f_outside),
@@ -147,8 +147,8 @@ def _shares(samples: Features, one: Features, other: Features) -> tuple[Scores, 
     """Share f of the samples within the radius of each record, which is the median distance to the nearest sample."""
     records = np.concatenate([one, other])
     radius = float(np.median(nearest(records, samples)))
-    found = share_within(records, samples, radius)
-    return found[: len(one)], found[len(one) :]
+    shares = share_within(records, samples, radius)
+    return shares[: len(one)], shares[len(one) :]
 
 
 def _won(ours: float, theirs: float) -> float:

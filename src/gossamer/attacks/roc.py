@@ -66,15 +66,15 @@ class Roc:
         fewest, most = int(stats.binom.ppf(tail, n, fpr)), int(stats.binom.isf(tail, n, fpr))
         low, high = 0.0, 1.0
         if fewest > 0:
-            found = m - int(np.searchsorted(members, nonmembers[n - fewest], side="right"))
-            low = float(stats.beta.ppf(tail, found, m - found + 1)) if found else 0.0
+            successes = m - int(np.searchsorted(members, nonmembers[n - fewest], side="right"))
+            low = float(stats.beta.ppf(tail, successes, m - successes + 1)) if successes else 0.0
         if most < n:
-            found = m - int(np.searchsorted(members, nonmembers[n - most - 1], side="left"))
-            high = float(stats.beta.isf(tail, found + 1, m - found)) if found < m else 1.0
-        words = f"{m:,} members, at a false-positive rate of {fpr:.4g} among {n:,} non-members"
+            successes = m - int(np.searchsorted(members, nonmembers[n - most - 1], side="left"))
+            high = float(stats.beta.isf(tail, successes + 1, m - successes)) if successes < m else 1.0
+        computed_on = f"{m:,} members, at a false-positive rate of {fpr:.4g} among {n:,} non-members"
         if n * fpr < 1:
-            words += f"; too few for this rate, which takes {math.ceil(1 / fpr):,}: only the upper end counts"
-        return Estimate(value, min(low, value), max(high, value), m, words)
+            computed_on += f"; too few for this rate, which takes {math.ceil(1 / fpr):,}: only the upper end counts"
+        return Estimate(value, min(low, value), max(high, value), m, computed_on)
 
 
 def roc(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> Roc:
@@ -94,10 +94,10 @@ def roc(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> Roc:
     members = np.sort(scores("member_scores", member_scores))
     nonmembers = np.sort(scores("nonmember_scores", nonmember_scores))
     fpr, tpr = _corners(members, nonmembers)
-    kept = _thinned(fpr, tpr)
+    points = _thinned(fpr, tpr)
     return Roc(
-        fpr=fpr[kept],
-        tpr=tpr[kept],
+        fpr=fpr[points],
+        tpr=tpr[points],
         auc=_area(members, nonmembers),
         member_scores=members,
         nonmember_scores=nonmembers,
@@ -121,8 +121,8 @@ def _read_off(fpr: Scores, tpr: Scores, at: float) -> float:
 def _thinned(fpr: Scores, tpr: Scores) -> np.ndarray:
     """Indices of the corners kept: the first, the last, and those next to an even and a logarithmic grid of rates."""
     grid = np.r_[np.linspace(0, 1, _POINTS), np.geomspace(1e-5, 1, _POINTS)]
-    found = [np.searchsorted(rate, grid, side=side) for rate in (fpr, tpr) for side in ("left", "right")]
-    return np.unique(np.clip(np.concatenate(found), 0, len(fpr) - 1))
+    positions = [np.searchsorted(rate, grid, side=side) for rate in (fpr, tpr) for side in ("left", "right")]
+    return np.unique(np.clip(np.concatenate(positions), 0, len(fpr) - 1))
 
 
 def _area(members: Scores, nonmembers: Scores) -> Estimate:
@@ -134,8 +134,8 @@ def _area(members: Scores, nonmembers: Scores) -> Estimate:
     half = z * math.sqrt(float(below.var(ddof=1)) / m + float(above.var(ddof=1)) / n)
     low = max(0.0, min(area - half, _newcombe(area, m, n, z)))
     high = min(1.0, max(area + half, 1 - _newcombe(1 - area, m, n, z)))
-    words = f"{m:,} members and {n:,} non-members"
-    return Estimate(area, min(low, area), max(high, area), m + n, words)
+    computed_on = f"{m:,} members and {n:,} non-members"
+    return Estimate(area, min(low, area), max(high, area), m + n, computed_on)
 
 
 def _midrank(ordered: Scores, values: Scores) -> Scores:

@@ -138,12 +138,12 @@ def over_repeats(attacks: Sequence[Attack]) -> Attack:
     for i, attack in enumerate(attacks):
         if (attack.name, attack.measure) != (first.name, first.measure):
             raise RequestError(f"attacks: the one at index {i} is {attack.name!r}, but the first is {first.name!r}.")
-    words = f"mean over {len(attacks)} trained models; each: {first.estimate.computed_on}"
+    computed_on = f"mean over {len(attacks)} trained models; each: {first.estimate.computed_on}"
     values = [attack.estimate.value for attack in attacks]
     return Attack(
         name=first.name,
         measure=first.measure,
-        estimate=mean(values, words, lowest=first.lowest, highest=1.0),
+        estimate=mean(values, computed_on, lowest=first.lowest, highest=1.0),
         chance=float(np.mean([attack.chance for attack in attacks])),
         needs=first.needs,
         note=first.note,

@@ -82,9 +82,9 @@ def total_variation(
     cells = _cells(np.concatenate([members, nonmembers], axis=1), bins)
     total = _counts(cells, bins)
 
-    def distance(chosen: NDArray[np.intp]) -> float:
+    def distance(axes: NDArray[np.intp]) -> float:
         """Between the records chosen as members and the rest."""
-        inside = _counts(cells[:, chosen], bins)
+        inside = _counts(cells[:, axes], bins)
         distances = 0.5 * np.abs(inside / m - (total - inside) / n).sum(axis=1)  # Alg. 4: [D]
         return float(distances.max() if how == "max" else distances.mean())
 
@@ -97,17 +97,17 @@ def total_variation(
     half = math.sqrt((1 / m + 1 / n) * math.log(2 / (1 - _LEVEL)) / 2)
     low, high = max(0.0, raw - half), min(1.0, raw + half)
     value = max(0.0, (raw - bias) / (1 - bias)) if bias < 1 else 0.0
-    words = f"{m:,} members and {n:,} non-members, {bins} bins"
+    computed_on = f"{m:,} members and {n:,} non-members, {bins} bins"
     name = "oracle TVD" if discriminators == 1 else f"oracle TVD, {how} over {discriminators} discriminators"
     note = f"{as_large} of {shuffles} shuffles of who is a member gave as large a distance"
 
     def figure(measure: str, estimate: Estimate, chance: float) -> Attack:
         return Attack(name=name, measure=measure, estimate=estimate, chance=chance, needs=_NEEDS, note=note)
 
-    corrected = Estimate(value, max(0.0, min(value, raw - bias - half)), max(value, high), m + n, words)
-    accuracy = Estimate((1 + value) / 2, (1 + corrected.low) / 2, (1 + corrected.high) / 2, m + n, words)
+    corrected = Estimate(value, max(0.0, min(value, raw - bias - half)), max(value, high), m + n, computed_on)
+    accuracy = Estimate((1 + value) / 2, (1 + corrected.low) / 2, (1 + corrected.high) / 2, m + n, computed_on)
     return TotalVariation(
-        raw=figure("total variation distance", Estimate(raw, low, high, m + n, words), bias),
+        raw=figure("total variation distance", Estimate(raw, low, high, m + n, computed_on), bias),
         corrected=figure("total variation distance, bias removed", corrected, 0.0),
         accuracy=figure("accuracy of the best guess", accuracy, 0.5),
     )

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from gossamer.attacks.arrays import Scores
 
 
-def shown_along(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Scores:
+def fisher_direction(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Scores:
     """What the attacker weighs the weights of a model with: how far the canary moves each, over its variance. float64 [numbers]
 
     Fisher 1936, with the covariances left out. He learns it from shadow models that he trains himself, in pairs with the same
@@ -16,7 +16,7 @@ def shown_along(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Sc
         inside: [pairs, numbers], the weights of shadow models with the canary; at least two.
         outside: [pairs, numbers], without.
     """
-    with_canary, without = (each.astype(np.float64) for each in (inside, outside))
+    with_canary, without = (weights.astype(np.float64) for weights in (inside, outside))
     variance = (with_canary.var(0) + without.var(0)) / 2
     moved = (with_canary - without).mean(0)
     return np.asarray(np.divide(moved, variance, out=np.zeros_like(moved), where=variance > 0))

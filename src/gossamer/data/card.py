@@ -259,7 +259,7 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
             f"{where}: the card declares images of shape {_by(card.shape)} (channels, height, width), and these are "
             f"{_by(records.shape)}: read them with the card's shape, or correct the card"
         )
-    outside = first(records.labels, lambda some: (some < 0) | (some >= card.classes))
+    outside = first(records.labels, lambda batch: (batch < 0) | (batch >= card.classes))
     if outside is not None:
         raise CardError(
             f"{where}: the label of record {outside} (counted from 0) is outside the {card.classes} "
@@ -292,10 +292,10 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
 
 def _check_keys(facts: dict[str, Any], where: str) -> None:
     """Refuse unknown keys, with the nearest name, and missing ones, with what they mean."""
-    known = [field.name for field in fields(DataCard)]
+    names = [field.name for field in fields(DataCard)]
     for key in facts:
-        if key not in known:
-            raise CardError(f"{where}: a card has no key {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
+        if key not in names:
+            raise CardError(f"{where}: a card has no key {key!r}.{did_you_mean(key, names)} Known: {', '.join(names)}.")
     for key in _REQUIRED:
         if key not in facts:
             raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")

@@ -57,10 +57,8 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
 def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     """What becomes of pictures of these sizes."""
     (high, wide), _ = sizes.most_common(1)[0]
-    found = f"{wide}x{high} pixels (width x height)" + (
-        f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else ""
-    )
-    become = f"The pictures are {found} and become {width}x{height}: declare another shape where the method has one."
+    text = f"{wide}x{high} pixels (width x height)" + (f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else "")
+    become = f"The pictures are {text} and become {width}x{height}: declare another shape where the method has one."
     if all(wide * height == high * width for high, wide in sizes):
         return become
     return (

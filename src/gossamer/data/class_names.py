@@ -30,29 +30,29 @@ def wrong_with(names: Sequence[object]) -> str:
     return ""
 
 
-def match_labels(labels: np.ndarray, found: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
-    """Labels that count `found` names, as labels that count `declared` ones: each record keeps the name of its class.
+def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
+    """Renumber labels from the class names of a source to the declared names. Each record keeps the name of its class.
 
     A declared class without a record keeps its number, and a found name without a record matters to nobody.
 
     Args:
-        labels: int64 [N], positions in `found`.
-        found: the names of the source.
+        labels: int64 [N], positions in `source_names`.
+        source_names: the names of the source.
         declared: the names of the card.
         where: the source, for the message.
 
     Raises:
         DataError: a record of a class that has no name, or one that is not declared.
     """
-    beyond = first(labels, lambda some: some >= len(found))
+    beyond = first(labels, lambda batch: batch >= len(source_names))
     if beyond is not None:
         raise DataError(
-            f"{where}: the label of record {beyond} (counted from 0) is beyond the {len(found)} names of classes "
+            f"{where}: the label of record {beyond} (counted from 0) is beyond the {len(source_names)} names of classes "
             "that the file holds: name every class"
         )
     position = {_same(name): number for number, name in enumerate(declared)}
-    number = np.array([position.get(_same(name), -1) for name in found], np.int64)
-    unknown = first(labels, lambda some: number[some] < 0)
+    number = np.array([position.get(_same(name), -1) for name in source_names], np.int64)
+    unknown = first(labels, lambda batch: number[batch] < 0)
     if unknown is not None:
         raise DataError(
             f"{where}: the class of record {unknown} (counted from 0) is not among the declared ones: {listed(declared)}. "

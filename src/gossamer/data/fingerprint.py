@@ -31,13 +31,13 @@ _PARTS = 64
 
 @dataclass(frozen=True)
 class Identity:
-    """By what a set of records is known again, and kept in private places only.
+    """Digests that identify a set of records. They are stored in private places only.
 
     Args:
         fingerprint: SHA-256 of the records as they stand: another order, label, unit or name is another set. A run goes on with
             the same records only.
-        mark: SHA-256 of the pictures alone, in whatever order they stand and however they are split, labelled or grouped: the
-            account book knows copies by it. Empty where there are none, because nothing would be known by it.
+        mark: SHA-256 of the pictures alone, independent of their order, splits, labels and units. The budget log recognises
+            copies by it. Empty without pictures.
     """
 
     fingerprint: str
@@ -50,28 +50,28 @@ NOBODY = Identity("", "")
 
 def identify(records: Records) -> Identity:
     """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
-    each = digests(records)
-    return Identity(fingerprint(records, each), _mark(records, each))
+    record_digests = digests(records)
+    return Identity(fingerprint(records, record_digests), _mark(records, record_digests))
 
 
 def digests(records: Records) -> np.ndarray:
     """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: there is no room on the disk."""
-    found, size = Filling(32 * len(records), room=_ROOM), max(1, records.images[:1].nbytes)
+    filling, size = Filling(32 * len(records), room=_ROOM), max(1, records.images[:1].nbytes)
     step = max(1, _BYTES // size)
     for start in range(0, len(records), step):
         pixels = memoryview(np.ascontiguousarray(records.images[start : start + step]).reshape(-1).data)
-        found.add(b"".join(hashlib.sha256(pixels[at : at + size]).digest() for at in range(0, len(pixels), size)))
-    return found.array((-1, 32))
+        filling.add(b"".join(hashlib.sha256(pixels[at : at + size]).digest() for at in range(0, len(pixels), size)))
+    return filling.array((-1, 32))
 
 
-def fingerprint(records: Records, each: np.ndarray | None = None) -> str:
-    """See `Identity`. each: the digests of its records, where they are known. Raises DataError as `digests`."""
-    each = digests(records) if each is None else each
+def fingerprint(records: Records, record_digests: np.ndarray | None = None) -> str:
+    """See `Identity`. record_digests: those of its records, where they are computed already. Raises DataError as `digests`."""
+    record_digests = digests(records) if record_digests is None else record_digests
     units, names = records.units, np.empty(0, np.str_) if records.names is None else records.names
     numbers = [records.labels, *([] if units is None else [units])]
     sizes = [len(records), records.shape, units is not None, records.names is not None, len(names)]
     digest = hashlib.sha256(f"gossamer records 2 {json.dumps(sizes)}".encode())
-    digest.update(each.data)
+    digest.update(record_digests.data)
     for column in numbers:
         for start in range(0, len(column), _BYTES):
             digest.update(np.ascontiguousarray(column[start : start + _BYTES]).data)
@@ -80,17 +80,17 @@ def fingerprint(records: Records, each: np.ndarray | None = None) -> str:
     return digest.hexdigest()
 
 
-def _mark(records: Records, each: np.ndarray) -> str:
+def _mark(records: Records, record_digests: np.ndarray) -> str:
     """See `Identity`: SHA-256 of the shape and of the sorted digests."""
     if not len(records):
         return ""
-    digest, part = hashlib.sha256(str(records.shape).encode()), each[:, 0] // (256 // _PARTS)
+    digest, part = hashlib.sha256(str(records.shape).encode()), record_digests[:, 0] // (256 // _PARTS)
     for number in range(_PARTS):
-        digest.update(np.sort(each[part == number].view("S32"), axis=0).tobytes())
+        digest.update(np.sort(record_digests[part == number].view("S32"), axis=0).tobytes())
     return digest.hexdigest()
 
 
-def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:
+def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     """Which units a public share takes: those whose hash, read as a 64-bit number, lies below share x 2^64.
 
     A unit with an id is hashed by its id, as text, and no record of it matters. A record without one is hashed by its
@@ -122,19 +122,19 @@ def given_up(records: Records, *, share: float, salt: str) -> np.ndarray:
     return public
 
 
-def share_a_picture(some: Records, others: Records) -> bool:
+def share_a_picture(records: Records, others: Records) -> bool:
     """Whether any picture stands in both sets, pixel by pixel; labels are left out. Nothing else is told."""
-    fewer, more = sorted((some, others), key=len)
+    fewer, more = sorted((records, others), key=len)
     return not set(_digests(fewer)).isdisjoint(_digests(more))
 
 
-def shared(some: Records, others: Records) -> np.ndarray:
-    """Which of `some` have the picture of one of the others, pixel by pixel; labels are left out. bool [n]
+def shared(records: Records, others: Records) -> np.ndarray:
+    """Which of `records` have the picture of one of the others, pixel by pixel; labels are left out. bool [n]
 
     Of each of the others 16 bytes are kept meanwhile, so both may be larger than memory.
     """
-    known = set(_digests(others))
-    return np.fromiter((each in known for each in _digests(some)), dtype=bool, count=len(some))
+    other_digests = set(_digests(others))
+    return np.fromiter((digest in other_digests for digest in _digests(records)), dtype=bool, count=len(records))
 
 
 def _number(identity: bytes, key: bytes, kind: bytes) -> int:

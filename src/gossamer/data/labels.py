@@ -45,7 +45,7 @@ def as_labels(
             "check that both come from the same split and that neither is cut"
         )
     if array.dtype.kind != "U":
-        if array.dtype == np.int64 and first(array, lambda some: some < 0) is None:
+        if array.dtype == np.int64 and first(array, lambda batch: batch < 0) is None:
             return array, ()
         labels = np.asarray(array).astype(np.int64)
         return np.maximum(labels, MISSING, out=labels), ()
@@ -90,15 +90,15 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tupl
 def first(labels: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray]) -> int | None:
     """The position of the first label that is wrong, None where none is. wrong: from some of the labels to bool, [n] to [n]."""
     for start in range(0, len(labels), _PIECE):
-        found = wrong(labels[start : start + _PIECE])
-        if found.any():
-            return start + int(found.argmax())
+        flags = wrong(labels[start : start + _PIECE])
+        if flags.any():
+            return start + int(flags.argmax())
     return None
 
 
 def refuse_missing(labels: np.ndarray, *, where: str) -> None:
     """Refuse a missing label, by index. Raises DataError."""
-    missing = first(labels, lambda some: some == MISSING)
+    missing = first(labels, lambda batch: batch == MISSING)
     if missing is not None:
         raise DataError(
             f"{where}: the label of record {missing} (counted from 0) is missing: it is negative, which often "

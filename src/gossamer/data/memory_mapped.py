@@ -121,8 +121,8 @@ def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     if len(positions) <= _ROWS or not is_mapped(array):
         ask_for(array, positions)
-        found: np.ndarray = array[positions]
-        return found
+        rows: np.ndarray = array[positions]
+        return rows
     pieces = (array[positions[lo : lo + _ROWS]] for lo in range(0, len(positions), _ROWS))
     return filled(pieces, (len(positions), *array.shape[1:]))
 
@@ -159,8 +159,8 @@ def remarks(array: np.ndarray) -> list[str]:
 
 def folder() -> Path:
     """Where files without a name lie."""
-    named = os.environ.get("TMPDIR") or not os.access(_DISK, os.W_OK)
-    return Path(tempfile.gettempdir()) if named else _DISK
+    user_setting = os.environ.get("TMPDIR") or not os.access(_DISK, os.W_OK)
+    return Path(tempfile.gettempdir()) if user_setting else _DISK
 
 
 def free_memory() -> int:

@@ -43,29 +43,29 @@ def nearly_constant(records: Labelled) -> bool:
     return bool(np.mean(flat) >= _MOST)
 
 
-def contrast(some: str, pictures: Labelled, others: str, more: Labelled) -> str:
+def contrast(first: str, first_pictures: Labelled, second: str, second_pictures: Labelled) -> str:
     """What to say of two sets of pictures that stand on opposite grounds; empty where they do not.
 
     Args:
-        some: what the first set is called.
-        pictures: the first set.
-        others: what the second set is called.
-        more: the second set.
+        first: what the first set is called.
+        first_pictures: the first set.
+        second: what the second set is called.
+        second_pictures: the second set.
     """
-    one, other = ground(pictures), ground(more)
+    one, other = ground(first_pictures), ground(second_pictures)
     if "neither" in (one, other) or one == other:
         return ""
     ink = {"light": "ink on white", "dark": "white on black"}
     return (
-        f"{some}: nearly all look like {ink[one]}, and those of {others} like {ink[other]}. To a model they have nothing in "
+        f"{first}: nearly all look like {ink[one]}, and those of {second} like {ink[other]}. To a model they have nothing in "
         "common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on black)."
     )
 
 
 def _some(records: Labelled) -> np.ndarray:
     """Pictures from the first to the last. uint8 [n, C, H, W]"""
-    chosen = np.linspace(0, len(records) - 1, min(len(records), _LOOKED_AT)).astype(np.int64)
-    images: np.ndarray = records.images[chosen]
+    positions = np.linspace(0, len(records) - 1, min(len(records), _LOOKED_AT)).astype(np.int64)
+    images: np.ndarray = records.images[positions]
     return images
 
 

@@ -96,18 +96,18 @@ class Records:
         """Number of units: what a mechanism samples from."""
         return len(self) if self.units is None else len(self._by_unit[1]) - 1
 
-    def take(self, chosen: np.ndarray) -> "Records":
-        """The records of the chosen units. chosen: int64, unit numbers in rising order; units are renumbered from 0."""
-        if len(chosen) == self.population:
+    def take(self, unit_numbers: np.ndarray) -> "Records":
+        """The records of some units. unit_numbers: int64, in rising order; units are renumbered from 0."""
+        if len(unit_numbers) == self.population:
             return self
         if self.units is None:
-            return self[chosen]
+            return self[unit_numbers]
         order, begins = self._by_unit
-        counts = begins[chosen + 1] - begins[chosen]
+        counts = begins[unit_numbers + 1] - begins[unit_numbers]
         before = np.cumsum(counts) - counts
-        drawn = np.sort(order[np.repeat(begins[chosen] - before, counts) + np.arange(counts.sum())])
-        names = None if self.names is None else self.names[chosen]
-        return replace(self[drawn], units=np.searchsorted(chosen, self.units[drawn]), names=names)
+        drawn = np.sort(order[np.repeat(begins[unit_numbers] - before, counts) + np.arange(counts.sum())])
+        names = None if self.names is None else self.names[unit_numbers]
+        return replace(self[drawn], units=np.searchsorted(unit_numbers, self.units[drawn]), names=names)
 
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
         """Some of the records, by position. Those that a slice gives are no copy.

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.card import STORED, check_range
-from gossamer.data.fingerprint import given_up
+from gossamer.data.fingerprint import made_public
 from gossamer.data.readers import class_folders
 from gossamer.data.readers.image_files import Decoder
 from gossamer.data.readers.peek import leaves_out, list_class_folders
@@ -29,7 +29,7 @@ _SIDES = ("train", "test")
 
 
 @dataclass(frozen=True)
-class Dealt:
+class SplitResult:
     """What `split` wrote.
 
     Args:
@@ -56,7 +56,7 @@ def split(
     images_key: str | None = None,
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
-) -> Dealt:
+) -> SplitResult:
     """Deal DATA into train and test at random, whole units on either side; pictures are left as they are.
 
     Args:
@@ -88,7 +88,7 @@ def split(
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
         raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
-    dealer = _Dealer(share, f"gossamer split {seed}")
+    rule = _Rule(share, f"gossamer split {seed}")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{out.suffix}"
@@ -97,13 +97,13 @@ def split(
                     data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
                     labels_key=labels_key, pixel_range=pixel_range,
                 )  # fmt: skip
-                dealt = _arrays(records, dealer, whole)
+                result = _arrays(records, rule, whole)
             else:
-                dealt = _pictures(pictures, units, missing_unit, dealer, whole, Decoder(pixel_range=pixel_range))
+                result = _pictures(pictures, units, missing_unit, rule, whole, Decoder(pixel_range=pixel_range))
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
-    return replace(dealt, notes=(*dealt.notes, *_left_out(data, images_key, labels_key, units)))
+    return replace(result, notes=(*result.notes, *_left_out(data, images_key, labels_key, units)))
 
 
 def _left_out(data: str, images_key: str | None, labels_key: str | None, units: str | None) -> list[str]:
@@ -118,7 +118,7 @@ def _left_out(data: str, images_key: str | None, labels_key: str | None, units: 
 
 
 @dataclass(frozen=True)
-class _Dealer:
+class _Rule:
     share: float
     salt: str
 
@@ -134,37 +134,37 @@ class _Dealer:
 
     def _side(self, name: str, image: np.ndarray) -> bool:
         one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
-        return bool(given_up(one, share=self.share, salt=self.salt)[0])
+        return bool(made_public(one, share=self.share, salt=self.salt)[0])
 
 
-def _arrays(records: Records, dealer: _Dealer, path: Path) -> Dealt:
+def _arrays(records: Records, rule: _Rule, path: Path) -> SplitResult:
     """One .npz with the keys of two splits."""
     names = [""] * len(records)
     if records.units is not None and records.names is not None:
         names = records.names[records.units].tolist()
-    test = dealer.test(names, lambda at: records.images[at])
+    test = rule.test(names, lambda at: records.images[at])
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
-    for side, chosen in zip(_SIDES, (~test, test), strict=True):
-        arrays |= {f"{side}_images": records.images[chosen], f"{side}_labels": records.labels[chosen]}
+    for side, mask in zip(_SIDES, (~test, test), strict=True):
+        arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
         if records.units is not None:
-            arrays[f"{side}_{UNIT_KEY}"] = np.array(names)[chosen]
-    dealt = _counted(names, test, "" if records.units is None else f":{UNIT_KEY}")
+            arrays[f"{side}_{UNIT_KEY}"] = np.array(names)[mask]
+    result = _counted(names, test, "" if records.units is None else f":{UNIT_KEY}")
     np.savez(path, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the arrays for its flag
     path.chmod(0o600)
-    return replace(dealt, notes=records.notes)
+    return replace(result, notes=records.notes)
 
 
 def _pictures(
-    listing: class_folders.Listing, units: str | None, missing: Missing, dealer: _Dealer, path: Path, decoder: Decoder
-) -> Dealt:
+    listing: class_folders.Listing, units: str | None, missing: Missing, rule: _Rule, path: Path, decoder: Decoder
+) -> SplitResult:
     """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places; for nobody else."""
     names = [""] * len(listing.paths)
     if units is not None:
-        found = units_of(listing, units, missing)
-        names = found.names[found.numbers].tolist()
-    test = dealer.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
+        unit_ids = units_of(listing, units, missing)
+        names = unit_ids.names[unit_ids.numbers].tolist()
+    test = rule.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
     how = matched(units)
-    dealt = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
+    result = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)
     lines = [("name", "unit")]
     path.mkdir(mode=0o700)
@@ -179,14 +179,14 @@ def _pictures(
     if how == "name":
         with (path / UNITS_FILE).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(lines)
-    return dealt
+    return result
 
 
-def _counted(names: list[str], test: np.ndarray, spec: str) -> Dealt:
+def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:
     """How many fell on either side. Raises RequestError where nobody did."""
-    sides = [[name for name, there in zip(names, chosen, strict=True) if there] for chosen in (~test, test)]
+    sides = [[name for name, there in zip(names, mask, strict=True) if there] for mask in (~test, test)]
     for side, there in zip(_SIDES, sides, strict=True):
         if not there:
             raise RequestError(f"nobody fell to {side}: give another --share or --seed. Few units fall unevenly.")
     people = [len({name for name in there if name}) + there.count("") for there in sides]
-    return Dealt((len(sides[0]), len(sides[1])), (people[0], people[1]), spec)
+    return SplitResult((len(sides[0]), len(sides[1])), (people[0], people[1]), spec)

@@ -188,12 +188,12 @@ def _scale_of_floats(array: np.ndarray, where: str) -> int:
     return scale or 255
 
 
-def _refuse(bad: np.ndarray, start: int, where: str, what: str) -> None:
+def _refuse(bad: np.ndarray, start: int, where: str, problem: str) -> None:
     """Raise for the first image with a bad pixel. bad: bool [n, C, H, W], the first of them number `start`."""
     images = bad.any(axis=(1, 2, 3))
     if images.any():
         index = start + int(images.argmax())
-        raise DataError(f"{where}: image {index} (counted from 0) {what}")
+        raise DataError(f"{where}: image {index} (counted from 0) {problem}")
 
 
 def _by(shape: tuple[int, ...]) -> str:

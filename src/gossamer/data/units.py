@@ -63,9 +63,9 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
     Raises:
         DataError: a missing id that is refused, or a word that may stand for one; names the place of the first.
     """
-    known = []
-    for index, each in enumerate(ids):
-        name = unicodedata.normalize("NFC", each).strip()
+    names_so_far = []
+    for index, unit_id in enumerate(ids):
+        name = unicodedata.normalize("NFC", unit_id).strip()
         if name.casefold() in _WORDS:
             raise DataError(
                 f"{place(index)}: the id of the unit is a word that often stands for a missing one (nan, none, null, NA): "
@@ -78,14 +78,14 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
                 f"{place(index)}: this record has no unit, and a unit without all its records is not protected: give the id, "
                 'or say missing_unit = "own" in the card where such a record is a unit of its own'
             )
-        known.append(name)
-    names = np.array(known, dtype=np.str_)
+        names_so_far.append(name)
+    names = np.array(names_so_far, dtype=np.str_)
     alone = names == ""
-    found, several = np.unique(names[~alone], return_inverse=True)
+    repeated, several = np.unique(names[~alone], return_inverse=True)
     numbers = np.empty(len(names), np.int64)
     numbers[~alone] = several
-    numbers[alone] = len(found) + np.arange(alone.sum())
-    return Units(numbers, np.concatenate([found, np.full(int(alone.sum()), "", dtype=found.dtype)]))
+    numbers[alone] = len(repeated) + np.arange(alone.sum())
+    return Units(numbers, np.concatenate([repeated, np.full(int(alone.sum()), "", dtype=repeated.dtype)]))
 
 
 def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) -> Units:
@@ -114,7 +114,7 @@ def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) 
         raise DataError(
             f"{where}: the ids of units hold what is no text: the file is damaged, write it again"
         ) from None
-    return numbered([_text(each, index, place) for index, each in enumerate(stored)], missing, place)
+    return numbered([_text(unit_id, index, place) for index, unit_id in enumerate(stored)], missing, place)
 
 
 def _text(value: str | bytes | int, index: int, place: Callable[[int], str]) -> str:

@@ -162,8 +162,8 @@ def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
     try:
         for chunk in chunks:
             pixels = pa.FixedSizeListArray.from_arrays(pa.array(chunk.images.reshape(-1)), chunk.images[0].size)
-            named = {"class": [chunk.class_names[label] for label in chunk.labels]} if chunk.class_names else {}
-            table = pa.table({"label": chunk.labels.astype(np.int64), **named, "pixels": pixels})
+            class_column = {"class": [chunk.class_names[label] for label in chunk.labels]} if chunk.class_names else {}
+            table = pa.table({"label": chunk.labels.astype(np.int64), **class_column, "pixels": pixels})
             shape = ",".join(map(str, chunk.shape))
             table = table.replace_schema_metadata({"shape": shape})
             writer = writer or parquet.ParquetWriter(path, table.schema)

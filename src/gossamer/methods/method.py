@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.methods.common import adversarial
-    from gossamer.methods.common.method_start import Begun
+    from gossamer.methods.common.method_start import StartState
     from gossamer.privacy import confined, guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
@@ -48,7 +48,7 @@ else:
 
 Setting: TypeAlias = bool | int | float | str
 """A value in a Config, as JSON and the command line know it."""
-Shown: TypeAlias = "Mapping[str, float | Tensor]"
+Logs: TypeAlias = "Mapping[str, float | Tensor]"
 """Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
 MaybeZero = Annotated[int, "may be zero"]
 """A count of which there may be none; every other int in a Config is at least 1."""
@@ -63,22 +63,22 @@ LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
 
 
-def batch_of(asked: int, card: "DataCard") -> int:
+def batch_of(requested: int, card: "DataCard") -> int:
     """How many records a step expects: what was asked for or, where that is 0, 4,096, or all where fewer are declared."""
-    return asked or min(LARGEST_BATCH, card.declared_size)
+    return requested or min(LARGEST_BATCH, card.declared_size)
 
 
 AT_ONCE = 512
 """Records whose gradients are computed at once where nothing else is asked for, and no memory of a GPU decides it."""
 
 
-def at_once(asked: int) -> int:
+def at_once(requested: int) -> int:
     """How many records' gradients a loop computes at once: what was asked for or, where that is 0, 512."""
-    return asked or AT_ONCE
+    return requested or AT_ONCE
 
 
-class Saved:
-    """Saves itself by its fields: what has a state of its own gives that, all else goes in as it is. For dataclasses.
+class StatefulDataclass:
+    """A dataclass whose state is the state of its fields. A field without a state of its own is saved as it is.
 
     `run/training/checkpoint.py` seals the fields that are `Confined`. On the way back it gives the path of the sealed file,
     which such a field holds until the loop has records to confine.
@@ -86,17 +86,17 @@ class Saved:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors, plain numbers and `Confined` values: what a checkpoint holds."""
-        return {each.name: _saved(getattr(self, each.name)) for each in dataclasses.fields(cast(Any, self))}
+        return {field.name: _saved(getattr(self, field.name)) for field in dataclasses.fields(cast(Any, self))}
 
     def load_state_dict(self, saved: Mapping[str, Any], /) -> None:
         """The inverse of `state_dict`, in place."""
-        for each in dataclasses.fields(cast(Any, self)):
-            setattr(self, each.name, _loaded(getattr(self, each.name), saved[each.name]))
+        for field in dataclasses.fields(cast(Any, self)):
+            setattr(self, field.name, _loaded(getattr(self, field.name), saved[field.name]))
 
 
 @runtime_checkable
-class Keepable(Protocol):
-    """A part that saves itself: a module, an optimiser, a `Saved`."""
+class Stateful(Protocol):
+    """An object with a state dictionary: a module, an optimiser, a `StatefulDataclass`."""
 
     def state_dict(self) -> dict[str, Any]:
         """All that it goes on from."""
@@ -108,26 +108,26 @@ class Keepable(Protocol):
 
 
 def _saved(value: Any) -> Any:
-    if isinstance(value, Keepable):
+    if isinstance(value, Stateful):
         return value.state_dict()
-    return [_saved(each) for each in value] if isinstance(value, list) else value
+    return [_saved(item) for item in value] if isinstance(value, list) else value
 
 
 def _loaded(value: Any, saved: Any) -> Any:
-    if isinstance(value, Keepable):
+    if isinstance(value, Stateful):
         value.load_state_dict(saved)
         return value
     if _holds_parts(value):
-        return [_loaded(each, one) for each, one in zip(value, saved, strict=True)]
+        return [_loaded(item, state) for item, state in zip(value, saved, strict=True)]
     return saved
 
 
 def _holds_parts(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(each, Keepable) or _holds_parts(each) for each in value)
+    return isinstance(value, list) and any(isinstance(item, Stateful) or _holds_parts(item) for item in value)
 
 
 @dataclass(kw_only=True)
-class State(Saved, ABC):
+class State(StatefulDataclass, ABC):
     """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them.
 
     Args:
@@ -138,7 +138,7 @@ class State(Saved, ABC):
 
     phase: str = ""
     step: int = 0
-    begun: "Begun | None" = None
+    begun: "StartState | None" = None
 
     @property
     @abstractmethod
@@ -206,21 +206,21 @@ class OnPublic(Phase, Generic[C, S]):
             after its last yield is reached by every run, once. In the last phase nothing stands there.
     """
 
-    body: "Callable[[Run[C], S, Records], Iterator[Shown]]"
+    body: "Callable[[Run[C], S, Records], Iterator[Logs]]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnPrivate(Phase, Generic[C, S]):
     """A phase that has the private records, inside `Confined`. Its body is as that of `OnPublic`."""
 
-    body: "Callable[[Run[C], S, Confined[Records]], Iterator[Shown]]"
+    body: "Callable[[Run[C], S, Confined[Records]], Iterator[Logs]]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnReleased(Phase, Generic[C, S]):
     """A phase that sees no records: it goes on with what has been released. Its body is as that of `OnPublic`."""
 
-    body: "Callable[[Run[C], S], Iterator[Shown]]"
+    body: "Callable[[Run[C], S], Iterator[Logs]]"
 
 
 AnyPhase: TypeAlias = OnPublic[C, S] | OnPrivate[C, S] | OnReleased[C, S]
@@ -229,18 +229,18 @@ Phases: TypeAlias = Sequence[AnyPhase[C, S]]
 
 
 @dataclass(frozen=True)
-class Reached:
+class StepResult:
     """Where a run is.
 
     Args:
         phase: the phase.
         step: how many of its steps are done.
-        shown: what this step may show; None: the phase has just ended.
+        logs: what this step may show; None: the phase has just ended.
     """
 
     phase: Phase
     step: int
-    shown: "Shown | None"
+    logs: "Logs | None"
 
 
 class Loop(Protocol[C, S]):
@@ -254,7 +254,7 @@ class Loop(Protocol[C, S]):
         """Networks and optimisers at the start of a run: the one place where a State is made."""
         ...
 
-    def train(self, run: Run[C], state: S, private: "Confined[Records]", /) -> Iterator[Shown]:
+    def train(self, run: Run[C], state: S, private: "Confined[Records]", /) -> Iterator[Logs]:
         """The body of the phase that trains."""
         ...
 
@@ -270,14 +270,14 @@ class AnyMethod(ABC):
     """Why it can promise nothing, whatever its settings; empty where it can."""
     takes_public: ClassVar[bool] = True
     """Whether public records are of any use to it."""
-    makes_starts: ClassVar[bool] = False
+    can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
-    deals_records: ClassVar[bool] = False
+    shards_records: ClassVar[bool] = False
     """Whether it deals its records out itself where ranks train together, so that each of them needs to see all."""
-    sums_units: ClassVar[bool] = False
+    additive_over_units: ClassVar[bool] = False
     """Whether each of its releases is a sum of what every unit adds by itself. Only then may ranks take units by their place in
     the data; else each goes to a rank by a coin of its own, because one unit less moves the places of all that follow."""
-    suits_black_ground: ClassVar[tuple[str, ...]] = ()
+    suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
@@ -406,11 +406,11 @@ class Method(AnyMethod, Generic[C, S]):
 
     def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[C, S]":
         """See `AnyMethod.job`."""
-        known = [each.name for each in dataclasses.fields(self.config_type)]
+        names = [field.name for field in dataclasses.fields(self.config_type)]
         for name in settings:
-            if name not in known:
+            if name not in names:
                 raise RequestError(
-                    f"{self.name} has no setting {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."
+                    f"{self.name} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
                 )
         return Job(self, self.config_type(**settings), card)
 
@@ -511,7 +511,7 @@ class Job(Generic[C_co, S_co]):
         """
         if ranks.count > 1:
             self._method.check_ranks(self.config, ranks.count)
-            if self._method.deals_records and self._method.first(self.config, self.card) is not None:
+            if self._method.shards_records and self._method.first(self.config, self.card) is not None:
                 raise RequestError(
                     f"{self._method.name} takes no start on several ranks: each has all records, which a start would count "
                     f"{ranks.count} times. Train it in one process, or give it public records in place of the start."
@@ -547,35 +547,35 @@ class Training(Generic[C_co, S_co]):
         """See `Method.scores`."""
         return self._method.scores(self.state, records)
 
-    def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[Reached]:
-        """Go through the phases, from where the state is: one `Reached` for each step, and one as each phase ends."""
+    def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[StepResult]:
+        """Go through the phases, from where the state is: one `StepResult` for each step, and one as each phase ends."""
         state = self.state
-        going = [each for each in self._job.phases if public is not None or not isinstance(each, OnPublic)]
-        names = [each.name for each in going]
+        phases = [stage for stage in self._job.phases if public is not None or not isinstance(stage, OnPublic)]
+        names = [stage.name for stage in phases]
         if public is None and self._job.needs_public:
             raise RequestError(f"these settings of {self._method.name} need public records")
         state.phase = state.phase or names[0]
         if state.phase not in names:
             raise RequestError(f"the {state.phase} of this run had public records; without them it cannot go on")
         self._agree()
-        for phase, following in zip(going, [*names[1:], ""], strict=True):
+        for phase, following in zip(phases, [*names[1:], ""], strict=True):
             if phase.name != state.phase:
                 continue
-            for shown in self._steps(phase, private, public):
+            for logs in self._steps(phase, private, public):
                 state.step += 1
-                yield Reached(phase, state.step, shown)
+                yield StepResult(phase, state.step, logs)
             done = state.step
             if following:  # before the next checkpoint: the end of a phase is not gone through twice
                 state.phase, state.step = following, 0
             self._agree()
-            yield Reached(phase, done, None)
+            yield StepResult(phase, done, None)
 
     def _agree(self) -> None:
         """Every rank goes on from what rank 0 has: without a release between them, the last digits of nets may drift apart."""
         if self._run.ranks.count > 1:
             mine = self.state.state_dict()
             inside = {name: value for name, value in mine.items() if isinstance(value, confined.Confined)}
-            shared = self._run.ranks.same({name: value for name, value in mine.items() if name not in inside})
+            shared = self._run.ranks.broadcast({name: value for name, value in mine.items() if name not in inside})
             self.state.load_state_dict({**shared, **inside})
 
     def _steps(
@@ -583,7 +583,7 @@ class Training(Generic[C_co, S_co]):
         phase: AnyPhase[C_co, S_co],
         private: "Confined[Records]",
         public: "Records | None",
-    ) -> Iterator[Shown]:
+    ) -> Iterator[Logs]:
         run = dataclasses.replace(self._run, public=public)
         if isinstance(phase, OnPrivate):
             return phase.body(run, self.state, private)

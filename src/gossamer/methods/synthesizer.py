@@ -83,12 +83,12 @@ class Synthesizer:
                 f"n: {n:,} samples take {size / 1e9:,.0f} GB, and {free_memory() / 1e9:,.1f} GB of memory are free. Take them "
                 "in pieces, with `stream`, or write them to disk by `gossamer sample`."
             )
-        images, chosen = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
+        images, drawn_labels = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
         done = 0
         for chunk in self.stream(n, labels=labels, seed=seed):
-            images[done : done + len(chunk)], chosen[done : done + len(chunk)] = chunk.images, chunk.labels
+            images[done : done + len(chunk)], drawn_labels[done : done + len(chunk)] = chunk.images, chunk.labels
             done += len(chunk)
-        return Samples(images, chosen, self.class_names)
+        return Samples(images, drawn_labels, self.class_names)
 
     def stream(
         self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
@@ -104,18 +104,18 @@ class Synthesizer:
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
         for start in range(0, n, CHUNK):
             size = min(CHUNK, n - start)
-            given = None if wanted is None else wanted[start : start + size]
-            images, chosen = self.job.sample(self.net, size, given, stream)
+            batch_labels = None if wanted is None else wanted[start : start + size]
+            images, drawn_labels = self.job.sample(self.net, size, batch_labels, stream)
             pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
-            yield Samples(pixels, chosen.numpy(), self.class_names)
+            yield Samples(pixels, drawn_labels.numpy(), self.class_names)
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
-        found = np.asarray(labels)
-        if n == 0 and found.size == 0:
+        array = np.asarray(labels)
+        if n == 0 and array.size == 0:
             return torch.zeros(0, dtype=torch.int64)
-        if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= self.classes:
+        if array.shape != (n,) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.classes:
             raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample.")
-        return torch.from_numpy(found.astype(np.int64))
+        return torch.from_numpy(array.astype(np.int64))
 
     def save(self, folder: Path) -> None:
         """Write model.safetensors and certificate.json: the generator's weights and the promise, nothing else."""

@@ -140,29 +140,29 @@ def classical_accuracies(
     if limit is not None and limit < _FEWEST:
         raise RequestError(f"limit: {limit} pictures are too few to train on; give at least {_FEWEST} or None.")
     order = np.random.default_rng(seed).permutation(len(train_images))[:limit]
-    chosen = np.sort(order)
+    subset = np.sort(order)
     # Without gaps, as XGBoost needs them: samples may lack a class.
-    present, codes = np.unique(train_labels[chosen], return_inverse=True)
-    if len(chosen) < _FEWEST or len(present) < 2 or np.bincount(codes).min() < 2:
+    present, codes = np.unique(train_labels[subset], return_inverse=True)
+    if len(subset) < _FEWEST or len(present) < 2 or np.bincount(codes).min() < 2:
         raise DataError(
-            f"train_labels: {len(chosen)} training pictures of {len(present)} classes; the classifiers need at least "
+            f"train_labels: {len(subset)} training pictures of {len(present)} classes; the classifiers need at least "
             f"{_FEWEST}, of two classes or more, and two of each class that occurs. Give more records or a larger limit."
         )
-    pictures, tests = _flat(train_images[chosen]), _flat(test_images)
+    pictures, tests = _flat(train_images[subset]), _flat(test_images)
 
     estimates: dict[str, Estimate] = {}
     for name, model in models.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below
             # In random order: boosting and the MLP see files sorted by class as they see others.
-            shuffled = np.searchsorted(chosen, order)
+            shuffled = np.searchsorted(subset, order)
             model.fit(pictures[shuffled], codes[shuffled])
         right = int((present[model.predict(tests)] == test_labels).sum())
         estimates[name] = proportion(
             right,
             len(test_labels),
             f"{len(test_labels):,} real test records; {name}{_NOTES.get(name, '')} of GS-WGAN's list trained on "
-            f"{_used(len(chosen), len(train_images))} {trained_on}{_stopped(model)}",
+            f"{_used(len(subset), len(train_images))} {trained_on}{_stopped(model)}",
         )
         if progress is not None:
             progress(len(estimates), len(models), estimates[name].value)
@@ -183,11 +183,11 @@ def average(accuracies: Mapping[str, Estimate]) -> Estimate:
         RequestError: if there are none, or the numbers of test records differ.
     """
     n = _records(accuracies)
-    words = f"{n:,} real test records; mean over {_count(accuracies)}; widest interval over the test records"
+    computed_on = f"{n:,} real test records; mean over {_count(accuracies)}; widest interval over the test records"
     value, low, high = (
         float(np.mean([getattr(one, end) for one in accuracies.values()])) for end in ("value", "low", "high")
     )
-    return Estimate(value, low, high, n, words)
+    return Estimate(value, low, high, n, computed_on)
 
 
 def calibrated(synthetic: Mapping[str, Estimate], real: Mapping[str, Estimate]) -> Estimate:
@@ -217,8 +217,8 @@ def calibrated(synthetic: Mapping[str, Estimate], real: Mapping[str, Estimate]) 
         for name, one in real.items()
     ]
     value, low, high = (float(np.mean(column)) for column in zip(*ratios, strict=True))
-    words = f"{n:,} real test records; accuracy / accuracy when trained on real records, mean over {_count(synthetic)}"
-    return Estimate(value, low, high, n, f"{words}; widest interval over the test records")
+    basis = f"{n:,} real test records; accuracy / accuracy when trained on real records, mean over {_count(synthetic)}"
+    return Estimate(value, low, high, n, f"{basis}; widest interval over the test records")
 
 
 def _chosen(models: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
@@ -239,8 +239,8 @@ def _flat(images: Images) -> NDArray[np.float32]:
     return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
 
 
-def _used(used: int, given: int) -> str:
-    return f"{given:,}" if used == given else f"{used:,} of {given:,}"
+def _used(used: int, available: int) -> str:
+    return f"{available:,}" if used == available else f"{used:,} of {available:,}"
 
 
 def _stopped(model: Any) -> str:

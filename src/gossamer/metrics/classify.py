@@ -172,10 +172,10 @@ def train(
     check_records("train", images, labels, classes, smallest=protocol.net.smallest)
     coins = np.random.default_rng(seed)
     order = coins.permutation(len(images))[: protocol.limit]
-    held = 0 if protocol.held_out is None else max(1, round(len(order) * protocol.held_out))
-    if held >= len(order):
+    held_out_count = 0 if protocol.held_out is None else max(1, round(len(order) * protocol.held_out))
+    if held_out_count >= len(order):
         raise DataError(f"train_images: {len(order)} pictures are too few to train on and to hold some out; give more.")
-    fit_on, choose_on = order[: len(order) - held], np.sort(order[len(order) - held :])
+    fit_on, choose_on = order[: len(order) - held_out_count], np.sort(order[len(order) - held_out_count :])
     chosen_images, chosen_labels = images[choose_on], labels[choose_on]
 
     best: dict[str, Tensor] = {}
@@ -188,8 +188,8 @@ def train(
             if epoch == protocol.drop_after:
                 for group in optimizer.param_groups:
                     group["lr"] /= 10
-            right = float((predict(net, chosen_images) == chosen_labels).mean()) if held else math.nan
-            if right > best_accuracy or not held:
+            right = float((predict(net, chosen_images) == chosen_labels).mean()) if held_out_count else math.nan
+            if right > best_accuracy or not held_out_count:
                 best_epoch, best_accuracy = epoch, right
                 best = {name: value.clone() for name, value in net.state_dict().items()}
             if progress is not None:
@@ -236,8 +236,8 @@ def accuracy(
         train_images, train_labels, classes=classes, protocol=protocol, seed=seed, device=device, progress=progress
     )
     right = int((classifier.predict(test_images) == test_labels).sum())
-    words = protocol.describe(classifier.used, trained_on)
-    return proportion(right, len(test_labels), f"{len(test_labels):,} real test records; {words}")
+    description = protocol.describe(classifier.used, trained_on)
+    return proportion(right, len(test_labels), f"{len(test_labels):,} real test records; {description}")
 
 
 def accuracy_over_seeds(
@@ -269,8 +269,8 @@ def accuracy_over_seeds(
         )
         for seed in seeds
     ]  # fmt: skip
-    words = f"{runs[0].computed_on}; mean over {len(runs)} trainings"
-    return mean([run.value for run in runs], words, lowest=0.0, highest=1.0)
+    computed_on = f"{runs[0].computed_on}; mean over {len(runs)} trainings"
+    return mean([run.value for run in runs], computed_on, lowest=0.0, highest=1.0)
 
 
 def confusion(true_labels: Labels, predicted: Labels, *, classes: int) -> NDArray[np.int64]:

@@ -91,23 +91,23 @@ def discriminate(
             "resize one of them."
         )
     coins = np.random.default_rng(seed)
-    each = min(len(samples), len(records))
-    kept = min(max(2, round(each * held_out)), each - 2)
-    fit_s, score_s = np.split(coins.permutation(len(samples))[:each], [each - kept])
-    fit_r, score_r = np.split(coins.permutation(len(records))[:each], [each - kept])
-    labels = np.repeat([0, 1], each - kept)
+    size = min(len(samples), len(records))
+    test_size = min(max(2, round(size * held_out)), size - 2)
+    fit_s, score_s = np.split(coins.permutation(len(samples))[:size], [size - test_size])
+    fit_r, score_r = np.split(coins.permutation(len(records))[:size], [size - test_size])
+    labels = np.repeat([0, 1], size - test_size)
     net = train_classifier(
         np.concatenate([samples[np.sort(fit_s)], records[np.sort(fit_r)]]),
         labels, classes=2, epochs=epochs, seed=seed, device=device, progress=progress,
     )  # fmt: skip
     of_samples, of_records = (_log_odds(net, x) for x in (samples[np.sort(score_s)], records[np.sort(score_r)]))
-    trained = f"held out; classifier of Zhang et al. trained on {each - kept:,} samples and as many records"
-    scored, told = f"{kept:,} samples {trained}", f"{kept:,} samples and as many records {trained}"
+    trained = f"held out; classifier of Zhang et al. trained on {size - test_size:,} samples and as many records"
+    scored, classified = f"{test_size:,} samples {trained}", f"{test_size:,} samples and as many records {trained}"
     right = int((of_samples < 0).sum() + (of_records > 0).sum())
     return Discrimination(
         jensen_shannon_paper=intervals.mean(list(symmetrised(of_samples)), scored, lowest=0.0),
         jensen_shannon=intervals.mean(list(divergence(of_samples)), scored, lowest=0.0, highest=LARGEST),
-        accuracy=intervals.proportion(right, 2 * kept, told),
+        accuracy=intervals.proportion(right, 2 * test_size, classified),
     )
 
 
@@ -134,10 +134,10 @@ def divergence(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
 def _log_odds(net: FeatureCNN, images: Images) -> NDArray[np.float64]:
     """The log odds of "real" for each picture, [n]."""
     device = next(net.parameters()).device
-    found = np.empty(len(images))
+    log_odds = np.empty(len(images))
     with torch.inference_mode():
         for start in range(0, len(images), _PREDICT_BATCH):
             batch = slice(start, start + _PREDICT_BATCH)
             logits = net(pictures(images, batch, device)).double()
-            found[batch] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
-    return found
+            log_odds[batch] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
+    return log_odds

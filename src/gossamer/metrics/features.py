@@ -127,17 +127,17 @@ class ClassifierFeatures:
         Raises:
             DataError: if the pictures are not of the size that the classifier was trained on.
         """
-        found = np.empty((len(images), self.width), dtype=np.float32)
+        vectors = np.empty((len(images), self.width), dtype=np.float32)
         for batch, seen in self._batches(images):
-            found[batch] = self._net.features(seen).cpu().numpy()
-        return found
+            vectors[batch] = self._net.features(seen).cpu().numpy()
+        return vectors
 
     def probabilities(self, images: Images) -> NDArray[np.float64]:
         """The probability of each class for each picture: float64 [n, classes]. Errors as for the features."""
-        found = np.empty((len(images), self._net.classes), dtype=np.float64)
+        rows = np.empty((len(images), self._net.classes), dtype=np.float64)
         for batch, seen in self._batches(images):
-            found[batch] = self._net(seen).double().softmax(1).cpu().numpy()
-        return found
+            rows[batch] = self._net(seen).double().softmax(1).cpu().numpy()
+        return rows
 
     def save(self, path: Path) -> None:
         """Write a safetensors file, readable by its owner only: the weights were trained on records without noise."""
@@ -207,9 +207,9 @@ class InceptionFeatures:
                 f"{weights}: there is no such file; bring the Inception weights, they are never fetched."
             )
         with weights.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != sha256.lower():
-            raise RequestError(f"{weights}: its SHA-256 is {found}, not the one given; bring the right file.")
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != sha256.lower():
+            raise RequestError(f"{weights}: its SHA-256 is {digest}, not the one given; bring the right file.")
         try:
             fidelity = importlib.import_module("torch_fidelity")
         except ImportError:
@@ -228,14 +228,14 @@ class InceptionFeatures:
         check_images("images", images)
         if images.shape[1] not in (1, 3):
             raise DataError(f"images: {images.shape[1]} channels; Inception features need grey or RGB pictures.")
-        found = np.empty((len(images), _INCEPTION_WIDTH), dtype=np.float32)
+        vectors = np.empty((len(images), _INCEPTION_WIDTH), dtype=np.float32)
         with torch.inference_mode():
             for start in range(0, len(images), _INCEPTION_BATCH):
                 batch = slice(start, start + _INCEPTION_BATCH)
                 # A copy, because torch refuses read-only memory maps.
                 seen = torch.from_numpy(np.array(images[batch])).to(self._device)
-                found[batch] = self._net(seen.expand(-1, 3, -1, -1).contiguous())[0].cpu().numpy()
-        return found
+                vectors[batch] = self._net(seen.expand(-1, 3, -1, -1).contiguous())[0].cpu().numpy()
+        return vectors
 
 
 def train_classifier(

@@ -153,8 +153,8 @@ def frechet(images_a: Images, images_b: Images, features: Features) -> Estimate:
     groups_a, groups_b = _grouped_moments(images_a, features), _grouped_moments(images_b, features)
     value = frechet_distance(_merged(groups_a), _merged(groups_b))
     without = [_frechet(_merged(groups_a, but=g), _merged(groups_b, but=g)) for g in range(_GROUPS)]
-    words = f"{features.distance_name} of {len(images_a):,} and {len(images_b):,} pictures on {features.name}"
-    return jackknife(value, without, min(len(images_a), len(images_b)), words, lowest=0.0)
+    computed_on = f"{features.distance_name} of {len(images_a):,} and {len(images_b):,} pictures on {features.name}"
+    return jackknife(value, without, min(len(images_a), len(images_b)), computed_on, lowest=0.0)
 
 
 def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 10) -> Estimate:
@@ -192,8 +192,8 @@ def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 1
         part = numbers[i * n // splits : (i + 1) * n // splits]
         score = math.exp(rel_entr(part, part.mean(axis=0)).sum(axis=1).mean())
         scores.append(min(max(score, 1.0), float(classes)))  # rounding must not leave the scale
-    words = f"{n:,} samples in {splits} consecutive splits, {classes} classes"
-    return intervals.mean(scores, words, lowest=1.0, highest=float(classes))
+    computed_on = f"{n:,} samples in {splits} consecutive splits, {classes} classes"
+    return intervals.mean(scores, computed_on, lowest=1.0, highest=float(classes))
 
 
 class Kernel(Protocol):
@@ -293,12 +293,12 @@ def mmd(a: Vectors, b: Vectors, *, kernel: Kernel | None = None) -> Estimate:
         DataError: if the vectors do not fit together; names the argument.
     """
     _check_pair(a, b)
-    chosen = RBF(median_bandwidth(a, b)) if kernel is None else kernel
+    used_kernel = RBF(median_bandwidth(a, b)) if kernel is None else kernel
     x, y = a.astype(np.float64), b.astype(np.float64)
     n, m = len(x), len(y)
-    itself = float(chosen(x[:1], x[:1])[0, 0])  # k(z, z), the same for every z
-    within_x, within_y = (_row_sums(z, z, chosen)[0] - itself for z in (x, y))
-    across_x, across_y = _row_sums(x, y, chosen)
+    itself = float(used_kernel(x[:1], x[:1])[0, 0])  # k(z, z), the same for every z
+    within_x, within_y = (_row_sums(z, z, used_kernel)[0] - itself for z in (x, y))
+    across_x, across_y = _row_sums(x, y, used_kernel)
     total_x, total_y, across = within_x.sum(), within_y.sum(), across_x.sum()
     value = total_x / (n * (n - 1)) + total_y / (m * (m - 1)) - 2 * across / (n * m)
     variance = 0.0
@@ -307,8 +307,8 @@ def mmd(a: Vectors, b: Vectors, *, kernel: Kernel | None = None) -> Estimate:
         without = (total - 2 * within) / ((size - 1) * (size - 2)) - 2 * (across - rows) / ((size - 1) * other)
         variance += (size - 1) * float(without.var())
     half = float(stats.norm.ppf(0.975)) * math.sqrt(variance)
-    words = f"squared MMD of {n:,} and {m:,} vectors, {chosen.name}"
-    return Estimate(float(value), float(value - half), float(value + half), min(n, m), words)
+    computed_on = f"squared MMD of {n:,} and {m:,} vectors, {used_kernel.name}"
+    return Estimate(float(value), float(value - half), float(value + half), min(n, m), computed_on)
 
 
 def jackknife(
@@ -344,8 +344,8 @@ def _frechet(a: Moments, b: Moments) -> float:
 def _factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """F with F F' = covariance, [d, rank]: directions that hold only rounding are left out."""
     values, directions = np.linalg.eigh(covariance)
-    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
-    factor: NDArray[np.float64] = directions[:, kept] * np.sqrt(values[kept])
+    positive = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    factor: NDArray[np.float64] = directions[:, positive] * np.sqrt(values[positive])
     return factor
 
 
@@ -354,15 +354,15 @@ def _grouped_moments(images: Images, features: Features) -> list[Moments]:
     group = np.random.default_rng(0).permutation(len(images)) % _GROUPS
     moments = [Moments.of(np.zeros((0, features.width)))] * _GROUPS
     for start in range(0, len(images), _STREAM):
-        found = features(images[start : start + _STREAM])
+        vectors = features(images[start : start + _STREAM])
         for g in range(_GROUPS):
-            moments[g] += Moments.of(found[group[start : start + _STREAM] == g])
+            moments[g] += Moments.of(vectors[group[start : start + _STREAM] == g])
     return moments
 
 
 def _merged(groups: Sequence[Moments], but: int | None = None) -> Moments:
-    kept = [moments for g, moments in enumerate(groups) if g != but]
-    return sum(kept[1:], kept[0])
+    rest = [moments for g, moments in enumerate(groups) if g != but]
+    return sum(rest[1:], rest[0])
 
 
 def _row_sums(

@@ -50,8 +50,8 @@ def hoyer_sparsity(codes: Vectors) -> Estimate:
         raise DataError(f"codes: row {empty[0]} is 0 throughout ({len(empty)} such rows), which has no sparsity.")
     root = math.sqrt(codes.shape[1])
     sparsity = np.clip((root - np.abs(scaled).sum(axis=1) / norms) / (root - 1), 0.0, 1.0)
-    words = f"codes of {len(codes):,} records in {codes.shape[1]} dimensions"
-    return intervals.mean(list(sparsity), words, lowest=0.0, highest=1.0)
+    computed_on = f"codes of {len(codes):,} records in {codes.shape[1]} dimensions"
+    return intervals.mean(list(sparsity), computed_on, lowest=0.0, highest=1.0)
 
 
 def iwae(log_weights: Vectors) -> Estimate:
@@ -116,8 +116,8 @@ def cluster_agreement(codes: Vectors, labels: Labels, centres: Vectors) -> Estim
     group = np.random.default_rng(0).permutation(len(codes)) % _GROUPS
     value = float(adjusted_rand_score(labels, nearest))
     without = [float(adjusted_rand_score(labels[group != g], nearest[group != g])) for g in range(_GROUPS)]
-    words = f"adjusted Rand index of {len(codes):,} records and {len(centres)} centres"
-    return fidelity.jackknife(value, without, len(codes), words, lowest=-1.0, highest=1.0)
+    computed_on = f"adjusted Rand index of {len(codes):,} records and {len(centres)} centres"
+    return fidelity.jackknife(value, without, len(codes), computed_on, lowest=-1.0, highest=1.0)
 
 
 def cluster_separation(codes: Vectors, labels: Labels) -> Estimate:

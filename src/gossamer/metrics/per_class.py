@@ -50,8 +50,8 @@ def ambiguity(probabilities: NDArray[np.floating[Any]]) -> Estimate:
         )
     classes = rows.shape[1]
     entropies = np.minimum(entr(rows).sum(axis=1), math.log(classes))
-    words = f"{len(rows):,} samples; entropy of the predicted class in nats, at most {math.log(classes):.3f}"
-    return mean(list(entropies), words, lowest=0.0, highest=math.log(classes))
+    computed_on = f"{len(rows):,} samples; entropy of the predicted class in nats, at most {math.log(classes):.3f}"
+    return mean(list(entropies), computed_on, lowest=0.0, highest=math.log(classes))
 
 
 def diversity(predicted: Labels, *, classes: int) -> Estimate:
@@ -81,8 +81,8 @@ def diversity(predicted: Labels, *, classes: int) -> Estimate:
     spread = math.sqrt(max(0.0, float(shares @ np.log(shares) ** 2 - (shares @ np.log(shares)) ** 2)) / n)
     low = value - stats.norm.ppf(0.975) * spread
     high = value + stats.norm.ppf(0.9875) * spread + stats.chi2.ppf(0.9875, classes - 1) / (2 * n)
-    words = f"{n:,} samples; entropy of the shares of {classes} predicted classes in nats, at most {most:.3f}"
-    return Estimate(value, max(0.0, float(low)), min(most, float(high)), n, words)
+    computed_on = f"{n:,} samples; entropy of the shares of {classes} predicted classes in nats, at most {most:.3f}"
+    return Estimate(value, max(0.0, float(low)), min(most, float(high)), n, computed_on)
 
 
 def per_class_accuracy(confusion: NDArray[np.integer[Any]]) -> dict[int, Estimate]:

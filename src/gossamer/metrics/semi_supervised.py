@@ -136,7 +136,7 @@ def compare(
     settings = settings or SemiSupervised()
     check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=1)
 
-    def judged(using: Draw | None, done: int, words: str) -> Estimate:
+    def judged(using: Draw | None, done: int, data_used: str) -> Estimate:
         def report(step: int) -> None:
             if progress is not None:
                 progress(done + step, 2 * settings.steps)
@@ -156,7 +156,7 @@ def compare(
             right,
             len(test_labels),
             f"{len(test_labels):,} real test records; image classifier of Zhang et al. after {settings.steps:,} steps on "
-            f"{len(train_images):,} labelled records {words}",
+            f"{len(train_images):,} labelled records {data_used}",
         )
 
     return Outcome(

@@ -85,8 +85,8 @@ def cosines(shape: tuple[int, ...], axes: int) -> Tensor:
         itertools.product(range(channels), range(height), range(width)),
         key=lambda wave: ((wave[1] ** 2 + wave[2] ** 2 + (wave[0] > 0)) * (9 if wave[0] else 1), wave),
     )
-    chosen = [torch.einsum("c,h,w->chw", mixed[c], down[i], across[j]).flatten() for c, i, j in order[:axes]]
-    return torch.stack(chosen, 1).float()
+    directions = [torch.einsum("c,h,w->chw", mixed[c], down[i], across[j]).flatten() for c, i, j in order[:axes]]
+    return torch.stack(directions, 1).float()
 
 
 def _waves(size: int) -> Tensor:

@@ -1,6 +1,6 @@
-"""The account book: what all runs on one data set have spent together, and the limit that they must not pass.
+"""The budget log: the cumulative cost of all runs on one data set, and the limit of that cost.
 
-One private file (mode 0600, in a folder of mode 0700). JSON lines, chained by hashes and only ever added to, like a ledger:
+It is one private file (mode 0600, in a folder of mode 0700) of JSON lines. Hashes chain the lines, and lines are only appended:
 
     {"open": {"format": 1}, "hash": "..."}
     {"limit": {"name": "clinic-2026", "epsilon": 10.0, "delta": 1e-05, "allow_infinite": false, "date": "..."}, "hash": "..."}
@@ -9,20 +9,20 @@ One private file (mode 0600, in a folder of mode 0700). JSON lines, chained by h
     {"finished": "<last hash of the run's ledger, sessions at its end aside>", "entry": 0, "infinite": false, "hash": "..."}
     {"discarded": "2026-11-23", "entry": 0, "hash": "..."}
 
-**What is charged.** The whole reserved plan, before the run begins. No line takes a charge back.
+**What a run costs.** A run costs its whole reserved plan, from before it begins. No line takes a cost back.
 
-**Which runs add up.** Those under one name, and those under one mark: the digest of the records, so that a copy of them under
-another name is the same data set, and a name keeps its history when its records change. Both links are followed to the end.
+**Which runs add up.** Runs with the same name add up, and so do runs with the same mark. The mark is the digest of the records:
+a copy of the records under another name is the same data set. Both links are followed to the end.
 
-**Who may go on with a run.** Every `fit` and `resume` writes a random word, the session, into the run's ledger and then here,
-and trains only after that. An entry can be continued by the folder whose ledger holds the entry's newest session, and by no
-other: the first of two copies that goes on takes the word with it, the other is a run of its own and charged as one. The end of
-a run takes its word too, so that a copy made while it trained cannot go on for free. After a crash between the two writes the
-ledger holds a word too many, which nobody knows, and the one before it still counts.
+**Which folder may resume a run.** `fit` and `resume` write a random token, the session, into the run's ledger and then here.
+Training begins after that. Only the folder whose ledger holds the newest session of an entry may resume it. If a run folder was
+copied, the first copy to resume takes the entry, and the other copy becomes a run with its own cost. The end of a run takes its
+session too, so a copy made during training cannot resume for free. After a crash between the two writes the ledger has a
+session that this log lacks. Then the session before it counts.
 
-It is over 400 lines because who writes a line, who reads it back and who adds lines up must agree on what each means.
+The file has over 400 lines, because writing, reading and adding up lines must agree on their meaning.
 
-Processes wait for one another. A line that was torn by a crash was never answered for: what it was to charge had not begun.
+Processes wait for one another. A crash may leave an incomplete last line. Its run had not begun, so the line is overwritten.
 """
 
 import errno
@@ -36,9 +36,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from gossamer.errors import AccountsError, BudgetError, LedgerDamaged
+from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
-from gossamer.privacy.accounting.composition import RECORD, Spending, smallest, together
+from gossamer.privacy.accounting.composition import RECORD, RunCost, smallest, together
 from gossamer.privacy.accounting.cost import Bound
 from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.ledger import START, chain, plan_from_json, plan_to_json, read_line
@@ -48,13 +48,13 @@ FILE = "accounts.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """A run as the book enters it.
+    """The cost of one run, and the facts that identify the run.
 
     Args:
         run: the random word in the run's settings.
         name: of the data set: from the card, or where the records come from.
         mark: digest of the records; empty where it is not known.
-        date: on which it was entered.
+        date: of the entry.
         method: of the run.
         folder: of the run.
         plan: the whole reserved plan.
@@ -62,10 +62,10 @@ class Charge:
         unit: of the run's statement.
         delta: of the run's statement.
         infinite: the run has no guarantee, whatever its plan says.
-        given_up: share of the units that the run gave up as public; the sum says nothing about them.
-        place: where the records come from; empty in an older book.
-        by_client: its answers were drawn among clients; see `composition.Spending`. An older book does not say it: there, all
-            that may have been counts as drawn among clients.
+        given_up: share of the units that the user made public; the total cost does not cover them.
+        place: path of the records; empty in logs of earlier versions.
+        by_client: its answers were drawn among clients; see `composition.RunCost`. Logs of earlier versions do not say it: all
+            their runs that may be of this kind count as drawn among clients.
     """
 
     run: str
@@ -84,14 +84,14 @@ class Charge:
     by_client: bool = False
 
     @property
-    def spending(self) -> Spending:
-        """For adding up."""
-        return Spending(
+    def run_cost(self) -> RunCost:
+        """The cost in the form that `composition.together` adds up."""
+        return RunCost(
             plan=self.plan, relation=self.relation, unit=self.unit, infinite=self.infinite, by_client=self.by_client
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """As the book writes it."""
+        """Return the object of a line."""
         return {**vars(self), "plan": plan_to_json(self.plan), "relation": RELATION_NAMES[self.relation]}
 
     @classmethod
@@ -104,14 +104,14 @@ class Charge:
 
 
 @dataclass(eq=False)
-class Entry:
-    """A charge, and how far its run has come.
+class BudgetEntry:
+    """The cost of a run, and its status.
 
     Args:
-        charge: what was charged.
-        session: the newest word that the book shares with the run's ledger.
-        finished: the last hash of the ledger with which the run ended; empty while it has not.
-        discarded: it was given up.
+        charge: its cost.
+        session: the newest session token, also in the run's ledger.
+        finished: the last hash of the ledger at the end of the run; empty before the end.
+        discarded: the user deleted the unfinished run.
     """
 
     charge: Charge
@@ -121,20 +121,20 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """In one word or two."""
+        """A word or two for the status."""
         return "given up" if self.discarded else "finished" if self.finished else "unfinished"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limit:
-    """What the runs on a data set may spend together.
+class BudgetLimit:
+    """The budget limit: the most that all runs on a data set may use together.
 
     Args:
         name: of the data set.
-        epsilon: at most this; infinity for no limit.
+        epsilon: the limit; infinity for none.
         delta: of the statement about all runs.
-        allow_infinite: runs without a guarantee are let pass and not held against the limit.
-        date: on which it was set.
+        allow_infinite: runs without a guarantee may start, and do not count.
+        date: on which the user set it.
     """
 
     name: str
@@ -151,51 +151,51 @@ class Limit:
                 f"the limit's delta must lie between 0 and 1, not {self.delta:g}. A usual choice is 1e-5."
             )
 
-    def within(self, other: "Limit") -> bool:
-        """Whether it allows nothing that the other one forbids."""
+    def within(self, other: "BudgetLimit") -> bool:
+        """Whether it is at least as strict as the other limit."""
         stricter = self.epsilon <= other.epsilon and self.delta <= other.delta
         return stricter and self.allow_infinite <= other.allow_infinite
 
     def to_json(self) -> dict[str, Any]:
-        """As the book writes it; JSON has no infinity."""
+        """Return the object of a line; JSON has no infinity, so it is a string."""
         return {**vars(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
 
 
 @dataclass(frozen=True)
-class Account:
-    """All that belongs to one data set.
+class DataSetBudget:
+    """The runs and the limits of one data set.
 
     Args:
-        entries: its runs, in the order in which they were entered.
-        names: all names under which it is known, the one asked for first.
-        limits: those that were set, for any of the names.
+        entries: its runs, oldest first.
+        names: all its names, the requested name first.
+        limits: the limits of any of these names.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[BudgetEntry, ...]
     names: tuple[str, ...]
-    limits: tuple[Limit, ...]
+    limits: tuple[BudgetLimit, ...]
 
     def spent(self, delta: float, *more: Charge) -> tuple[Bound, ...]:
-        """What its runs cost together, and with more of them; empty if there are none."""
-        runs = [charge.spending for charge in (*(entry.charge for entry in self.entries), *more)]
+        """Return bounds on the cost of its runs and `more` runs together; empty without runs."""
+        runs = [charge.run_cost for charge in (*(entry.charge for entry in self.entries), *more)]
         return together(runs, delta=delta) if runs else ()
 
     def refuse_beyond_limit(self, charge: Charge) -> None:
-        """Refuse a run that would carry the data set over one of its limits.
+        """Refuse a run that would exceed a limit of the data set.
 
         Raises:
-            BudgetError: names the limit and what would be spent.
+            BudgetError: names the limit and the total cost.
         """
         for limit in self.limits:
             if math.isinf(limit.epsilon) or (limit.allow_infinite and charge.infinite):
                 continue
             runs = [
-                entry.charge.spending for entry in self.entries if not (limit.allow_infinite and entry.charge.infinite)
+                entry.charge.run_cost for entry in self.entries if not (limit.allow_infinite and entry.charge.infinite)
             ]
-            total = smallest(together([*runs, charge.spending], delta=limit.delta))
+            total = smallest(together([*runs, charge.run_cost], delta=limit.delta))
             if total.epsilon > limit.epsilon:
-                known = [entry.charge.name for entry in self.entries]  # no run may stand under the name of the limit
-                there = charge.name if charge.name in known else next(iter(known), limit.name)
+                names = [entry.charge.name for entry in self.entries]  # no run may have the name of the limit
+                there = charge.name if charge.name in names else next(iter(names), limit.name)
                 raise BudgetError(
                     f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
                     f"{len(runs)} before it would spend {total}. Nothing has been begun. Ask for less, or see "
@@ -205,67 +205,67 @@ class Account:
 
 
 def _whole(place: str) -> str:
-    """The place of which this one is all that a run trains on: a folder, of its subfolder train."""
+    """Return the folder of a subfolder `train`, else the path itself: a run on either trains on the same records."""
     return place.removesuffix("/train") or place
 
 
 @dataclass
-class Pages:
-    """The book as it was read, and the pen. Made by `AccountBook.opened` and `AccountBook.read`."""
+class OpenBudgetLog:
+    """The content of a budget log, and methods that append lines. Made by `BudgetLog.opened` and `BudgetLog.read`."""
 
     where: Path
-    entries: list[Entry] = field(default_factory=list)
-    limits: dict[str, Limit] = field(default_factory=dict)
+    entries: list[BudgetEntry] = field(default_factory=list)
+    limits: dict[str, BudgetLimit] = field(default_factory=dict)
     new: bool = False
-    """There was no book: this one has just been begun."""
+    """The log was created just now."""
     _file: IO[bytes] | None = None
     _end: int = 0
     _last_hash: str = START
 
     # ------------------------------------------------------------------ looking
 
-    def account(self, *names: str, mark: str = "") -> Account:
-        """All that belongs to the data set of these names or places, and of this mark. Links are followed to the end.
+    def budget_of_names(self, *names: str, mark: str = "") -> DataSetBudget:
+        """Return the runs and limits of the data set with these names or paths, or this mark. Links are followed to the end.
 
-        A place with a limit is such a link: what was read there adds up, whatever it was called and whatever lay there.
+        A path with a limit is a link too: all runs that read from it add up, under any name and with any records.
         """
-        known, marks, places = dict.fromkeys(names), {mark} - {""}, {_whole(each) for each in names if each}
+        linked, marks, places = dict.fromkeys(names), {mark} - {""}, {_whole(name) for name in names if name}
         limited = {_whole(name) for name, limit in self.limits.items() if not math.isinf(limit.epsilon)}
-        entries: list[Entry] = []
+        entries: list[BudgetEntry] = []
         while True:
-            found = [
+            matching = [
                 entry
                 for entry in self.entries
-                if entry.charge.name in known or entry.charge.mark in marks or _whole(entry.charge.place) in places
+                if entry.charge.name in linked or entry.charge.mark in marks or _whole(entry.charge.place) in places
             ]
-            if len(found) == len(entries):
-                bound = {*known, *(_whole(entry.charge.place) for entry in entries)}
-                limits = tuple(limit for name, limit in self.limits.items() if name in known or _whole(name) in bound)
-                return Account(tuple(entries), tuple(known), limits)
-            entries = found
-            known |= dict.fromkeys(entry.charge.name for entry in entries)
+            if len(matching) == len(entries):
+                bound = {*linked, *(_whole(entry.charge.place) for entry in entries)}
+                limits = tuple(limit for name, limit in self.limits.items() if name in linked or _whole(name) in bound)
+                return DataSetBudget(tuple(entries), tuple(linked), limits)
+            entries = matching
+            linked |= dict.fromkeys(entry.charge.name for entry in entries)
             marks |= {entry.charge.mark for entry in entries} - {""}
             places |= {_whole(entry.charge.place) for entry in entries} & limited
 
-    def account_of(self, charge: Charge) -> Account:
-        """Everything that a charge adds up with. A limit of its place binds it, whatever its card calls the data set.
+    def budget_of_run(self, charge: Charge) -> DataSetBudget:
+        """Return the runs and limits that a run adds up with.
 
-        So does a limit of any place from which the same records were read before.
+        A limit of its path applies under any name. So does a limit of any path from which the same records were read before.
         """
         places = [name for name in self.limits if charge.place and _whole(name) == _whole(charge.place)]
-        return self.account(charge.name, *places, mark=charge.mark)
+        return self.budget_of_names(charge.name, *places, mark=charge.mark)
 
-    def under(self, name: str) -> Account:
-        """What was entered under this very name. No record decides what is found, so that a certificate may state it."""
-        return Account(tuple(entry for entry in self.entries if entry.charge.name == name), (name,), ())
+    def budget_under_name(self, name: str) -> DataSetBudget:
+        """Return the runs with exactly this name. The result depends on no record, so a certificate may state it."""
+        return DataSetBudget(tuple(entry for entry in self.entries if entry.charge.name == name), (name,), ())
 
-    def holder(self, sessions: Sequence[str], *hashes: str) -> Entry | None:
-        """The entry that the folder of this ledger may go on with; None: the run went on, or ended, elsewhere, or is unknown.
+    def resumable_entry(self, sessions: Sequence[str], *hashes: str) -> BudgetEntry | None:
+        """Return the entry that the folder of this ledger may resume; None: another folder has it, or no entry matches.
 
         Args:
-            sessions: all words of the run's ledger.
-            hashes: of the run's ledger, with the sessions at its end and without: an ended run may be certified again, as it
-                ended, also where a crash came between the ledger's new word and the book's.
+            sessions: all session tokens of the run's ledger.
+            hashes: last hashes of the ledger, with and without the sessions at its end. A finished run may be certified again,
+                also after a crash between the new session in the ledger and in this log.
         """
         for session in reversed(sessions):
             for entry in self.entries:
@@ -275,34 +275,34 @@ class Pages:
 
     # ------------------------------------------------------------------ writing
 
-    def enter(self, charge: Charge, session: str) -> Entry:
-        """Charge a run. From here on the charge is on disk, whatever becomes of the run."""
+    def add_run(self, charge: Charge, session: str) -> BudgetEntry:
+        """Add a run. Its cost is on disk when this returns, and stays."""
         self._append({"charge": charge.to_json(), "session": session})
         return self.entries[-1]
 
-    def go_on(self, entry: Entry, session: str) -> None:
-        """Hand the entry to the folder whose ledger holds this new word; the old word is worth nothing from here on."""
+    def resume(self, entry: BudgetEntry, session: str) -> None:
+        """Give the entry to the folder whose ledger holds this new session. The old session is void."""
         self._append({"session": session, "entry": self.entries.index(entry)})
 
-    def finish(self, entry: Entry, last_hash: str, *, infinite: bool) -> None:
-        """Close the entry: nobody may go on with it, but for the same ledger as it stands.
+    def finish(self, entry: BudgetEntry, last_hash: str, *, infinite: bool) -> None:
+        """Close the entry of a finished run. Only the same, unchanged ledger may open it again.
 
         Args:
             entry: of the run.
             last_hash: of its ledger.
-            infinite: something left the run without a mechanism.
+            infinite: a value left the run without a mechanism.
         """
         self._append({"finished": last_hash, "entry": self.entries.index(entry), "infinite": infinite})
 
-    def discard(self, entry: Entry, date: str) -> None:
-        """Note that the run was given up. Its charge stays."""
+    def discard(self, entry: BudgetEntry, date: str) -> None:
+        """Note that the user deleted the run. Its cost stays."""
         self._append({"discarded": date, "entry": self.entries.index(entry)})
 
-    def set_limit(self, limit: Limit, *, force: bool) -> None:
-        """Set a data set's limit; a looser one than it has needs force.
+    def set_limit(self, limit: BudgetLimit, *, force: bool) -> None:
+        """Set the limit of a data set.
 
         Raises:
-            BudgetError: if it is looser.
+            BudgetError: the limit is looser than the present limit, and `force` is false.
         """
         old = self.limits.get(limit.name)
         if old is not None and not limit.within(old) and not force:
@@ -314,7 +314,7 @@ class Pages:
         self._append({"limit": limit.to_json()})
 
     def _append(self, body: dict[str, Any]) -> None:
-        """Write a line and sync it, over what a crash has left of a torn one."""
+        """Append a line and sync it. An incomplete last line, left by a crash, is overwritten."""
         if self._file is None:
             raise ValueError("these pages were opened for looking only")
         last_hash = chain(self._last_hash, body)
@@ -326,7 +326,7 @@ class Pages:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise AccountsError(
+            raise BudgetLogError(
                 f"the account book {self.where} cannot be written ({error.strerror}). Make room, or name another folder with "
                 "--accounts; a run that is not entered is not started."
             ) from None
@@ -344,7 +344,7 @@ class Pages:
                     raise ValueError("the head is somewhere else")
                 self._apply(body)
             except (LedgerDamaged, BudgetError, KeyError, IndexError, TypeError, ValueError):
-                raise AccountsError(
+                raise BudgetLogError(
                     f"the account book {self.where} is damaged: line {number}, or one before it, was changed or cut. Restore "
                     "it from a copy; without it nobody knows what has been spent, so that nothing is started."
                 ) from None
@@ -355,7 +355,7 @@ class Pages:
             case {"open": {"format": 1}}:
                 pass
             case {"charge": dict(charge), "session": str(session)}:
-                self.entries.append(Entry(Charge.from_json(charge), session))
+                self.entries.append(BudgetEntry(Charge.from_json(charge), session))
             case {"session": str(session), "entry": int(number)}:
                 entry = self.entries[number]
                 entry.session, entry.finished = session, ""
@@ -367,54 +367,54 @@ class Pages:
             case {"discarded": str(), "entry": int(number)}:
                 self.entries[number].discarded = True
             case {"limit": dict(limit)}:
-                self.limits[limit["name"]] = Limit(**{**limit, "epsilon": float(limit["epsilon"])})
+                self.limits[limit["name"]] = BudgetLimit(**{**limit, "epsilon": float(limit["epsilon"])})
             case _:
-                raise ValueError("not a line of an account book")
+                raise ValueError("not a line of a budget log")
 
 
-class AccountBook:
-    """The file. `opened` is for writing, by one process at a time; `read` for looking."""
+class BudgetLog:
+    """The file of the budget log. `opened` is for writing, by one process at a time; `read` does not write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / FILE
 
     @contextmanager
-    def opened(self) -> Iterator[Pages]:
-        """Hold the book, and read it; made where it is missing. Nobody else reads or writes it meanwhile.
+    def opened(self) -> Iterator[OpenBudgetLog]:
+        """Lock the log and read it; create it if it is missing. No other process opens it meanwhile.
 
         Raises:
-            AccountsError: if it cannot be opened or written, or is damaged.
+            BudgetLogError: if it cannot be opened or written, or is damaged.
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = hold(self._path, wait=True)
         except OSError as error:
-            raise AccountsError(
+            raise BudgetLogError(
                 f"the account book {self._path} cannot be opened ({error.strerror}). Mend that, or name another folder with "
                 "--accounts; a run that is not entered is not started."
             ) from None
         with file:
-            pages = Pages(self._path, _file=file)
-            pages._replay(file.read())
-            if pages._end == 0:
-                pages._append({"open": {"format": 1}})
-                pages.new = True
+            log = OpenBudgetLog(self._path, _file=file)
+            log._replay(file.read())
+            if log._end == 0:
+                log._append({"open": {"format": 1}})
+                log.new = True
                 sync_folder(self._folder)
-            yield pages
+            yield log
 
-    def read(self) -> Pages:
-        """What stands in it; nothing where there is no book. Makes nothing.
+    def read(self) -> OpenBudgetLog:
+        """Return the content; empty if there is no log. Creates nothing.
 
         Raises:
-            AccountsError: if it cannot be read, or is damaged.
+            BudgetLogError: if it cannot be read, or is damaged.
         """
-        pages = Pages(self._path)
+        log = OpenBudgetLog(self._path)
         if not self._path.exists():
-            return pages
+            return log
         try:
             content = self._path.read_bytes()
         except OSError as error:
-            raise AccountsError(f"the account book {self._path} cannot be read ({error.strerror}).") from None
-        pages._replay(content)
-        return pages
+            raise BudgetLogError(f"the account book {self._path} cannot be read ({error.strerror}).") from None
+        log._replay(content)
+        return log

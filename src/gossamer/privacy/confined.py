@@ -1,4 +1,4 @@
-"""The door: private records live inside `Confined`, and only `release` lets anything out.
+"""Isolated records: private records live inside `Confined`, and only `release` lets a value out.
 
 It stops mistakes, not a hostile author: a closure can smuggle a value out, and a test on whole runs looks for that
 (unrelated data, same seed, mechanism deaf: the artefact and the events must be equal bit for bit).
@@ -23,7 +23,7 @@ U = TypeVar("U")
 Result = TypeVar("Result")
 
 
-class Keepable(Protocol):
+class Stateful(Protocol):
     """A value that a checkpoint can store: state in, state out, as tensors and plain numbers."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class Keepable(Protocol):
         ...
 
 
-AnyKeepable = TypeVar("AnyKeepable", bound=Keepable)
+AnyStateful = TypeVar("AnyStateful", bound=Stateful)
 
 FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
 
@@ -94,7 +94,7 @@ class Confined(Generic[T]):
         self.__ledger.declassify(reason)
         return self.__held
 
-    def seal(self: "Confined[AnyKeepable]", path: Path) -> None:
+    def seal(self: "Confined[AnyStateful]", path: Path) -> None:
         """Write the value's state to a new file that the owner alone can read; nothing is returned. For run/checkpoint only.
 
         Raises:
@@ -116,12 +116,12 @@ class Confined(Generic[T]):
 
         _inside(write)
 
-    def unseal(self: "Confined[AnyKeepable]", path: Path) -> None:
+    def unseal(self: "Confined[AnyStateful]", path: Path) -> None:
         """Go on from a sealed file, and those of other ranks that lie beside it: the way in, so it is free."""
 
         def read() -> None:
-            for each in (path, *sorted(path.parent.glob(f"{path.name}.*"))):
-                self.__held.load_state_dict(torch.load(each, map_location="cpu", weights_only=True, mmap=True))
+            for sealed_file in (path, *sorted(path.parent.glob(f"{path.name}.*"))):
+                self.__held.load_state_dict(torch.load(sealed_file, map_location="cpu", weights_only=True, mmap=True))
 
         _inside(read)
 

@@ -37,9 +37,9 @@ class Next(IntEnum):
     """What comes after a step."""
 
     STEP = 0
-    KEEP = 1
+    CHECKPOINT = 1
     """A checkpoint is written, then the next step."""
-    KEEP_AND_STOP = 2
+    CHECKPOINT_AND_STOP = 2
 
 
 class Ranks:
@@ -58,8 +58,8 @@ class Ranks:
         """Whether this is rank 0: it has the ledger, draws the noise, and writes what is written."""
         return self.number == 0
 
-    def mine(self, n: int) -> slice:
-        """The part of n things in a row that is this rank's. The parts of all ranks are disjoint and make up the whole."""
+    def shard(self, n: int) -> slice:
+        """Return the shard of this rank: a slice of n items. The shards of all ranks are disjoint and cover all items."""
         return slice(n * self.number // self.count, n * (self.number + 1) // self.count)
 
     def release(
@@ -90,20 +90,20 @@ class Ranks:
         """The values on rank 0 and zeros on the others: what is to be counted once in a total."""
         return values
 
-    def next(self, word: Next) -> Next:
+    def next(self, signal: Next) -> Next:
         """What rank 0 wants after this step; asked by all."""
-        return word
+        return signal
 
-    def together(self, act: Callable[[], None]) -> None:
-        """Do something that all ranks do, and wait until all have done it.
+    def run_on_all(self, act: Callable[[], None]) -> None:
+        """Run a function that all ranks run, and wait for all of them.
 
         Raises:
             RanksDisagree: if it failed on another rank.
         """
         act()
 
-    def same(self, state: Any) -> Any:
-        """What rank 0 has, on every rank: tensors, plain numbers and their containers."""
+    def broadcast(self, state: Any) -> Any:
+        """Return the value of rank 0 on every rank: tensors, plain numbers and their containers."""
         return state
 
 
@@ -126,11 +126,11 @@ class Group(Ranks):
         """See `Ranks`."""
         try:
             part = exact()
-            said = _word(f"{belief()}; {tuple(part.shape)}, {part.dtype}")
+            token = _token(f"{belief()}; {tuple(part.shape)}, {part.dtype}")
         except BaseException:
-            self._said(_FAILED)
+            self._gather_tokens(_FAILED)
             raise
-        self._agree(said)
+        self._agree(token)
         total = part.double()  # so that adding up the ranks rounds nothing that the noise does not cover
         _on_wire(lambda: dist.reduce(total, 0))
         answer = noised(total).to(part.dtype) if self.first else torch.empty_like(part)
@@ -144,57 +144,57 @@ class Group(Ranks):
 
     def totals(self, values: "Sequence[Tensor]") -> "Sequence[Tensor]":
         """See `Ranks`."""
-        whole = self.total(torch.cat([each.flatten() for each in values]))
-        parts = whole.split([each.numel() for each in values])
-        return [part.view(each.shape) for part, each in zip(parts, values, strict=True)]
+        whole = self.total(torch.cat([value.flatten() for value in values]))
+        parts = whole.split([value.numel() for value in values])
+        return [part.view(value.shape) for part, value in zip(parts, values, strict=True)]
 
     def once(self, values: "Tensor") -> "Tensor":
         """See `Ranks`."""
         return values if self.first else torch.zeros_like(values)
 
-    def next(self, word: Next) -> Next:
+    def next(self, signal: Next) -> Next:
         """See `Ranks`."""
-        told = torch.tensor([word])
-        _on_wire(lambda: dist.broadcast(told, 0))
-        return Next(int(told))
+        sent = torch.tensor([signal])
+        _on_wire(lambda: dist.broadcast(sent, 0))
+        return Next(int(sent))
 
-    def together(self, act: Callable[[], None]) -> None:
+    def run_on_all(self, act: Callable[[], None]) -> None:
         """See `Ranks`."""
         try:
             act()
         except BaseException:
-            self._said(_FAILED)
+            self._gather_tokens(_FAILED)
             raise
-        self._agree(_word(""))
+        self._agree(_token(""))
 
-    def same(self, state: Any) -> Any:
+    def broadcast(self, state: Any) -> Any:
         """See `Ranks`."""
         box = [state if self.first else None]
         _on_wire(lambda: dist.broadcast_object_list(box, 0, device=torch.device("cpu")))
         return box[0]
 
-    def _agree(self, said: int) -> None:
+    def _agree(self, token: int) -> None:
         """Stop, unless all ranks say the same.
 
         Raises:
             RanksDisagree: naming the ranks.
         """
-        words = self._said(said)
-        if failed := [rank for rank, word in enumerate(words) if word == _FAILED]:
+        tokens = self._gather_tokens(token)
+        if failed := [rank for rank, other in enumerate(tokens) if other == _FAILED]:
             raise RanksDisagree(
-                f"{_named(failed)} could not go on, and says why itself. Nothing has left; resume the run."
+                f"{_listed(failed)} could not go on, and says why itself. Nothing has left; resume the run."
             )
-        if others := [rank for rank, word in enumerate(words) if word != words[0]]:
+        if others := [rank for rank, other in enumerate(tokens) if other != tokens[0]]:
             raise RanksDisagree(
-                f"{_named(others)} and rank 0 disagree about the release that comes next: its cost, what is left of the plan, "
+                f"{_listed(others)} and rank 0 disagree about the release that comes next: its cost, what is left of the plan, "
                 "its bounds or its size. Nothing has left. All ranks need the same version of Gossamer and of PyTorch."
             )
 
-    def _said(self, word: int) -> list[int]:
-        mine = torch.tensor([word], dtype=torch.int64)
-        all_of_them = [torch.empty_like(mine) for _ in range(self.count)]
-        _on_wire(lambda: dist.all_gather(all_of_them, mine))
-        return [int(each) for each in all_of_them]
+    def _gather_tokens(self, token: int) -> list[int]:
+        own = torch.tensor([token], dtype=torch.int64)
+        gathered = [torch.empty_like(own) for _ in range(self.count)]
+        _on_wire(lambda: dist.all_gather(gathered, own))
+        return [int(value) for value in gathered]
 
 
 def _on_wire(send: Callable[[], object]) -> None:
@@ -208,10 +208,10 @@ def _on_wire(send: Callable[[], object]) -> None:
         ) from None
 
 
-def _word(text: str) -> int:
+def _token(text: str) -> int:
     """A text as a positive number of 62 bits that differs where the text does."""
     return 1 + (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 2)
 
 
-def _named(ranks: list[int]) -> str:
+def _listed(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

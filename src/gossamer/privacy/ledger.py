@@ -9,7 +9,7 @@ noise is drawn. On disk the ledger only grows, one JSON object a line, and every
     {"session": "5e1f...", "hash": "..."}
     {"charge": 0, "hash": "..."}
 
-A session is a random word that the account book knows too: by it a copied folder is told from the run that went on
+A session is a random token that is also in the budget log. It tells a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
 first of a block is used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins
 the settings of the run, so that nothing in them can be changed without breaking the chain. It also names the version of the
@@ -84,7 +84,7 @@ class PrivacyLedger:
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
-    """The hash before the sessions at the end. A crash before the account book has the last session does not change it."""
+    """The hash before the sessions at the end. A crash before the budget log has the last session does not change it."""
     _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
     _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
     _reserved: list[int] = field(default_factory=list, init=False, repr=False)
@@ -213,7 +213,7 @@ class PrivacyLedger:
         Args:
             path: a file that does not exist yet.
             settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies nothing.
-            session: the first word that the ledger shares with the account book; none where no book is kept.
+            session: the first token that the ledger shares with the budget log; empty without a log.
         """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
@@ -289,7 +289,7 @@ class PrivacyLedger:
         return ledger
 
     def begin_session(self, session: str) -> None:
-        """Write down the word that the account book is about to know this run by."""
+        """Write the session token. The budget log gets the same token after this."""
         self._append([{"session": session}])
         self.sessions.append(session)
 
@@ -304,8 +304,8 @@ class PrivacyLedger:
         if self._path is None:
             raise ValueError("this ledger is on no disk")
         with self._path.open("rb") as file:
-            found = next(itertools.islice(file, line - 1, line), b"{}")
-        return str(json.loads(found).get("hash"))
+            raw = next(itertools.islice(file, line - 1, line), b"{}")
+        return str(json.loads(raw).get("hash"))
 
     def check_place(self) -> None:
         """Refuse to go on where the folder was moved, deleted or replaced after the file was opened in it.

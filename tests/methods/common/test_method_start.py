@@ -16,7 +16,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common import method_start as start_of_runs
-from gossamer.methods.method import BaseConfig, Job, OnPrivate, OnPublic, Reached, Run, State, Training
+from gossamer.methods.method import BaseConfig, Job, OnPrivate, OnPublic, Run, State, StepResult, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger, merge
@@ -56,7 +56,7 @@ class Going:
         self.rng, self.training = rng, asked.begin(rng)
         self._held, self._public = held, public
 
-    def steps(self) -> Iterator[Reached]:
+    def steps(self) -> Iterator[StepResult]:
         return self.training.drive(Confined(self._held, self.ledger), self._public)
 
     def end(self) -> Training[BaseConfig, State]:
@@ -85,7 +85,7 @@ def test_the_plan_is_that_of_both() -> None:
 def test_a_start_leaves_the_releases_of_the_training_alone() -> None:
     """Both are one Gaussian over all records, of the same noise: one event, and the start takes no more than its own two."""
     going = Going(job("dp-diffusion", DIFFUSION, LETTERS, {"expected_batch_size": 180}), records(180), Rng(0))
-    phases = [reached.phase.name for reached in going.steps() if reached.shown is not None]
+    phases = [reached.phase.name for reached in going.steps() if reached.logs is not None]
     assert [phases.count(name) for name in ("start: training", "training")] == [2, 5]
     assert going.ledger.used == [7]
 
@@ -123,7 +123,7 @@ def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int]) -> None:
     end = whole.end().state
     first = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), Rng(3, noise_seed=4))
     for reached in first.steps():
-        if (reached.phase.name, reached.step) == stop and reached.shown is not None:
+        if (reached.phase.name, reached.step) == stop and reached.logs is not None:
             break
     saved, streams = first.training.state.state_dict(), first.rng.state()
     again = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), first.rng)
@@ -215,14 +215,14 @@ def test_a_start_takes_no_release_of_the_method_when_a_run_is_resumed(
     assert merge(asked.plan)[0][1] == 3
     first = Going(asked, records(180), Rng(3, noise_seed=4))
     for reached in first.steps():
-        if (reached.phase.name, reached.step) == (stop, last) and reached.shown is not None:
+        if (reached.phase.name, reached.step) == (stop, last) and reached.logs is not None:
             break
     saved, streams, spent = first.training.state.state_dict(), first.rng.state(), first.ledger.used[0]
     again = Going(asked, records(180), first.rng)
     again.ledger = first.ledger
     again.training.state.load_state_dict(saved)
     first.rng.restore(streams)
-    seen = [(reached.phase.name, again.ledger.used[0]) for reached in again.steps() if reached.shown is not None]
+    seen = [(reached.phase.name, again.ledger.used[0]) for reached in again.steps() if reached.logs is not None]
     assert dict(seen).get(stop, spent) == spent
     assert again.ledger.used[0] == 3
     assert dict(seen)["drawing"] == 2
@@ -258,7 +258,7 @@ def test_a_start_whose_release_was_lost_leaves_the_method_its_own() -> None:
     asked = job("dp-mepf", MEPF, SAME)
     going = Going(asked, records(180), Rng(3, noise_seed=4))
     going.ledger.charge(merge(asked.plan)[0][0])
-    seen = [(reached.phase.name, going.ledger.used[0]) for reached in going.steps() if reached.shown is not None]
+    seen = [(reached.phase.name, going.ledger.used[0]) for reached in going.steps() if reached.logs is not None]
     assert max(used for name, used in seen if name.startswith("start") or name == "drawing") == 2
     assert going.ledger.used[0] == 3
 
@@ -269,14 +269,14 @@ def test_moments_in_cells_ask_whole_classes_no_second_time() -> None:
     assert merge(asked.plan)[0][1] == 2
     first = Going(asked, records(180), Rng(3, noise_seed=4), records(40, seed=9))
     for reached in first.steps():
-        if (reached.phase.name, reached.step) == ("whole classes", 1) and reached.shown is not None:
+        if (reached.phase.name, reached.step) == ("whole classes", 1) and reached.logs is not None:
             break
     saved, streams = first.training.state.state_dict(), first.rng.state()
     again = Going(asked, records(180), first.rng, records(40, seed=9))
     again.ledger = first.ledger
     again.training.state.load_state_dict(saved)
     first.rng.restore(streams)
-    seen = [reached.phase.name for reached in again.steps() if reached.shown is not None]
+    seen = [reached.phase.name for reached in again.steps() if reached.logs is not None]
     assert "whole classes" not in seen
     assert seen[-1] == "training"
     assert again.ledger.used[0] == 2

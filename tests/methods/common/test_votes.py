@@ -11,7 +11,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods.common.features import Features, _exact
-from gossamer.methods.common.votes import Cosines, Votes, ballot, chosen, embedded, kept, on_grid, pick
+from gossamer.methods.common.votes import Cosines, Votes, ballot, draw_preferred, embedded, on_grid, pick, thresholded
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
@@ -137,8 +137,8 @@ def test_the_noise_is_on_every_cell_of_every_class_and_charged_once() -> None:
 
 def test_the_threshold_is_in_standard_deviations_of_the_noise() -> None:
     votes = torch.tensor([-1.0, 5.9, 6.0, 7.5])
-    assert kept(votes, 3.0, threshold=2.0).tolist() == [0, 0, 0, 1.5]
-    torch.testing.assert_close(kept(votes, 0.0, threshold=2.0), votes.clamp(min=0))
+    assert thresholded(votes, 3.0, threshold=2.0).tolist() == [0, 0, 0, 1.5]
+    torch.testing.assert_close(thresholded(votes, 0.0, threshold=2.0), votes.clamp(min=0))
 
 
 def test_candidates_are_drawn_by_their_weights_within_the_class() -> None:
@@ -164,13 +164,21 @@ def test_public_pictures_are_chosen_for_another_method() -> None:
         ballot(noise_multiplier=2.0, rng=Rng(noise_seed=1)), Votes.on(public, by_brightness, 3)
     )
     card = DataCard(shape=(1, 2, 2), classes=3, declared_size=100, label_prior=(0.25, 0.5, 0.25))
-    start = public[chosen(public, kept(votes, 2.0, threshold=4), 1_000, card, torch.Generator().manual_seed(0)).numpy()]
+    start = public[
+        draw_preferred(
+            public, thresholded(votes, 2.0, threshold=4), 1_000, card, torch.Generator().manual_seed(0)
+        ).numpy()
+    ]
     assert start.images.shape[1:] == (1, 2, 2)
     assert set(start.labels) == {0, 1}
     assert 180 < (start.labels == 0).sum() < 320
     assert set(start.images[start.labels == 0].flatten()) == {30}
     assert set(start.images[start.labels == 1].flatten()) == {200}
-    again = public[chosen(public, kept(votes, 2.0, threshold=4), 1_000, card, torch.Generator().manual_seed(0)).numpy()]
+    again = public[
+        draw_preferred(
+            public, thresholded(votes, 2.0, threshold=4), 1_000, card, torch.Generator().manual_seed(0)
+        ).numpy()
+    ]
     assert np.array_equal(start.images, again.images)
 
 

@@ -17,7 +17,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.learners import Average
 from gossamer.methods.dp_mepf import loop, nets
 from gossamer.methods.dp_mepf.embedding import Embedding
-from gossamer.methods.dp_mepf.features import Codes, principal, sizes, spoilt
+from gossamer.methods.dp_mepf.features import Codes, corrupted, principal, sizes
 from gossamer.methods.dp_mepf.targets import Targets
 from gossamer.methods.method import Training
 from gossamer.privacy.confined import Confined
@@ -180,7 +180,7 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
     job = METHODS["dp-mepf"].job(SMALL, CARD)
     assert job.needs_public
     assert "--start evolve or --start moments" in job.explanation
-    assert not METHODS["dp-mepf"].makes_starts
+    assert not METHODS["dp-mepf"].can_warm_start
     with pytest.raises(
         RequestError, match=r"need public records.*--public-share, or --start evolve or --start moments"
     ):
@@ -241,7 +241,7 @@ def test_a_class_without_public_pictures_counts_from_the_mean_of_all() -> None:
 
 def test_spoilt_pictures_are_pictures_and_widen_the_axes() -> None:
     images, _ = records(40).tensors()
-    bad = spoilt(images, torch.Generator().manual_seed(0))
+    bad = corrupted(images, torch.Generator().manual_seed(0))
     assert bad.shape == images.shape and float(bad.min()) >= 0 and float(bad.max()) <= 1
     order = torch.cat([images[way::4] for way in range(4)])
     assert float((bad - order).flatten(1).norm(dim=1).min()) > 1
@@ -399,9 +399,9 @@ def test_matching_comes_nearer() -> None:
     """With little noise the estimated distance falls by half in sixty steps."""
     training, private = begun({"noise_multiplier": 0.01, "matching_steps": 60, "batch_size": 60, "learning_rate": 5e-3})
     far = [
-        float(reached.shown["loss"])
+        float(reached.logs["loss"])
         for reached in training.drive(private, records(60, seed=7))
-        if reached.phase.name == "matching" and reached.shown
+        if reached.phase.name == "matching" and reached.logs
     ]
     assert len(far) == 60
     assert np.mean(far[-10:]) < 0.5 * np.mean(far[:5])
@@ -416,7 +416,7 @@ def test_a_release_that_was_lost_trains_nothing() -> None:
         )
     reached = list(training.drive(private, records(60, seed=7)))
     assert not [
-        each for each in reached if each.phase.name in ("training", "matching", "likeness", "votes") and each.shown
+        each for each in reached if each.phase.name in ("training", "matching", "likeness", "votes") and each.logs
     ]
     assert private.remaining(training._job.plan[1][0]) == 1  # votes on what matched nothing would be wasted
     assert not training.trained
@@ -442,7 +442,7 @@ def test_the_features_and_the_released_weights() -> None:
     training, private = begun({"average_decay": 0.5})
     kept: dict[str, Any] = {}
     for reached in training.drive(private, records(60, seed=7)):
-        if reached.shown is None:
+        if reached.logs is None:
             kept[reached.phase.name] = copy.deepcopy(training.state.codes.state_dict())
     assert all(torch.equal(kept["features"][name], value) for name, value in kept["matching"].items())
     state = training.state
@@ -493,22 +493,22 @@ def test_almost_black_is_black_and_almost_white_is_white_in_what_is_released_and
 def test_a_picture_is_shifted_and_its_rim_goes_on(side: int) -> None:
     """By two pixels: four parts in `side` of half of it."""
     picture = torch.rand(1, 2, side, side)
-    moved = nets.bent(picture, standing(0, 0, 0, 0, 4 / side / nets.SHIFT))
+    moved = nets.warped(picture, standing(0, 0, 0, 0, 4 / side / nets.SHIFT))
     torch.testing.assert_close(moved[..., :-2], picture[..., 2:], atol=1e-5, rtol=0)
     torch.testing.assert_close(moved[..., -2:], picture[..., -1:].expand(-1, -1, -1, 2), atol=1e-4, rtol=0)
-    up = nets.bent(picture, standing(0, 0, 0, 0, 0, 4 / side / nets.SHIFT))
+    up = nets.warped(picture, standing(0, 0, 0, 0, 0, 4 / side / nets.SHIFT))
     torch.testing.assert_close(up[:, :, :-2], picture[:, :, 2:], atol=1e-5, rtol=0)
 
 
 def test_a_quarter_turn_a_mirror_and_a_ripple() -> None:
     picture = torch.rand(1, 1, 28, 28)
-    turned = nets.bent(picture, standing(math.pi / 2 / nets.TURN))
+    turned = nets.warped(picture, standing(math.pi / 2 / nets.TURN))
     torch.testing.assert_close(turned, picture.rot90(1, (2, 3)), atol=1e-4, rtol=0)
-    mirrored = nets.bent(picture, standing(0, -2 / nets.STRETCH))
+    mirrored = nets.warped(picture, standing(0, -2 / nets.STRETCH))
     torch.testing.assert_close(mirrored, picture.flip(3), atol=1e-4, rtol=0)
     by = standing()
     by[0, 6 : 6 + 16] = 4 / 28 / nets.WAVE  # the first grid moves columns, all by two
-    torch.testing.assert_close(nets.bent(picture, by)[..., :-2], picture[..., 2:], atol=1e-4, rtol=0)
+    torch.testing.assert_close(nets.warped(picture, by)[..., :-2], picture[..., 2:], atol=1e-4, rtol=0)
 
 
 def test_bending_blurs_nothing() -> None:
@@ -615,7 +615,7 @@ def test_the_second_round_is_on_variations_of_what_was_chosen() -> None:
 def test_weak_votes_do_not_count_and_strong_ones_in_full() -> None:
     """Noise 1: of 15 candidates nobody votes for, one is above 2 in 44; one with 200 votes has about 200, and not 198."""
     training, private = begun({"noise_multiplier": 1.0, "votes_noise": 1.0, "rounds": 1})
-    shown = [each for each in training.drive(private, records(60, seed=7)) if each.phase.name == "votes" and each.shown]
+    shown = [each for each in training.drive(private, records(60, seed=7)) if each.phase.name == "votes" and each.logs]
     weights = training.state.candidates.weights
     assert len(shown) == 1
     assert all(each == 0 or each > 2 for each in weights.tolist())
@@ -627,7 +627,7 @@ def test_likeness_is_learnt_from_what_was_released_and_stays() -> None:
     training, private = begun({"rounds": 2})
     kept: dict[str, Any] = {"fresh": copy.deepcopy(training.state.likeness.net.state_dict())}
     for reached in training.drive(private, records(60, seed=7)):
-        if reached.shown is None:
+        if reached.logs is None:
             kept[reached.phase.name] = copy.deepcopy(training.state.likeness.net.state_dict())
     assert list(kept) == ["fresh", "features", "warm start", "training", "matching", "likeness", "votes"]
     assert all(torch.equal(kept["matching"][name], value) for name, value in kept["fresh"].items())

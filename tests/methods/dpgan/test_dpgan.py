@@ -22,7 +22,7 @@ from gossamer.errors import RequestError
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.dpgan import Config, Dpgan
 from gossamer.methods.dpgan.loop import FREQUENCIES, State, adapt
-from gossamer.methods.method import Reached, Run
+from gossamer.methods.method import Run, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
@@ -53,7 +53,7 @@ def fresh(config: Config) -> State:
 
 def drive(
     config: Config, *, held: Records | None = None, public: Records | None = None
-) -> Iterator[tuple[Reached, State, int]]:
+) -> Iterator[tuple[StepResult, State, int]]:
     """A run over `records()`: where it is, its state, and how many releases the ledger still holds."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     job = Dpgan().job(dataclasses.asdict(config), CARD)
@@ -65,7 +65,7 @@ def drive(
 
 def states(config: Config, **more: Any) -> Iterator[State]:
     """The states of a run over `records()`, one per step."""
-    return (state for reached, state, _ in drive(config, **more) if reached.shown is not None)
+    return (state for reached, state, _ in drive(config, **more) if reached.logs is not None)
 
 
 def gradient(state: State) -> Tensor:
@@ -257,11 +257,11 @@ def test_the_generator_steps_whenever_n_d_divides_t() -> None:
 def test_training_ends_with_the_plan_and_counts() -> None:
     *told, (end, last, left) = drive(Config(**QUIET))
     assert (last.step, left, last.n_D) == (7, 0, 3)
-    assert (end.step, end.shown) == (7, None)
+    assert (end.step, end.logs) == (7, None)
     assert Dpgan().plan(Config(**QUIET), CARD) == [(poisson_gaussian(sampling_rate=1.0, noise_multiplier=1e-9), 7)]
     kept = [reached.step for reached, _, _ in told if reached.phase.worth_keeping(reached.step)]
     assert kept == [1, 2, 3, 4, 5, 6, 7]
-    assert {reached.shown["n_D"] for reached, _, _ in told if reached.shown is not None} == {3}
+    assert {reached.logs["n_D"] for reached, _, _ in told if reached.logs is not None} == {3}
     assert {reached.phase.name for reached, _, _ in told} == {"training"}
 
 
@@ -323,7 +323,7 @@ def test_the_loop_follows_the_schedule() -> None:
     config = Config(
         **{**QUIET, "steps": 38, "discriminator_steps": 1}, adaptive=True, accuracy_floor=1.0, accuracy_decay=0.5
     )
-    told = [(state.generator_steps, reached.shown["n_D"]) for reached, state, _ in drive(config) if reached.shown]
+    told = [(state.generator_steps, reached.logs["n_D"]) for reached, state, _ in drive(config) if reached.logs]
     counts = [generator_steps for generator_steps, _ in told]
     moments = [t for t, (a, b) in enumerate(itertools.pairwise([0, *counts]), start=1) if b > a]
     assert moments == [1, 2, 3, 4, 6, 8, 10, 12, 17, 22, 27, 32]
@@ -396,10 +396,10 @@ def test_the_warm_start_is_ordinary_training_on_public_records() -> None:
             assert float(moved.abs().max()) == pytest.approx(2e-3, rel=1e-3)  # Adam's first step, at half the rate
         public.latents(6)  # the generator's step
         assert (reached.phase.name, state.phase, state.step) == ("warm start", "warm start", number)
-        assert reached.shown == state.shown
+        assert reached.logs == state.shown
         before = copy.deepcopy(state)
     end, state, _ = next(run)
-    assert (end.phase.name, end.step, end.shown) == ("warm start", 2, None)
+    assert (end.phase.name, end.step, end.logs) == ("warm start", 2, None)
     assert (state.phase, state.step, state.generator_steps, state.since) == ("training", 0, 0, 0)
     assert state.D.optimiser.state_dict()["state"] == {}
     assert state.G.optimiser.state_dict()["state"] == {}

@@ -118,7 +118,7 @@ def test_each_round_varies_less_far_and_the_last_degree_is_released() -> None:
     running = Running(job(embedding="cosines", degree=0.8, shrink=0.5), draw(60, seed=0))
     degrees, parents = [], []
     for reached in running.steps():
-        if reached.shown is not None:
+        if reached.logs is not None:
             degrees.append(float(running.state.G.degree))
             parents.append(running.state.G.parents.clone())
     assert degrees == pytest.approx([0.8, 0.4, 0.2])
@@ -156,7 +156,7 @@ def test_the_lookahead_is_on_the_grid() -> None:
 def test_the_features_learn_from_drawings_alone_and_resume_in_the_middle(tmp_path: Path) -> None:
     asked = job(embedding_steps=60, embedding_batch_size=64, steps=1)
     whole = Running(asked, draw(20, seed=0))
-    losses = [float(r.shown["loss"]) for r in whole.steps() if r.shown is not None and r.phase.name == "embedding"]
+    losses = [float(r.logs["loss"]) for r in whole.steps() if r.logs is not None and r.phase.name == "embedding"]
     assert len(losses) == 60
     assert np.mean(losses[-10:]) < 1.9 < losses[0], "ten classes: 2.3 at the start"
     whole.end()

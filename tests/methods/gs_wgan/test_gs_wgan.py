@@ -18,8 +18,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
-from gossamer.methods.gs_wgan.critic_pool import Panel
-from gossamer.methods.gs_wgan.critics import Answers, Critics, Recipe
+from gossamer.methods.gs_wgan.critic_pool import CriticPool
+from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import Batch, Layout, adam, penalised, rounded
@@ -58,7 +58,7 @@ def critics(
 ) -> Critics:
     torch.manual_seed(0)
     template, throwaway = (kind((1, 28, 28), 3, width=width) for kind in (ProjectionCritic, DcganGenerator))
-    return Critics(held, np.array(shards), template, throwaway, count, Recipe(4, steps, 1e-3), storage)
+    return Critics(held, np.array(shards), template, throwaway, count, CriticSettings(4, steps, 1e-3), storage)
 
 
 def coins(*seeds: int) -> list[torch.Generator]:
@@ -84,7 +84,7 @@ def states(
 ) -> Iterator[State]:
     """The state of a training, as it is after each step."""
     for reached in training.drive(private, public):
-        if reached.shown is not None:
+        if reached.logs is not None:
             yield training.state
 
 
@@ -169,7 +169,7 @@ def test_colour_records_train_critics_that_answer(count: int) -> None:
     held = Records(draw.integers(0, 256, (20, 3, 28, 28)).astype(np.uint8), draw.integers(3, size=20))
     torch.manual_seed(0)
     template, throwaway = (kind((3, 28, 28), 3, width=4) for kind in (ProjectionCritic, DcganGenerator))
-    panel = Critics(held, np.arange(20) % count, template, throwaway, count, Recipe(4, 2, 1e-3), torch.float32)
+    panel = Critics(held, np.arange(20) % count, template, throwaway, count, CriticSettings(4, 2, 1e-3), torch.float32)
     x, y = torch.rand(6, 3, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(6) % 3
     x = x.contiguous(memory_format=torch.channels_last)  # as the generator gives them
     panel.learn([count - 1], x, y, coins(1))
@@ -452,7 +452,7 @@ def test_a_resumed_round_robin_begins_a_new_pass(monkeypatch: pytest.MonkeyPatch
     assert again.state.step == 3
     lefts: list[int] = []
     monkeypatch.setattr(
-        Panel, "left", property(lambda self, left=Panel.left.fget: lefts.append(left(self)) or lefts[-1])
+        CriticPool, "left", property(lambda self, left=CriticPool.left.fget: lefts.append(left(self)) or lefts[-1])
     )
     assert len(list(states(again, private))) == 5
     assert seen.answered == [0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4]
@@ -562,7 +562,7 @@ def test_after_a_public_start_critics_warm_up_on_the_fakes_of_the_run(monkeypatc
 def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
     config = Config(**{**TINY, "noise_multiplier": 0.0})
     private, _ = confined(config, records(4))
-    panel = Panel(Run(config, CARD, Rng()), private.map(lambda held: critics(held, [0] * 4, 5)))
+    panel = CriticPool(Run(config, CARD, Rng()), private.map(lambda held: critics(held, [0] * 4, 5)))
     assert math.isinf(panel._mechanism.max_norm)
     for draw in ("secret", "round_robin", "paper"):
         _, ledger = run(Config(**{**TINY, "noise_multiplier": 0.0, "draw": draw}))

@@ -457,7 +457,7 @@ def test_the_released_average_follows_the_weights() -> None:
     training = Job(PRIVAE, config, CARD).begin(Rng(0))
     average = fresh(config).vae.vector.detach()
     for reached in training.drive(confined(config)):
-        if reached.shown is not None:
+        if reached.logs is not None:
             average = average.lerp(training.state.vae.vector.detach(), 1 - min(0.5, reached.step / (reached.step + 9)))
         for net in (training.state.average.released, training.state.released):
             torch.testing.assert_close(torch.cat([p.detach().flatten() for p in net.parameters()]), average)

@@ -57,7 +57,7 @@ def training(config, *, held=None):
 
 def steps(going, private):
     for reached in going.drive(private):
-        if reached.shown is not None:
+        if reached.logs is not None:
             yield reached, going.state
 
 
@@ -416,11 +416,11 @@ def test_events_hold_figures_of_fakes_only():
     events = [reached for reached, _ in states]
     steps = [event for event in events if event.phase.name == "training"]
     assert len(steps) == 12
-    assert {name for event in events for name in event.shown} == {
+    assert {name for event in events for name in event.logs} == {
         "generator_loss", "accuracy_on_fakes", "adversary_accuracy",
     }  # fmt: skip
-    assert all(not event.shown for event in events if event.phase.name == "warm start")
-    json.dumps([dict(event.shown) for event in events], allow_nan=False)
+    assert all(not event.logs for event in events if event.phase.name == "warm start")
+    json.dumps([dict(event.logs) for event in events], allow_nan=False)
 
 
 def test_a_saved_release_is_the_generators(tmp_path):

@@ -20,7 +20,7 @@ from gossamer.errors import RequestError
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.methods.teacher import Config, Teacher, learning_rate, loop, nets, shapes
-from gossamer.methods.teacher.nets import Classifier, kept, losses
+from gossamer.methods.teacher.nets import Classifier, features_in_memory, losses
 from gossamer.nets.scattering import SMALLEST
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
@@ -52,7 +52,7 @@ def classifier(spread: float = 0.05, classes: int = 3, seed: int = 0) -> Classif
 
 def one_by_one(net: Classifier, held: Records) -> Tensor:
     """The gradient of each record by autograd in double precision: [n, classes x features]."""
-    features = torch.from_numpy(nets.described(net, held).images).double()
+    features = torch.from_numpy(nets.with_features(net, held).images).double()
     rows = []
     for feature, label in zip(features, held.labels.tolist(), strict=True):
         W = net.head.weight.detach().double().requires_grad_()
@@ -91,7 +91,7 @@ def test_the_sum_is_that_of_autograd_clipped_one_by_one(C: float, longer: int, d
     net, held = classifier(), records()
     rows = one_by_one(net, held)
     assert (rows.norm(dim=1) > C).sum() == longer
-    found = asked(net, nets.described(net, held) if described else held, C)
+    found = asked(net, nets.with_features(net, held) if described else held, C)
     expected = clipped(rows, C).sum(0)
     assert (found.double() - expected).norm() <= 1e-5 * expected.norm() + 1e-3 * C * longer
 
@@ -102,7 +102,9 @@ def test_kept_features_and_features_computed_anew_give_the_same_bits(monkeypatch
     ends = []
     for largest in (1 << 31, 2 * Classifier(SHAPE, 3).scattering.size * 9 - 1):
         monkeypatch.setattr(nets, "LARGEST", largest)
-        assert kept(classifier(), records()).images.dtype == (np.float16 if largest == 1 << 31 else np.uint8)
+        assert features_in_memory(classifier(), records()).images.dtype == (
+            np.float16 if largest == 1 << 31 else np.uint8
+        )
         ends.append(model_bytes(drive(settings, records()).released))
     assert ends[0] == ends[1]
 
@@ -121,7 +123,7 @@ def test_one_record_moves_the_sum_by_max_norm_no_more_and_no_less(position: int)
 def test_no_record_alone_adds_more_than_max_norm(spread: float) -> None:
     """The norm is the product of two, each in single precision; the bound is held all the same."""
     net = classifier(spread)
-    held = nets.described(net, records(60))
+    held = nets.with_features(net, records(60))
     for i in range(60):
         for C in (0.1, 1.0):
             assert asked(net, held[i : i + 1], C).double().norm() <= C
@@ -134,16 +136,16 @@ def test_the_gradients_of_a_unit_add_up_and_are_clipped_once() -> None:
     rows = one_by_one(net, held)
     whole = torch.stack([rows[held.units == unit].sum(0) for unit in range(3)])  # type: ignore[operator]
     assert (whole.norm(dim=1) > C).all()
-    found = asked(net, nets.described(net, held), C, size=2).double()
+    found = asked(net, nets.with_features(net, held), C, size=2).double()
     expected = clipped(whole, C).sum(0)
     assert (found - expected).norm() <= 1e-5 * expected.norm() + 1e-3 * C * 3
     rest = held.take(np.array([0, 1]))
-    assert (found - asked(net, nets.described(net, rest), C, size=2).double()).norm() <= C * (1 + 1e-5)
+    assert (found - asked(net, nets.with_features(net, rest), C, size=2).double()).norm() <= C * (1 + 1e-5)
 
 
 def test_features_that_are_not_finite_give_zero() -> None:
     net = classifier()
-    held = nets.described(net, records())
+    held = nets.with_features(net, records())
     spoilt = Records(held.images.copy(), held.labels)
     spoilt.images[4, 7], spoilt.images[6, 0] = np.nan, np.inf
     rest = held[np.array([0, 1, 2, 3, 5, 7, 8])]

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from gossamer.privacy.accounting import composition, cost
 from gossamer.privacy.accounting.accountants import accountants_for, flatten
-from gossamer.privacy.accounting.composition import Spending, smallest, together
+from gossamer.privacy.accounting.composition import RunCost, smallest, together
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
 from gossamer.privacy.budget_log import Charge
@@ -22,7 +22,7 @@ OTHER = poisson_gaussian(sampling_rate=0.02, noise_multiplier=2.0)
 
 
 def run(event, count, relation=ADD_OR_REMOVE_ONE, unit="record", **more):
-    return Spending(plan=((event, count),), relation=relation, unit=unit, **more)
+    return RunCost(plan=((event, count),), relation=relation, unit=unit, **more)
 
 
 def exact(noise: float, delta: float) -> float:
@@ -173,7 +173,7 @@ def test_the_book_knows_whose_draws_were_among_clients() -> None:
         (Charge.from_json({**written, "unit": "record"}), ADD_OR_REMOVE_ONE),
     ):
         others = dataclasses.replace(adding, unit=charge.unit)
-        assert smallest(together([charge.spending, others], delta=DELTA)).relation is relation
+        assert smallest(together([charge.run_cost, others], delta=DELTA)).relation is relation
 
 
 def test_many_different_runs_are_summed_by_renyi_bounds_alone(monkeypatch: pytest.MonkeyPatch) -> None:

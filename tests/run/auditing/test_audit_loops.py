@@ -77,7 +77,9 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
     assert outside.x[outside.x != 0.5] == pytest.approx(0, abs=0.05)
     assert inside.told == (draw == "paper")
     assert says.mean() == (pytest.approx(0.5, abs=2.5 / says.size**0.5) if draw == "paper" else 1)
-    expected = bounds.told_epsilon(0.5, 1.0, 6, 1e-5) if draw == "paper" else bounds.gaussian_epsilon(3**0.5, 1e-5)
+    expected = (
+        bounds.revealed_draw_epsilon(0.5, 1.0, 6, 1e-5) if draw == "paper" else bounds.gaussian_epsilon(3**0.5, 1e-5)
+    )
     assert inside.declared.epsilon(1.0, 1e-5) == pytest.approx(expected)
 
 

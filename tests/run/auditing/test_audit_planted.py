@@ -170,7 +170,7 @@ def test_who_is_public_is_decided_by_the_unit(by_position: bool, monkeypatch: py
         def first(records: Records, *, share: float, salt: str) -> np.ndarray:
             return np.random.default_rng(0).permutation(len(records)) < share * len(records)
 
-        monkeypatch.setattr(data_sources, "given_up", first)
+        monkeypatch.setattr(data_sources, "made_public", first)
 
     draw = np.random.default_rng(2)
     scores: dict[bool, list[float]] = {True: [], False: []}
@@ -184,4 +184,4 @@ def test_who_is_public_is_decided_by_the_unit(by_position: bool, monkeypatch: py
         as_with = seen.images.tobytes() == public.images.tobytes()
         scores[present].append(float(as_with))
     errors = bounds.errors_at(scores[True], scores[False], 0.5)
-    assert (bounds.counted(errors, delta=DELTA) > 1.0) == by_position
+    assert (bounds.epsilon_from_errors(errors, delta=DELTA) > 1.0) == by_position

@@ -51,7 +51,7 @@ def shared_noise(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
 
 def records_on_both(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
     """The parts overlap: a record stands on both ranks, is clipped on each, and adds twice its bound."""
-    patch.setattr(Ranks, "mine", lambda self, n: slice(0, n))
+    patch.setattr(Ranks, "shard", lambda self, n: slice(0, n))
 
 
 def no_clipping_on_one(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:

@@ -18,8 +18,8 @@ import pytest
 from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import (
-    AccountsError,
     BudgetError,
+    BudgetLogError,
     GossamerError,
     Interrupted,
     LedgerDamaged,
@@ -30,7 +30,7 @@ from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.composition import smallest
-from gossamer.privacy.budget_log import FILE, Account, AccountBook, Charge, Pages
+from gossamer.privacy.budget_log import FILE, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -82,8 +82,8 @@ class Place:
             self.fit(out, sink=crash_at(step), **changed)
 
     @property
-    def account(self) -> Account:
-        return book_at(None).read().account(str(self.data))
+    def account(self) -> DataSetBudget:
+        return book_at(None).read().budget_of_names(str(self.data))
 
     @property
     def words(self) -> str:
@@ -204,7 +204,7 @@ def test_the_mark_knows_records_in_any_order_split_or_not(place: Place, tmp_path
 def test_a_name_on_the_card_is_the_account(place: Place, gossamer: Run) -> None:
     place.card.write_text(place.card.read_text() + 'data_set = "clinic-2026"\n')
     place.crash(1)
-    assert len(book_at(None).read().account("clinic-2026").entries) == 1
+    assert len(book_at(None).read().budget_of_names("clinic-2026").entries) == 1
     assert gossamer("budget", "clinic-2026").out.startswith("clinic-2026\n")
     assert gossamer("budget", place.data, "--card", place.card).out.startswith("clinic-2026\n")
     assert gossamer("budget", place.data).out.startswith(f"{place.data}, the same records as clinic-2026\n")
@@ -223,7 +223,7 @@ def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_somethin
     told = gossamer("budget", place.data).out
     assert "dpgan" in told
     assert "limit of" in told
-    one = smallest(book_at(None).read().account("clinic-2026").spent(DELTA)).epsilon
+    one = smallest(book_at(None).read().budget_of_names("clinic-2026").spent(DELTA)).epsilon
     assert gossamer("budget", place.data, "--epsilon", 1.01 * one, "--delta", DELTA).status == 0
     with pytest.raises(BudgetError, match="the 1 before it"):
         place.fit(place.folder / "another")
@@ -246,7 +246,7 @@ def test_a_limit_of_a_place_binds_the_same_records_elsewhere(place: Place, tmp_p
     budget(limited, epsilon=0.5, delta=DELTA)
     charge = dataclasses.replace(entered(place, other), plan=((GaussianDpEvent(1.0), 1),))
     with pytest.raises(BudgetError, match=r"may spend epsilon 0\.5"):
-        book_at(None).read().account_of(charge).refuse_beyond_limit(charge)
+        book_at(None).read().budget_of_run(charge).refuse_beyond_limit(charge)
 
 
 def entered(place: Place, data: Path) -> Charge:
@@ -335,28 +335,28 @@ def test_a_book_that_cannot_be_used_stops_a_run_before_it_begins(place: Place, s
     folder = state_home / "gossamer"
     folder.mkdir()
     (folder / FILE).write_text("{}\n")
-    with pytest.raises(AccountsError, match="damaged"):
+    with pytest.raises(BudgetLogError, match="damaged"):
         place.fit()
     assert not place.run.exists()
 
 
 def test_a_book_that_fails_at_the_last_moment_leaves_no_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
-        raise AccountsError("no space left")
+        raise BudgetLogError("no space left")
 
-    monkeypatch.setattr(Pages, "enter", full)
-    with pytest.raises(AccountsError):
+    monkeypatch.setattr(OpenBudgetLog, "add_run", full)
+    with pytest.raises(BudgetLogError):
         place.fit()
     assert not place.run.exists() or RunFolder(place.run).blank
 
 
 def test_a_book_of_its_own(place: Place, tmp_path: Path, state_home: Path) -> None:
     place.crash(1, accounts=tmp_path / "book")
-    assert len(AccountBook(tmp_path / "book").read().entries) == 1
+    assert len(BudgetLog(tmp_path / "book").read().entries) == 1
     place.resume()
-    assert [entry.status for entry in AccountBook(tmp_path / "book").read().entries] == ["finished"]
+    assert [entry.status for entry in BudgetLog(tmp_path / "book").read().entries] == ["finished"]
     assert list(state_home.iterdir()) == []
-    with pytest.raises(AccountsError, match="lies in a run itself"):
+    with pytest.raises(BudgetLogError, match="lies in a run itself"):
         place.fit(tmp_path / "second", accounts=tmp_path / "second" / "book")
 
 
@@ -402,7 +402,7 @@ def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
     assert len(place.account.entries) == 2
     assert "copy of a run that went on" in place.words
     spent = smallest(place.account.spent(DELTA)).epsilon
-    assert spent > 1.2 * smallest(Account(place.account.entries[:1], ("",), ()).spent(DELTA)).epsilon
+    assert spent > 1.2 * smallest(DataSetBudget(place.account.entries[:1], ("",), ()).spent(DELTA)).epsilon
     budget(str(place.data), epsilon=spent, delta=DELTA)
     lines = (tmp_path / "third" / "ledger.jsonl").read_bytes()
     with pytest.raises(BudgetError, match="may spend"):
@@ -457,7 +457,9 @@ def test_a_crash_between_ledger_and_book_charges_nothing_twice(
     place.crash(20)
     for _ in range(2):
         with monkeypatch.context() as patch, pytest.raises(Stopped):
-            patch.setattr(*((Pages, "go_on", killed) if lost == "go_on" else (PrivacyLedger, "begin_session", killed)))
+            patch.setattr(
+                *((OpenBudgetLog, "resume", killed) if lost == "go_on" else (PrivacyLedger, "begin_session", killed))
+            )
             place.resume()
     place.resume()
     assert [entry.status for entry in place.account.entries] == ["finished"]
@@ -468,7 +470,7 @@ def test_a_fit_killed_before_it_was_entered_is_entered_once(place: Place, monkey
         raise Stopped
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Pages, "enter", killed)
+        patch.setattr(OpenBudgetLog, "add_run", killed)
         place.fit()
     assert place.account.entries == ()
     place.resume()
@@ -495,7 +497,7 @@ def test_an_ended_run_survives_a_crash_between_ledger_and_book(place: Place, mon
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    for where in ((Synthesizer, "save"), (Pages, "go_on"), (Synthesizer, "save"), (Pages, "go_on")):
+    for where in ((Synthesizer, "save"), (OpenBudgetLog, "resume"), (Synthesizer, "save"), (OpenBudgetLog, "resume")):
         with monkeypatch.context() as patch, contextlib.suppress(OSError, GossamerError):
             patch.setattr(*where, full)
             place.fit() if not place.run.exists() else place.resume()
@@ -605,7 +607,7 @@ def test_a_run_that_went_to_another_book_stays_there(place: Place, tmp_path: Pat
     place.resume()
 
     def statuses() -> list[str]:
-        return [entry.status for entry in book_at(book).read().account(str(place.data)).entries]
+        return [entry.status for entry in book_at(book).read().budget_of_names(str(place.data)).entries]
 
     assert statuses() == ["finished"]
     place.resume(tmp_path / "copy")
@@ -633,7 +635,7 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
             )
             evaluate(place.run, train=data, test=data, count=20)
         elif asked == "attack":
-            monkeypatch.setattr("gossamer.run.evaluation.attack.told_apart", replace)
+            monkeypatch.setattr("gossamer.run.evaluation.attack.separability", replace)
             monkeypatch.setattr("gossamer.run.evaluation.attack.wording.control", lambda *_given, **_named: [])
             monkeypatch.setattr("gossamer.run.evaluation.attack.wording.verdict", lambda *_given: [])
             monkeypatch.setattr("gossamer.run.evaluation.attack.dataclasses.asdict", lambda _control: {})
@@ -718,7 +720,7 @@ def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path)
     assert left == [".config.json.swp", "notes.txt", "tensorboard"]
     after = {name: value for name, value in held_bytes(tmp_path / "runs").items() if name.startswith(mine)}
     assert after == before
-    with pytest.raises(AccountsError, match="lies in a run"):
+    with pytest.raises(BudgetLogError, match="lies in a run"):
         place.fit(tmp_path / "fourth", accounts=tmp_path / "runs" / PRIVATE / "book")
 
 
@@ -881,7 +883,9 @@ def test_giving_up_what_no_book_knew_goes_on_after_a_kill(
     place.crash(20)
     shutil.rmtree(state_home / "gossamer")
     with monkeypatch.context() as patch:
-        patch.setattr(*((Pages, "discard") if killed_at == "discard" else (RunFolder, "remove")), raising(Stopped()))
+        patch.setattr(
+            *((OpenBudgetLog, "discard") if killed_at == "discard" else (RunFolder, "remove")), raising(Stopped())
+        )
         with pytest.raises(Stopped):
             discard(place.run)
     if not sources:
@@ -1112,7 +1116,7 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
     """A mistyped --accounts, another machine, a book that was lost: the release is out, and the right book has to know."""
     budget(str(place.data), epsilon=0.01, delta=DELTA)
     place.fit(accounts=tmp_path / "mistyped")
-    other = AccountBook(tmp_path / "mistyped")
+    other = BudgetLog(tmp_path / "mistyped")
     before = held_bytes(tmp_path / "mistyped")
     place.resume()
     assert place.account.entries == (), "nobody asked"
@@ -1158,7 +1162,7 @@ def test_an_ended_run_without_a_session_is_entered_once(place: Place, tmp_path: 
     """One of which no book was kept; and one that is a part of another is charged as a whole."""
     place.fit()
     ledger = place.run / "ledger.jsonl"
-    folder, book = RunFolder(place.run), AccountBook(tmp_path / "book")
+    folder, book = RunFolder(place.run), BudgetLog(tmp_path / "book")
     assert len(PrivacyLedger.load(ledger).sessions) == 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyLedger, "load", classmethod(lambda _cls, path: without_sessions(path)))
@@ -1199,7 +1203,7 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     for _ in range(2):  # it replaces its own run, unfinished as it is
         with pytest.raises(Stopped):
             demo.demo(place.run, Terminal(place.said))
-        assert len(AccountBook(place.run / PRIVATE / ACCOUNTS).read().entries) == 1
+        assert len(BudgetLog(place.run / PRIVATE / ACCOUNTS).read().entries) == 1
     assert list(state_home.iterdir()) == []
     (place.run / "notes.txt").write_text("mine")  # what it could not put a new run beside
     before = held_bytes(place.run)

@@ -12,7 +12,7 @@ from gossamer.run.cli.options import FIT, options_of
 
 FUNCTIONS = [
     FIT,
-    "gossamer.run.training.fit.resume",
+    "gossamer.run.training.resume.resume",
     "gossamer.run.auditing.audit.audit",
     "gossamer.run.evaluation.attack.attack",
     "gossamer.run.evaluation.evaluate.evaluate",

@@ -38,7 +38,7 @@ from gossamer.methods.method import Job, Run
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.accounting.composition import smallest
-from gossamer.privacy.budget_log import AccountBook
+from gossamer.privacy.budget_log import BudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.confined import Confined
@@ -360,9 +360,9 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     )  # granted Gaussians are one of s / sqrt(granted)
     assert views["the server and the other clients"] == str(against_server)
     assert str(against_server) in stated.statement
-    (entry,) = AccountBook(tmp_path / "book").read().entries
+    (entry,) = BudgetLog(tmp_path / "book").read().entries
     assert entry.charge.by_client
-    together = smallest(AccountBook(tmp_path / "book").read().under(entry.charge.name).spent(1e-3)).to_json()
+    together = smallest(BudgetLog(tmp_path / "book").read().budget_under_name(entry.charge.name).spent(1e-3)).to_json()
     assert stated.facts["all_runs"]["together"] == together
     assert together["relation"] == stated.guarantee["relation"] == "replace-one"
     assert charge_from(RunFolder(tmp_path / "run"), PrivacyLedger.load(tmp_path / "run" / LEDGER)).by_client

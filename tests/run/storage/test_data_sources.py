@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from gossamer.data.card import DataCard, protected_part
-from gossamer.data.fingerprint import SALT, given_up
+from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.readers.read import read
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.release.verify import verify
@@ -47,7 +47,7 @@ def without(data: Path, gone: np.ndarray | list[int], name: str) -> Path:
 
 def protected(data: Path) -> np.ndarray:
     """Positions of the records that a share does not take."""
-    return np.flatnonzero(~given_up(read(str(data), split="train"), share=SHARE, salt=SALT))
+    return np.flatnonzero(~made_public(read(str(data), split="train"), share=SHARE, salt=SALT))
 
 
 # classes

@@ -371,7 +371,7 @@ def no_number(place: Place) -> None:
 
         def planted(reached: Any, *rest: Any) -> None:
             tell(reached, *rest)
-            if reached.step == at and reached.shown is not None:
+            if reached.step == at and reached.logs is not None:
                 with torch.no_grad():
                     next(states[-1].released.parameters()).fill_(math.nan)
 

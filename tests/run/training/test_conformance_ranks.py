@@ -58,8 +58,8 @@ class Going:
     def drive(self, at_most: int = 10**9) -> "Going":
         """So many more steps, in all phases."""
         for reached in self.training.drive(self.private, self.public):
-            if reached.shown is not None:
-                shown = {name: float(value) for name, value in reached.shown.items()}
+            if reached.logs is not None:
+                shown = {name: float(value) for name, value in reached.logs.items()}
                 self.shown.append((reached.phase.name, reached.step, shown))
                 at_most -= 1
                 if at_most == 0:

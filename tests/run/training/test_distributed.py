@@ -117,7 +117,7 @@ class Alike(Rng):
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         self._drawn = super().poisson_sample(self._total, rate)
         self._release, self._calls = self._release + 1, 0
-        own = self._ranks.mine(self._total)
+        own = self._ranks.shard(self._total)
         assert population == own.stop - own.start
         self._before = int((self._drawn < own.start).sum())
         self._own = self._drawn[(self._drawn >= own.start) & (self._drawn < own.stop)]
@@ -170,11 +170,11 @@ def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int
     training = job.begin(rng, ranks=ranks)
     before = flat(training.state.released)
     shown = [
-        (each.phase.name, each.step, {name: float(value) for name, value in each.shown.items()})
+        (each.phase.name, each.step, {name: float(value) for name, value in each.logs.items()})
         for each in training.drive(
             Confined(part_of(records, job, ranks, rng), ledger, ranks), public if job.takes_public else None
         )
-        if each.shown is not None
+        if each.logs is not None
     ]
     return {
         "weights": flat(training.state.released),
@@ -240,7 +240,7 @@ def released(
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)])
     mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=2.0, noise_multiplier=noise, rng=Rng())
-    mine = records[ranks.mine(len(records))]
+    mine = records[ranks.shard(len(records))]
     private = Confined(mine, ledger, ranks)
     return torch.stack([private.release(mechanism, Pull()) for _ in range(count)]), ledger.unused
 
@@ -338,7 +338,7 @@ def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
         "ledger": (1.0, 1e-5, ADD_OR_REMOVE_ONE, [], []),
     }  # fmt: skip
     if ranks.first:
-        ranks.same(distributed.Brief(**{**told, **change}))
+        ranks.broadcast(distributed.Brief(**{**told, **change}))
         return ""
     try:
         distributed.follow(ranks, None)
@@ -431,7 +431,7 @@ def test_units_are_dealt_to_ranks_by_even_coins_alike_on_all() -> None:
 
 def test_methods_that_say_so_add_units_up() -> None:
     """Whoever adds a method has to say it, and to look at its releases before."""
-    sums = {name for name, method in METHODS.items() if method.sums_units}
+    sums = {name for name, method in METHODS.items() if method.additive_over_units}
     assert sums == {"dpgan", "dp-wgan", "dp-diffusion", "teacher", "moments", "evolve", "dp-mepf"}
 
 

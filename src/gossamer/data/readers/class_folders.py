@@ -65,9 +65,9 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if must_split and split not in splits:
         raise DataError(f"{folder}: there is no subfolder {split}: leave the split out, or make the subfolder")
     roots = list(splits.values()) or [folder]
-    names = sorted({path.name for root in roots for path in _subfolders(root)}, key=_place)
-    chosen = splits.get(split) if splits else folder
-    if chosen is None or not names:
+    names = sorted({path.name for other in roots for path in _subfolders(other)}, key=_place)
+    root = splits.get(split) if splits else folder
+    if root is None or not names:
         single = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
         hint = f"; or name the file that is meant, {folder / single[0]}" if single else ""
         if not splits and not any(path.suffix.lower() in SUFFIXES for path in folder.rglob("*")):
@@ -77,41 +77,41 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
             "into a folder of their own, optionally below train and test; or say --labels-key none where there are no classes"
             + hint
         )
-    for root in roots:
-        _refuse_loose(root)
-    files = [(path, label) for label, name in enumerate(names) for path in _pictures(chosen / name, unit_folders)]
+    for other in roots:
+        _refuse_loose(other)
+    files = [(path, label) for label, name in enumerate(names) for path in _pictures(root / name, unit_folders)]
     if not files:
-        raise DataError(f"{chosen}: the class folders hold no {', '.join(SUFFIXES)} files")
-    rest = [root for root in roots if root != chosen]
+        raise DataError(f"{root}: the class folders hold no {', '.join(SUFFIXES)} files")
+    rest = [other for other in roots if other != root]
     return Listing(
         folder,
-        chosen,
+        root,
         paths=[path for path, _ in files],
         labels=np.array([label for _, label in files], np.int64),
-        units=[path.parent.name if path.parent.parent != chosen else "" for path, _ in files],
-        others=[path for root in rest for name in names for path in _pictures(root / name, unit_folders)],
+        units=[path.parent.name if path.parent.parent != root else "" for path, _ in files],
+        others=[path for other in rest for name in names for path in _pictures(other / name, unit_folders)],
         class_names=tuple(names),
     )
 
 
 def _split_folders(folder: Path) -> dict[str, Path]:
     """The split folders by name; empty where the subfolders are classes. Raises DataError: they look like other splits."""
-    found = {path.name: path for path in _subfolders(folder)}
-    if found and {name.casefold() for name in found} <= _LIKE_SPLITS and not set(found) <= set(_SPLITS):
-        others = ", ".join(sorted(set(found) - set(_SPLITS)))
+    subfolders = {path.name: path for path in _subfolders(folder)}
+    if subfolders and {name.casefold() for name in subfolders} <= _LIKE_SPLITS and not set(subfolders) <= set(_SPLITS):
+        others = ", ".join(sorted(set(subfolders) - set(_SPLITS)))
         raise DataError(
             f"{folder}: splits are called train and test, in small letters, and here is {others}: rename it, move it away, or "
             "name the one folder that is meant"
         )
-    return found if found and set(found) <= set(_SPLITS) else {}
+    return subfolders if subfolders and set(subfolders) <= set(_SPLITS) else {}
 
 
 def _refuse_loose(root: Path) -> None:
     """Refuse pictures beside the class folders: they are of no class, and would be left out without a word."""
     loose = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
-    if found := [path for path in loose if not path.name.startswith(".")]:
+    if pictures := [path for path in loose if not path.name.startswith(".")]:
         raise DataError(
-            f"{found[0]}: this picture lies beside the class folders and is of no class: move it into "
+            f"{pictures[0]}: this picture lies beside the class folders and is of no class: move it into "
             "the folder of its class, or away"
         )
 
@@ -134,16 +134,16 @@ def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
     """The files of one class, sorted. Hidden files, and what Windows writes beside pictures, are passed over."""
     if not folder.is_dir():
         return []
-    found = []
+    pictures = []
     there = (path for path in folder.iterdir() if path.name.casefold() not in _OF_WINDOWS)
     for path in sorted(path for path in there if not path.name.startswith(".")):
         if path.is_dir() and unit_folders:
-            found += _pictures(path, False)
+            pictures += _pictures(path, False)
         elif path.suffix.lower() in SUFFIXES and path.is_file():
-            found.append(path)
+            pictures.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
             raise DataError(
                 f"{path}: a class folder holds {', '.join(SUFFIXES)} files and nothing else{units}: move it away"
             )
-    return found
+    return pictures

@@ -49,13 +49,13 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
         yield where, decoder.read(source, where=where)
     idle, busy = deque[_Worker](), deque[_Worker]()
     try:
-        for given in _given(rest):
+        for batch in _given(rest):
             if not idle and len(busy) < _processors():
                 idle.append(_Worker(decoder))
             elif not idle:
                 yield from busy[0].taken()
                 idle.append(busy.popleft())
-            idle[0].give(given)
+            idle[0].give(batch)
             busy.append(idle.popleft())
         while busy:
             yield from busy[0].taken()

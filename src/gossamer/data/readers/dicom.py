@@ -62,18 +62,18 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         RequestError: pydicom is not installed.
         DataError: a file that is too large, squeezed as a whole, of a kind that is not read, or cannot be decoded.
     """
-    found = _opened(path)
+    dataset = _opened(path)
     from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
 
-    check_size(found.Columns, found.Rows)
-    kind = found.PhotometricInterpretation
+    check_size(dataset.Columns, dataset.Rows)
+    kind = dataset.PhotometricInterpretation
     colour = kind == "RGB" or kind.startswith("YBR_")
     if not colour and kind not in ("MONOCHROME1", "MONOCHROME2"):
         raise DataError(f"{path}: only grey and RGB pictures are read of DICOM files: export it as PNG")
-    if found.SamplesPerPixel != (3 if colour else 1) or found.BitsAllocated not in (8, 16, 32):
+    if dataset.SamplesPerPixel != (3 if colour else 1) or dataset.BitsAllocated not in (8, 16, 32):
         raise DataError(f"{path}: its pixels are not of 1 or 3 samples of 8, 16 or 32 bits: export it as PNG")
     try:
-        pixels = pixel_array(found, index=0)
+        pixels = pixel_array(dataset, index=0)
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
         raise DataError(
             f"{path}: the pixels cannot be decoded: the file is damaged, or its compression needs a decoder that is not "
@@ -81,20 +81,20 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         ) from None
     if pixels.ndim != (3 if colour else 2) or (colour and (pixels.shape[2] != 3 or pixels.dtype != np.uint8)):
         raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
-    notes = [BURNED_IN] if str(found.get("BurnedInAnnotation", "")).upper() == "YES" else []
-    if int(found.get("NumberOfFrames") or 1) > 1:
+    notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []
+    if int(dataset.get("NumberOfFrames") or 1) > 1:
         notes.append("Of files with several frames the first was read.")
-    slope, intercept = _rescale(found)
-    is_byte = pixels.dtype == np.uint8 and found.BitsStored == 8 and (slope, intercept) == (1, 0)
+    slope, intercept = _rescale(dataset)
+    is_byte = pixels.dtype == np.uint8 and dataset.BitsStored == 8 and (slope, intercept) == (1, 0)
     if not is_byte:
         pixels = pixels * np.float32(slope) + np.float32(intercept)
-    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", _possible(found), notes)
+    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", _possible(dataset), notes)
 
 
 def size(path: Path) -> tuple[int, int]:
     """Height and width. Raises as `read`, and whatever pydicom raises on damaged files."""
-    found = _opened(path)
-    return int(found.Rows), int(found.Columns)
+    dataset = _opened(path)
+    return int(dataset.Rows), int(dataset.Columns)
 
 
 def _opened(path: Path) -> Any:
@@ -111,14 +111,14 @@ def _opened(path: Path) -> Any:
     return pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
 
 
-def _rescale(found: Any) -> tuple[float, float]:
+def _rescale(dataset: Any) -> tuple[float, float]:
     """Slope and intercept, by which stored values mean others."""
-    return float(found.get("RescaleSlope") or 1), float(found.get("RescaleIntercept") or 0)
+    return float(dataset.get("RescaleSlope") or 1), float(dataset.get("RescaleIntercept") or 0)
 
 
-def _possible(found: Any) -> tuple[float, float]:
+def _possible(dataset: Any) -> tuple[float, float]:
     """The least and the largest value of a pixel that has the stored bits and the sign of the header, after its rescale."""
-    values, (slope, intercept) = 2**found.BitsStored, _rescale(found)
-    least = -values // 2 if found.PixelRepresentation else 0
+    values, (slope, intercept) = 2**dataset.BitsStored, _rescale(dataset)
+    least = -values // 2 if dataset.PixelRepresentation else 0
     low, high = sorted(stored * slope + intercept for stored in (least, least + values - 1))
     return low, high

@@ -105,7 +105,7 @@ def _exactly(file: gzip.GzipFile, length: int, path: Path) -> Filling:
     return values
 
 
-def _check_length(found: int, declared: int, path: Path) -> None:
-    if found != declared:
-        which = "fewer" if found < declared else "more"
+def _check_length(length: int, declared: int, path: Path) -> None:
+    if length != declared:
+        which = "fewer" if length < declared else "more"
         raise DataError(f"{path}: the file holds {which} values than its header declares: copy or download it again")

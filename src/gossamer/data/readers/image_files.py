@@ -137,10 +137,10 @@ class Decoder:
 
     def _of_dicom(self, path: Path) -> np.ndarray:
         """A picture that pydicom reads."""
-        found = dicom.read(path, check_size=_check_size)
-        self.notes.update(found.notes)
-        pixels = found.pixels if found.is_byte else self._deep(found.pixels, found.possible)
-        if found.inverted:
+        decoded = dicom.read(path, check_size=_check_size)
+        self.notes.update(decoded.notes)
+        pixels = decoded.pixels if decoded.is_byte else self._deep(decoded.pixels, decoded.possible)
+        if decoded.inverted:
             pixels = 255 - pixels
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
@@ -193,7 +193,7 @@ def _check_size(width: int, height: int) -> None:
 def _quiet() -> Iterator[None]:
     """Without file descriptor 2: libtiff prints there what it finds in a damaged file, past Python, and has no switch."""
     try:
-        kept = os.dup(2)
+        saved_stderr = os.dup(2)
     except OSError:  # there is none
         yield
         return
@@ -202,8 +202,8 @@ def _quiet() -> Iterator[None]:
             os.dup2(nothing.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_stderr, 2)
+        os.close(saved_stderr)
 
 
 @dataclass
@@ -237,8 +237,8 @@ def _size(source: Path | bytes) -> tuple[int, int]:
     """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
     raw = _bytes_of(source) if isinstance(source, Path) else source
     with Image.open(io.BytesIO(raw), formats=list(_FORMATS)) as picture:
-        told = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
-        turned = told and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
+        has_exif = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
+        turned = has_exif and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
         return picture.size if turned else (picture.height, picture.width)
 
 

@@ -61,18 +61,18 @@ def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
     if (must_split or splits) and split not in splits:
         raise DataError(f"{folder}: there is no subfolder {split}: leave the split out, or make the subfolder")
     roots = splits or {split: folder}
-    found = {name: _all_pictures(root) for name, root in roots.items()}
-    paths = found.pop(split)
+    pictures = {name: _all_pictures(root) for name, root in roots.items()}
+    paths = pictures.pop(split)
     if not paths:
         raise DataError(f"{folder}: the folder holds no {', '.join(SUFFIXES)} files")
-    others = [path for each in found.values() for path in each]
+    others = [path for paths_of_split in pictures.values() for path in paths_of_split]
     return Listing(folder, roots[split], paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
 
 
 def _all_pictures(root: Path) -> list[Path]:
     """Sorted. Hidden files and folders are the file system's own."""
-    found = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    pictures = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(path for path in pictures if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
 def _list_in(folder: Path) -> Path | None:
@@ -89,7 +89,7 @@ def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
     """The picture and the label of each line of a folder's list."""
     where = _list_in(folder)
     assert where is not None
-    named: dict[Path, int] = {}
+    line_of: dict[Path, int] = {}
     try:
         with where.open(encoding="utf-8-sig", newline="") as file:
             for line, row in _lines(file, where):
@@ -105,13 +105,13 @@ def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
                 path = folder / name
                 if Path(name).is_absolute() or ".." in Path(name).parts or path.suffix.lower() not in SUFFIXES:
                     raise DataError(f"{where}, line {line}: {_FILE} is the path of a picture below the list's folder")
-                if path in named:
+                if path in line_of:
                     raise DataError(
-                        f"{where}, line {line}: line {named[path]} names this picture too: keep one of them"
+                        f"{where}, line {line}: line {line_of[path]} names this picture too: keep one of them"
                     )
                 if not path.is_file():
                     raise DataError(f"{where}, line {line}: there is no such picture: correct the line, or take it out")
-                named[path] = line
+                line_of[path] = line
                 yield path, "" if label is None else str(label)
     except UnicodeDecodeError:
         raise DataError(f"{where}: the list is not text in UTF-8: save it anew") from None
@@ -132,7 +132,7 @@ def _lines(file: Any, where: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         return
     for line, text in enumerate(file, 1):
         if text.strip():
-            found = json.loads(text)
-            if not isinstance(found, dict):
+            row = json.loads(text)
+            if not isinstance(row, dict):
                 raise DataError(f"{where}, line {line}: a line is a JSON object in braces")
-            yield line, found
+            yield line, row

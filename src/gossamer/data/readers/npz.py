@@ -21,7 +21,7 @@ _BLOCK = 1 << 24
 
 def is_folder(path: Path) -> bool:
     """Whether this is a folder of .npy files, the arrays of an .npz unpacked. One with folders in it is something else."""
-    return path.is_dir() and bool(_files(path)) and not any(each.is_dir() for each in path.iterdir())
+    return path.is_dir() and bool(_files(path)) and not any(entry.is_dir() for entry in path.iterdir())
 
 
 def is_arrays(path: Path) -> bool:
@@ -32,7 +32,7 @@ def is_arrays(path: Path) -> bool:
 def keys(path: Path) -> list[str]:
     """The names of the arrays in a file or a folder. Raises DataError."""
     if path.is_dir():
-        return [each.stem for each in _files(path)]
+        return [file.stem for file in _files(path)]
     with _open(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
@@ -67,11 +67,11 @@ def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
 
 def names(path: Path, key: str) -> tuple[str, ...]:
     """An array of text [n], as a tuple. Raises DataError."""
-    found = member(path, key)
-    if found.dtype.kind != "U" or found.ndim != 1:
+    array = member(path, key)
+    if array.dtype.kind != "U" or array.ndim != 1:
         raise DataError(f"{path}: the array {key!r} must be text [classes], what label 0 is called first")
     try:
-        return tuple(str(name) for name in found.tolist())
+        return tuple(str(name) for name in array.tolist())
     except (ValueError, SystemError):  # Python raises either for a number that is no character
         raise DataError(
             f"{path}: the array {key!r} holds what is no text: the file is damaged, write it again"
@@ -99,7 +99,7 @@ def _open(path: Path) -> zipfile.ZipFile:
 
 def _files(folder: Path) -> list[Path]:
     """The .npy files of a folder, sorted, but for hidden ones."""
-    return sorted(each for each in folder.glob("*.npy") if each.is_file() and not each.name.startswith("."))
+    return sorted(file for file in folder.glob("*.npy") if file.is_file() and not file.name.startswith("."))
 
 
 def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, map_from: int) -> np.ndarray:

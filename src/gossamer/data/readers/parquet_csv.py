@@ -73,14 +73,14 @@ def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
     try:
         with path.open(encoding="utf-8") as file:
             head = file.readline(1 << 24).strip().split(",")
-            named = head[1:2] == [_CLASS]
-            count = len(head) - 1 - named
-            if head[0] != "label" or count < 1 or head[1 + named :] != [f"pixel{at}" for at in range(count)]:
+            has_names = head[1:2] == [_CLASS]
+            count = len(head) - 1 - has_names
+            if head[0] != "label" or count < 1 or head[1 + has_names :] != [f"pixel{at}" for at in range(count)]:
                 raise no_tables(path, forms)
             pieces, line = [], 2
             called: set[tuple[int, str]] = set()
             while lines := list(itertools.islice(file, 4096)):
-                names = [_without_name(each) for each in lines] if named else []
+                names = [_without_name(line) for line in lines] if has_names else []
                 pieces.append(_numbers([rest for rest, _ in names] or lines, 1 + count, f"{path}, line {{}}", line))
                 called.update(zip(pieces[-1][0].tolist(), (name for _, name in names), strict=False))
                 line += len(lines)
@@ -95,18 +95,18 @@ def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
 
 def _without_name(line: str) -> tuple[str, str]:
     """A line without the name of its class, and the name. A line that is none becomes empty, which no sample is."""
-    found = _NAMED.fullmatch(line.rstrip("\n"))
-    if found is None:
+    match = _NAMED.fullmatch(line.rstrip("\n"))
+    if match is None:
         return "", ""
-    label, quoted, plain, pixels = found.groups()
+    label, quoted, plain, pixels = match.groups()
     return f"{label},{pixels}", plain if quoted is None else quoted.replace('""', '"')
 
 
 def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
     """The names of classes, label 0 first, from the labels and names of samples; a class without samples is called so."""
-    known = [(label, name) for label, name in pairs if label >= 0]
-    names = dict(known)
-    if not len(names) == len(set(names.values())) == len(known):
+    labelled = [(label, name) for label, name in pairs if label >= 0]
+    names = dict(labelled)
+    if not len(names) == len(set(names.values())) == len(labelled):
         raise DataError(f"{path}: the columns label and class contradict each other: write the file again")
     if max(names, default=0) >= _MOST_NAMED:
         raise DataError(f"{path}: a label is {_MOST_NAMED:,} or more: the file is damaged, write it again")
@@ -116,14 +116,14 @@ def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
 def _numbers(lines: list[str], columns: int, where: str, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: with a place for the number of the line."""
 
-    def parsed(some: list[str]) -> np.ndarray | None:
-        if not all(line.isascii() for line in some):
+    def parsed(batch: list[str]) -> np.ndarray | None:
+        if not all(line.isascii() for line in batch):
             return None
         try:
-            values = np.loadtxt(some, np.int32, delimiter=",", comments=None, ndmin=2)
+            values = np.loadtxt(batch, np.int32, delimiter=",", comments=None, ndmin=2)
         except (ValueError, OverflowError):
             return None
-        sound = values.shape == (len(some), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
+        sound = values.shape == (len(batch), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
         return values if sound else None
 
     values = parsed(lines) if all(line.strip() for line in lines) else None
@@ -170,9 +170,9 @@ def read_arrow(
 
     def batches() -> Iterator[tuple[Path, int, Any, Any]]:
         for path in paths:
-            with _opened(path, wanted) as (schema, found):
+            with _opened(path, wanted) as (schema, read_batches):
                 row = 0
-                for batch in found(wanted):
+                for batch in read_batches(wanted):
                     labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
                     yield path, row, schema, batch
                     row += len(batch)
@@ -250,9 +250,9 @@ def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Call
 
                 def batches(names: list[str]) -> Iterator[Any]:
                     for batch in stream:
-                        chosen = batch.select(names)
-                        chosen.validate(full=True)
-                        yield chosen
+                        selected = batch.select(names)
+                        selected.validate(full=True)
+                        yield selected
             else:
                 stored = parquet.ParquetFile(file)
                 schema = stored.schema_arrow

@@ -16,13 +16,13 @@ def list_class_folders(
     Raises:
         DataError: as `read`.
     """
-    name, chosen = split_of(source)
+    name, named_split = split_of(source)
     path = Path(name)
     try:
         if name in EMBEDDED or not path.is_dir() or not _has_classes(path, labels_key):
             return None
         return class_folders.list_folder(
-            path, chosen or split, must_split=chosen is not None, unit_folders=unit_folders
+            path, named_split or split, must_split=named_split is not None, unit_folders=unit_folders
         )
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
@@ -41,16 +41,16 @@ def leaves_out(
     Raises:
         DataError: as `read`.
     """
-    name, chosen = split_of(source)
+    name, named_split = split_of(source)
     path, other = Path(name), "test" if split == "train" else "train"
-    if chosen is not None:
+    if named_split is not None:
         return False
     if name in EMBEDDED:
         return True
     if idx.is_idx_folder(path):
         return idx.has_split(path, other)
     if npz.is_arrays(path):
-        both = {f"{each}_{images_key or 'images'}" for each in (split, other)}
+        both = {f"{side}_{images_key or 'images'}" for side in (split, other)}
         return path.exists() and both <= {*npz.keys(path)}
     if not path.is_dir():
         return False

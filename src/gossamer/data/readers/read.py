@@ -124,14 +124,14 @@ def read(
         DataError: anything that cannot be read as records; names the file and the index, never a value. Or there is no room on
             the disk for what has to be decoded and is too large for the memory.
     """
-    name, chosen = split_of(source)
+    name, named_split = split_of(source)
     decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
-    asked = _Asked(
-        split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
+    query = _Asked(
+        split=named_split or split, must_split=named_split is not None, images_key=images_key, labels_key=labels_key,
         unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
     )  # fmt: skip
     try:
-        stored = _stored(name, asked)
+        stored = _stored(name, query)
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
     pixels = as_images(stored.images, where=source, pixel_range=pixel_range)
@@ -143,30 +143,30 @@ def read(
     if not stored.formed:
         pixels = decoder.formed(pixels)
     decoder.notes.update(memory_mapped.remarks(pixels))
-    whose = None if units is None else _units(units, name, asked.split, stored, len(pixels), missing_unit)
-    numbers, names = (None, None) if whose is None else (whose.numbers, whose.names)
+    owners = None if units is None else _units(units, name, query.split, stored, len(pixels), missing_unit)
+    numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
     declared = tuple(class_names) or stored.class_names or called
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
-    if first(labels, lambda some: some == MISSING) is not None:
+    if first(labels, lambda batch: batch == MISSING) is not None:
         records = _labelled(records, source)
-    if found := called or stored.class_names:  # a missing label would be the last name's
-        return replace(records, labels=match_labels(records.labels, found, declared, where=source))
+    if source_names := called or stored.class_names:  # a missing label would be the last name's
+        return replace(records, labels=match_labels(records.labels, source_names, declared, where=source))
     return records
 
 
 def _labelled(records: Records, source: str) -> Records:
     """The records that have a label. A unit that loses all of its records is none any more."""
-    kept = np.flatnonzero(records.labels != MISSING)
-    if not len(kept):
+    positions = np.flatnonzero(records.labels != MISSING)
+    if not len(positions):
         raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
-    found = records[kept]
-    said = {*records.notes, *memory_mapped.remarks(found.images), LEFT_OUT}
-    notes = tuple(sorted(said))
-    if found.units is None:
-        return replace(found, notes=notes)
-    there, units = np.unique(found.units, return_inverse=True)
-    names = None if found.names is None else found.names[there]
-    return replace(found, units=units.astype(np.int64), names=names, notes=notes)
+    labelled = records[positions]
+    remarks = {*records.notes, *memory_mapped.remarks(labelled.images), LEFT_OUT}
+    notes = tuple(sorted(remarks))
+    if labelled.units is None:
+        return replace(labelled, notes=notes)
+    there, units = np.unique(labelled.units, return_inverse=True)
+    names = None if labelled.names is None else labelled.names[there]
+    return replace(labelled, units=units.astype(np.int64), names=names, notes=notes)
 
 
 def sizes(
@@ -182,15 +182,15 @@ def sizes(
     Raises:
         DataError: as `read`.
     """
-    name, chosen = split_of(source)
+    name, named_split = split_of(source)
     path, sizer = Path(name), Sizer(pixel_range=pixel_range)
     try:
         if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
-            asked = _Asked(
-                split=chosen or split, must_split=chosen is not None, images_key=images_key, labels_key=labels_key,
+            query = _Asked(
+                split=named_split or split, must_split=named_split is not None, images_key=images_key, labels_key=labels_key,
                 unit_folders=True, decoder=sizer,
             )  # fmt: skip
-            _stored(name, asked)
+            _stored(name, query)
     except OSError as error:
         raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
     return sizer
@@ -206,28 +206,28 @@ def split_of(source: str) -> tuple[str, Split | None]:
     return source, None
 
 
-def _stored(name: str, asked: _Asked) -> _Stored:
+def _stored(name: str, query: _Asked) -> _Stored:
     """Images and labels as they are stored. Each form has one branch."""
-    path, key = Path(name), asked.labels_key
+    path, key = Path(name), query.labels_key
     if not name:
         raise DataError(f"DATA is empty: give {_FORMS}")
     if name in EMBEDDED:
-        _refuse_keys(name, asked)
-        embedded = digits(asked.split) if name == "digits" else glyphs(asked.split)
+        _refuse_keys(name, query)
+        embedded = digits(query.split) if name == "digits" else glyphs(query.split)
         return _Stored(embedded.images, embedded.labels, class_names=DIGITS)
     if path.is_dir():
-        return _of_folder(path, asked)
+        return _of_folder(path, query)
     if not path.exists():
         raise DataError(f"{name}: there is no such file or folder; DATA is {_FORMS}")
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _npz_arrays(path, asked)
+        return _npz_arrays(path, query)
     if suffix in IN_PIECES:
-        return _of_shards(suffix, shards.Shards([path], []), asked)
+        return _of_shards(suffix, shards.Shards([path], []), query)
     if suffix == ".csv":
         if key != NONE:
-            _refuse_keys(name, asked)
-        rows = parquet_csv.read_csv(path, asked.decoder.form.shape, forms=_FORMS)
+            _refuse_keys(name, query)
+        rows = parquet_csv.read_csv(path, query.decoder.form.shape, forms=_FORMS)
         if key == NONE:
             return _Stored(rows.images, np.zeros_like(rows.labels))
         return _Stored(rows.images, rows.labels, class_names=rows.class_names)
@@ -240,14 +240,14 @@ def _stored(name: str, asked: _Asked) -> _Stored:
     raise DataError(f"{name}: this kind of file is not read; DATA is {_FORMS}")
 
 
-def _of_folder(path: Path, asked: _Asked) -> _Stored:
+def _of_folder(path: Path, query: _Asked) -> _Stored:
     """A folder in any of its forms."""
-    split, must_split = asked.split, asked.must_split
+    split, must_split = query.split, query.must_split
     if idx.is_idx_folder(path):
-        _refuse_keys(str(path), asked)
+        _refuse_keys(str(path), query)
         return _Stored(*idx.read_folder(path, split))
     if npz.is_folder(path):
-        return _npz_arrays(path, asked)
+        return _npz_arrays(path, query)
     pieces = shards.endings(path, IN_PIECES)
     if len(pieces) > 1:
         raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
@@ -256,11 +256,11 @@ def _of_folder(path: Path, asked: _Asked) -> _Stored:
             f"{path}: the folder holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one of them away"
         )
     if pieces:
-        return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), asked)
-    if asked.labels_key != NONE and not metadata_csv.has_list(path):
-        _refuse_keys(str(path), asked)
-    listing = pictures_of(path, split, must_split, labels_key=asked.labels_key, unit_folders=asked.unit_folders)
-    images = read_files(listing.paths, asked.decoder)
+        return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), query)
+    if query.labels_key != NONE and not metadata_csv.has_list(path):
+        _refuse_keys(str(path), query)
+    listing = pictures_of(path, split, must_split, labels_key=query.labels_key, unit_folders=query.unit_folders)
+    images = read_files(listing.paths, query.decoder)
     return _Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
 
 
@@ -275,19 +275,19 @@ def pictures_of(
     return class_folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
-def _of_shards(suffix: str, found: shards.Shards, asked: _Asked) -> _Stored:
+def _of_shards(suffix: str, files: shards.Shards, query: _Asked) -> _Stored:
     """.parquet, .arrow or .tar files of one split."""
-    keys = {"images_key": asked.images_key, "labels_key": asked.labels_key}
+    keys = {"images_key": query.images_key, "labels_key": query.labels_key}
     if suffix == ".tar":
-        images, labels, others = webdataset.read(found.paths, found.others, asked.decoder, **keys)
+        images, labels, others = webdataset.read(files.paths, files.others, query.decoder, **keys)
         return _Stored(images, labels, others=others, formed=True)
-    rows = parquet_csv.read_arrow(found.paths, found.others, asked.decoder, **keys, forms=_FORMS)
+    rows = parquet_csv.read_arrow(files.paths, files.others, query.decoder, **keys, forms=_FORMS)
     return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names, formed=True)
 
 
-def _refuse_keys(name: str, asked: _Asked) -> None:
+def _refuse_keys(name: str, query: _Asked) -> None:
     """Refuse keys where nothing has one."""
-    for flag, key in (("--images-key", asked.images_key), ("--labels-key", asked.labels_key)):
+    for flag, key in (("--images-key", query.images_key), ("--labels-key", query.labels_key)):
         if key is not None:
             raise DataError(
                 f"{name}: {flag} names an array of an .npz file, a column of a .parquet file or of metadata.csv, or an ending "
@@ -295,27 +295,27 @@ def _refuse_keys(name: str, asked: _Asked) -> None:
             )
 
 
-def _npz_arrays(path: Path, asked: _Asked) -> _Stored:
+def _npz_arrays(path: Path, query: _Asked) -> _Stored:
     """The split's arrays, else the whole file's. A key that was asked for is sought with the split before it, then alone."""
-    there, split, images_key = npz.keys(path), asked.split, asked.images_key or "images"
+    there, split, images_key = npz.keys(path), query.split, query.images_key or "images"
     if f"{split}_{images_key}" in there:
         prefix = f"{split}_"
-    elif asked.must_split or images_key not in there:
-        raise npz.missing(path, f"{split}_{images_key}", *([] if asked.must_split else [images_key]))
+    elif query.must_split or images_key not in there:
+        raise npz.missing(path, f"{split}_{images_key}", *([] if query.must_split else [images_key]))
     else:
         prefix = ""
     images = npz.member(path, f"{prefix}{images_key}")
-    key = asked.labels_key
+    key = query.labels_key
     if key == NONE:
         return _Stored(images, np.zeros(len(images) if images.ndim else 0, np.int64))
     wanted = [prefix + (key or "labels")] + ([key] if key else [])
-    found = [each for each in wanted if each in there]
-    if not found:
+    matches = [name for name in wanted if name in there]
+    if not matches:
         raise npz.missing(path, *dict.fromkeys(wanted))
     names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and key is None else ()
     other = f"{'test' if split == 'train' else 'train'}_{key or 'labels'}"
     beyond = npz.member(path, other) if prefix and other in there else None
-    return _Stored(images, npz.member(path, found[0]), others=beyond, class_names=names)
+    return _Stored(images, npz.member(path, matches[0]), others=beyond, class_names=names)
 
 
 def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, missing: Missing) -> Units:

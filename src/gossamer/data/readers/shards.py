@@ -46,17 +46,17 @@ def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> Shar
     Raises:
         DataError: there is no such split.
     """
-    found = _files(folder, suffix)
-    splits = {path: _split_of(path) for path in found}
+    files = _files(folder, suffix)
+    splits = {path: _split_of(path) for path in files}
     if not {"train", "test"} & set(splits.values()):
         if must_split:
             raise DataError(f"{folder}: no {suffix} file is named after the split {split}: leave the split out")
-        return Shards(found, [])
-    chosen = [path for path in found if splits[path] == split]
-    if not chosen:
+        return Shards(files, [])
+    files_of_split = [path for path in files if splits[path] == split]
+    if not files_of_split:
         raise DataError(f"{folder}: no {suffix} file is named after the split {split}, and others are after theirs")
     other = "test" if split == "train" else "train"
-    return Shards(chosen, [path for path in found if splits[path] == other])
+    return Shards(files_of_split, [path for path in files if splits[path] == other])
 
 
 def tables_of(path: Path, split: str) -> list[Path]:
@@ -70,11 +70,11 @@ def tables_of(path: Path, split: str) -> list[Path]:
 def _files(folder: Path, suffix: str) -> list[Path]:
     """The files with an ending, but for hidden ones and what `datasets` keeps for itself."""
     places = (folder, folder / "data", folder / "train", folder / "test")
-    found = [path for place in places for path in sorted(place.glob(f"*{suffix}"))]
-    return [path for path in found if path.is_file() and not path.name.startswith((".", "cache-"))]
+    paths = [path for place in places for path in sorted(place.glob(f"*{suffix}"))]
+    return [path for path in paths if path.is_file() and not path.name.startswith((".", "cache-"))]
 
 
 def _split_of(path: Path) -> str:
     """train, test, validation ..., or nothing."""
-    named = _SPLIT.match(path.name) or _SPLIT.fullmatch(path.parent.name)
-    return named.group(1) if named else ""
+    match = _SPLIT.match(path.name) or _SPLIT.fullmatch(path.parent.name)
+    return match.group(1) if match else ""

@@ -18,11 +18,11 @@ def digits(split: str) -> Records:
     """
     source = load_digits()
     order = np.random.RandomState(0).permutation(len(source.target))
-    chosen = order[:_TRAIN] if split == "train" else order[_TRAIN:]
-    small = np.rint(source.images[chosen] * (255 / 16)).astype(np.uint8)
+    positions = order[:_TRAIN] if split == "train" else order[_TRAIN:]
+    small = np.rint(source.images[positions] * (255 / 16)).astype(np.uint8)
     boxes = resize(small[:, None], (1, _BOX, _BOX))
     images = np.stack([_centred(box[0])[None] for box in boxes])
-    return Records(images, source.target[chosen].astype(np.int64))
+    return Records(images, source.target[positions].astype(np.int64))
 
 
 def _centred(box: np.ndarray) -> np.ndarray:

@@ -42,13 +42,13 @@ class DrawingProgram(ABC):
     @property
     def size(self) -> int:
         """How many parameters a picture has."""
-        return self.choices + sum(each.count for each in self.ranges)
+        return self.choices + sum(prior.count for prior in self.ranges)
 
     def random(self, noise: Tensor) -> Tensor:
         """Parameters from standard normals, both [n, size]. RANDOM_API of Lin et al. 2024."""
         mean, spread, low, high = self._table(noise)
-        chosen, free = self._parts(noise)
-        return torch.cat([_uniform(chosen), (mean + spread * free).clamp(low, high)], dim=1)
+        choices, free = self._parts(noise)
+        return torch.cat([_uniform(choices), (mean + spread * free).clamp(low, high)], dim=1)
 
     def vary(self, parameters: Tensor, degree: Tensor | float, noise: Tensor) -> Tensor:
         """Parameters near others. VARIATION_API of Lin et al. 2024.
@@ -60,10 +60,10 @@ class DrawingProgram(ABC):
             noise: standard normals, [n, size].
         """
         _, spread, low, high = self._table(noise)
-        chosen, free = self._parts(parameters)
+        choices, free = self._parts(parameters)
         coins, steps = self._parts(noise)
         coin = _uniform(coins)  # below degree, a coin is uniform there: it makes the new choice too
-        again = torch.where(coin < degree, (coin / degree).clamp(max=_BELOW_ONE), chosen)
+        again = torch.where(coin < degree, (coin / degree).clamp(max=_BELOW_ONE), choices)
         return torch.cat([again, (free + degree * spread * steps).clamp(low, high)], dim=1)
 
     @abstractmethod
@@ -75,7 +75,7 @@ class DrawingProgram(ABC):
 
     def _table(self, like: Tensor) -> list[Tensor]:
         """Mean, spread, low and high of every continuous parameter, [size - choices] each."""
-        rows = [[each.mean, each.spread, each.low, each.high] for each in self.ranges for _ in range(each.count)]
+        rows = [[prior.mean, prior.spread, prior.low, prior.high] for prior in self.ranges for _ in range(prior.count)]
         return list(torch.tensor(rows, dtype=like.dtype, device=like.device).T)
 
 

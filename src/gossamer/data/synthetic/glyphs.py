@@ -90,12 +90,12 @@ class Glyphs(DrawingProgram):
         return torch.cat([self._draw(*part, size) for part in parts])
 
     def _draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
-        choice, *free = torch.split(parameters, [1, *(each.count for each in self.ranges)], dim=1)
-        drawn = dict(zip(_RANGES, (each[:, :, None] for each in free), strict=True))
+        choice, *free = torch.split(parameters, [1, *(values.count for values in self.ranges)], dim=1)
+        drawn = dict(zip(_RANGES, (values[:, :, None] for values in free), strict=True))
         first = self._first.to(labels.device)
         counts = (first[1:] - first[:-1])[labels]
-        chosen = first[labels] + (choice[:, 0] * counts).long()
-        paths = self._fields.to(labels.device)[chosen][:, None]
+        path_numbers = first[labels] + (choice[:, 0] * counts).long()
+        paths = self._fields.to(labels.device)[path_numbers][:, None]
         affine = _affine(angle=drawn["angle"], shear=drawn["shear"], stretch=torch.exp(drawn["stretch"]))
         waves = torch.cat([drawn["waves"], drawn["pen waves"]], dim=1).view(-1, 3, 4, 4)
         bends = drawn["bends"][..., None, None]
@@ -166,10 +166,10 @@ def _distance(paths: Tensor, affine: Tensor, bends: Tensor, waves: Tensor, where
         where: [n, size, size, 2], points in frame pixels.
     """
     smooth = grid_sample(waves, where / _FRAME * 1.5, mode="bicubic", padding_mode="border", align_corners=False)
-    bent = _bend(where, bends) + smooth[:, :2].permute(0, 2, 3, 1)
-    points = torch.einsum("nij,nhwj->nhwi", affine, bent)
-    found = grid_sample(paths, points, padding_mode="border", align_corners=False)[:, 0]
-    return found * (_BOX / _INK), smooth[:, 2]
+    warped = _bend(where, bends) + smooth[:, :2].permute(0, 2, 3, 1)
+    points = torch.einsum("nij,nhwj->nhwi", affine, warped)
+    sampled = grid_sample(paths, points, padding_mode="border", align_corners=False)[:, 0]
+    return sampled * (_BOX / _INK), smooth[:, 2]
 
 
 def _bend(where: Tensor, bends: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 
 @dataclass(frozen=True)
 class Fakes:
-    """A batch of generated images. They hold no record, so they may be clipped outside the door.
+    """A batch of generated images. They hold no record, so they may be clipped outside `Confined`.
 
     Args:
         images: float32 [B, C, H, W] in [0, 1].

@@ -168,6 +168,6 @@ def warm_step(run: Run[C], D: Learner[N], G: InTraining[Any], public: Records, n
     D.step(gradient(loss / 2, D.net))
 
 
-def some(records: Records, n: int) -> Records:
+def subset(records: Records, n: int) -> Records:
     """At most n of public records, evenly from the whole of them: they may lie in the order of their classes."""
     return records if len(records) <= n else records[torch.linspace(0, len(records) - 1, n).long().numpy()]

@@ -18,14 +18,14 @@ from gossamer.methods.method import (
     AnyPhase,
     BaseConfig,
     Job,
+    Logs,
     Method,
     OnPublic,
     OnReleased,
     Phases,
     Run,
-    Saved,
-    Shown,
     State,
+    StatefulDataclass,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ S = TypeVar("S", bound=State)
 
 
 @dataclass
-class Begun(Saved):
+class StartState(StatefulDataclass):
     """What a start has made: released values, and pictures drawn of them.
 
     Args:
@@ -121,8 +121,8 @@ class Startable(Method[C, S], Generic[C, S]):
         state, first = super().begin(run), self.first(run.config, run.card)
         if first is not None:
             inner = first.begin(run.rng, run.device).state
-            shape = run.card.shape
-            state.begun = Begun(inner, torch.zeros(0, *shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+            images = torch.zeros(0, *run.card.shape, dtype=torch.uint8)
+            state.begun = StartState(inner, images, torch.zeros(0, dtype=torch.int64))
         return state
 
     def takes_public_with(self, config: C, card: "DataCard") -> bool:
@@ -146,7 +146,7 @@ class Startable(Method[C, S], Generic[C, S]):
                     "--start-settings are those of a start: give --start as well, such as --start evolve."
                 )
             return None
-        able = {name: each for name, each in registry.METHODS.items() if each.makes_starts}
+        able = {name: method for name, method in registry.METHODS.items() if method.can_warm_start}
         if config.start not in able:
             raise RequestError(
                 f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
@@ -171,17 +171,17 @@ def settings_of(method: AnyMethod, text: str, noise: float) -> dict[str, Any]:
     Raises:
         RequestError: if a name or a value is none.
     """
-    kinds, found = get_type_hints(method.config_type, include_extras=True), {}
+    kinds, settings = get_type_hints(method.config_type, include_extras=True), {}
     kinds.pop("noise_multiplier")
-    for entry in filter(None, (each.strip() for each in text.split(","))):
+    for entry in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or name not in kinds:
             raise RequestError(
                 f"--start-settings {text!r}: {entry!r} is no setting of {method.name}.{did_you_mean(name, kinds)} It is "
                 f"name=value, with commas between, and the names are: {', '.join(kinds)}."
             )
-        found[name] = _value(name, value, kinds[name])
-    return {**found, "noise_multiplier": noise}
+        settings[name] = _value(name, value, kinds[name])
+    return {**settings, "noise_multiplier": noise}
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
@@ -195,8 +195,8 @@ def _value(name: str, text: str, kind: Any) -> Any:
     except ValueError:
         number = math.nan
     if not least <= number < math.inf:
-        what = "a number" if kind is float else "a whole number"
-        raise RequestError(f"--start-settings: {name} is {what} of at least {least}, and {text!r} is not.")
+        kind_name = "a number" if kind is float else "a whole number"
+        raise RequestError(f"--start-settings: {name} is {kind_name} of at least {least}, and {text!r} is not.")
     return number
 
 
@@ -208,30 +208,30 @@ def _before(
     Its loop ends where the ledger holds no more of its event, and a later phase may release the same one: so it is stopped
     after its steps, also where a run is resumed behind the last of them, and where only what the later ones reserve is left.
     """
-    kept = Counter[Any]()
-    for event, count in (entry for each in later for entry in each.plan):
-        kept[event] += count
+    owed = Counter[Any]()
+    for event, count in (entry for later_phase in later for entry in later_phase.plan):
+        owed[event] += count
 
     def over(state: State, seen: Sequence[Any]) -> bool:
         if not phase.releases:
             return False
         (private,) = seen
-        return state.step >= phase.steps or any(private.remaining(event) <= kept[event] for event, _ in phase.plan)
+        return state.step >= phase.steps or any(private.remaining(event) <= owed[event] for event, _ in phase.plan)
 
-    def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Shown]:
+    def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Logs]:
         assert state.begun is not None
         inner = state.begun.state
         inner.phase, inner.step = phase.name, state.step
         if over(state, seen):
             return
-        for shown in phase.body(dataclasses.replace(run, config=first.config), inner, *seen):
-            yield shown
+        for logs in phase.body(dataclasses.replace(run, config=first.config), inner, *seen):
+            yield logs
             inner.step = state.step
             if over(state, seen):
                 return
 
-    anew: Any = body
-    return dataclasses.replace(phase, name=f"start: {phase.name}", body=anew)
+    wrapped: Any = body
+    return dataclasses.replace(phase, name=f"start: {phase.name}", body=wrapped)
 
 
 def _after(phase: AnyPhase[C, S]) -> AnyPhase[C, S]:
@@ -239,15 +239,15 @@ def _after(phase: AnyPhase[C, S]) -> AnyPhase[C, S]:
     if isinstance(phase, OnPublic):
         of_public = phase.body
 
-        def on_drawn(run: Run[C], state: S) -> Iterator[Shown]:
+        def on_drawn(run: Run[C], state: S) -> Iterator[Logs]:
             run = _with_drawn(run, state)
             assert run.public is not None
             return of_public(run, state, run.public)
 
         return OnReleased(name=phase.name, steps=phase.steps, plan=phase.plan, body=on_drawn)
     body: Any = phase.body
-    anew: Any = lambda run, state, *seen: body(_with_drawn(run, state), state, *seen)  # noqa: E731 (its type is the phase's)
-    return dataclasses.replace(phase, body=anew)
+    wrapped: Any = lambda run, state, *seen: body(_with_drawn(run, state), state, *seen)  # noqa: E731 (its type is the phase's)
+    return dataclasses.replace(phase, body=wrapped)
 
 
 def _with_drawn(run: Run[C], state: State) -> Run[C]:
@@ -255,11 +255,11 @@ def _with_drawn(run: Run[C], state: State) -> Run[C]:
     return dataclasses.replace(run, public=state.begun.drawn)
 
 
-def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[Shown]:
+def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[Logs]:
     """Records of the start's generator, on a public stream: the same ones, whatever the records are, once it is released."""
-    begun, total = state.begun, run.config.start_records
-    assert begun is not None
+    start, total = state.begun, run.config.start_records
+    assert start is not None
     stream = run.rng.public("start records")
-    while (n := min(_AT_ONCE, total - len(begun.images))) > 0:
-        begun.add(*first.sample(begun.state.released, n, None, stream))
+    while (n := min(_AT_ONCE, total - len(start.images))) > 0:
+        start.add(*first.sample(start.state.released, n, None, stream))
         yield {}

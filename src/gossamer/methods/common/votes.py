@@ -13,7 +13,8 @@ convolution first would break it.)
 Any method may choose the public pictures of its public start in this way:
 
     votes = private.release(ballot(noise_multiplier=s, rng=run.rng), Votes.on(public, Cosines.of(public), classes))
-    start = public[chosen(public, kept(votes, s, threshold=2), 20_000, run.card, run.rng.public("chosen")).numpy()]
+    weights = thresholded(votes, s, threshold=2)
+    start = public[draw_preferred(public, weights, 20_000, run.card, run.rng.public("chosen")).numpy()]
 
 in a phase of its own on the private records, whose plan is one `costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=s)`.
 Votes are released values: the State keeps them, and what follows is post-processing.
@@ -103,17 +104,17 @@ class Votes:
         """The cell in which each record votes, int64 [n]; -1: in none."""
         where = embedded(records, self.embedding, self.positions.device)
         labels = torch.tensor(records.labels, device=where.device)
-        found = torch.full_like(labels, -1)
+        cells = torch.full_like(labels, -1)
         for y in range(self.classes):
             candidates, voters = torch.nonzero(self.labels == y)[:, 0], torch.nonzero(labels == y)[:, 0]
             there = self.positions[candidates]
-            for some in voters.split(_CHUNK) if len(candidates) else ():
-                distances = there.square().sum(1) - 2 * where[some] @ there.T  # squared, less what all have in common
-                found[some] = candidates[distances.argmin(1)]
-        return found
+            for chunk in voters.split(_CHUNK) if len(candidates) else ():
+                distances = there.square().sum(1) - 2 * where[chunk] @ there.T  # squared, less what all have in common
+                cells[chunk] = candidates[distances.argmin(1)]
+        return cells
 
 
-def kept(votes: Tensor, noise_multiplier: float, *, threshold: float) -> Tensor:
+def thresholded(votes: Tensor, noise_multiplier: float, *, threshold: float) -> Tensor:
     """Weights of the candidates, [N]: what exceeds the threshold. Algorithm 2, line 6.
 
     Args:
@@ -144,20 +145,20 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
     sums = torch.zeros(kinds, dtype=torch.float64, device=groups.device).index_add_(0, groups, weights.double())
     shares = torch.where((sums > 0)[groups], weights.double() / sums[groups], 1 / counts[groups])[order]
     ends = counts.cumsum(0)
-    reached = shares.cumsum(0)  # the class before ends at its number, but for rounding
-    last = torch.cat([reached.new_zeros(1), reached])[ends]
+    cumulative = shares.cumsum(0)  # the class before ends at its number, but for rounding
+    last = torch.cat([cumulative.new_zeros(1), cumulative])[ends]
     first = torch.cat([last.new_zeros(1), last[:-1]])
     wanted = first[labels] + uniform.double() * (last - first)[labels]
-    found = torch.searchsorted(reached, wanted, right=True)
-    return order[torch.minimum(torch.maximum(found, (ends - counts)[labels]), ends[labels] - 1)]
+    positions = torch.searchsorted(cumulative, wanted, right=True)
+    return order[torch.minimum(torch.maximum(positions, (ends - counts)[labels]), ends[labels] - 1)]
 
 
-def chosen(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Tensor:
+def draw_preferred(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Tensor:
     """Positions of public pictures that the votes prefer, for a public start; some come several times. Post-processing.
 
     Args:
         candidates: the public pictures.
-        weights: theirs, see `kept`.
+        weights: theirs, see `thresholded`.
         n: how many to draw; classes by the declared prior. Those of classes without candidates are left out.
         card: the declared facts.
         stream: of the draws.

@@ -10,10 +10,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.methods import method
 from gossamer.methods.common import adversarial, votes
-from gossamer.methods.common.learners import Average, Learner, adam, some
+from gossamer.methods.common.learners import Average, Learner, adam, subset
 from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.method import Run, Shown, at_once, batch_of
+from gossamer.methods.method import Logs, Run, at_once, batch_of
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
@@ -29,7 +29,7 @@ LOG_SIGMA = (-0.8, 1.2)
 """Mean and standard deviation of the logarithm of the noise levels in training. EDM, table 1, has -1.2 and 1.2."""
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """DPDM, Algorithm 1, one step per yield. Ends when the ledger holds no further release."""
     config, B = run.config, batch_of(run.config.expected_batch_size, run.card)
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
@@ -77,27 +77,27 @@ class Loss:
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
         sigma = sent((LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp(), z.device)
         noise = sent(torch.randn(z.shape, generator=coins), z.device)
-        told = labels.repeat(K)
+        conditions = labels.repeat(K)
         if self.config.label_dropout > 0:
-            silent = torch.rand(len(z), generator=coins) < self.config.label_dropout
-            told = torch.where(sent(silent, z.device), self.net.classes, told)
+            unlabelled = torch.rand(len(z), generator=coins) < self.config.label_dropout
+            conditions = torch.where(sent(unlabelled, z.device), self.net.classes, conditions)
         s = sigma.view(-1, *(1,) * (z.dim() - 1))
         noisy = z + s * noise
         target = (z - denoiser.c_skip(s) * noisy) / denoiser.c_out(s)
-        errors = (denoiser.predicted(noisy, sigma, told) - target).square()
+        errors = (denoiser.predicted(noisy, sigma, conditions) - target).square()
         losses: Tensor = errors.flatten(1).mean(1) / K
         return losses
 
 
-def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Every record votes for the public picture of its class that is most like it; those with votes are what a start is on."""
     public, noise = run.public, votes_noise(run.config)
     assert public is not None, "`needs_public` asks for them"
     release = votes.ballot(noise_multiplier=noise, rng=run.rng)
     if private.remaining(release.event):
         counted = private.release(release, votes.Votes.on(public, votes.Cosines.of(public), run.card.classes))
-        weights = votes.kept(counted, noise, threshold=THRESHOLD)
-        state.chosen = votes.chosen(public, weights, PUBLIC, run.card, run.rng.public("chosen"))
+        weights = votes.thresholded(counted, noise, threshold=THRESHOLD)
+        state.chosen = votes.draw_preferred(public, weights, PUBLIC, run.card, run.rng.public("chosen"))
         yield {"pictures_kept": (weights > 0).sum()}
 
 
@@ -106,7 +106,7 @@ def preferred(state: "State", public: Records) -> Records:
     return public if state.chosen is None else public[state.chosen.numpy()]
 
 
-def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Principal axes of public pictures, and steps on their codes. Costs nothing.
 
     Then Adam begins anew: its moments belong to other gradients.
@@ -115,14 +115,14 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Sh
     public = preferred(state, public)
     if state.step == 0:
         if latent is not None:
-            latent.fit(some(public, PUBLIC).tensors(run.device)[0])
+            latent.fit(subset(public, PUBLIC).tensors(run.device)[0])
         state.D.renew(adam(config.warm_learning_rate, (0.9, 0.999)))
     loss = Loss(state.G, config, 1, lambda: run.rng.public("warm noise"))
     for step in range(state.step, config.warm_steps):
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
-        chosen = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
-        mean = loss.of_records(state.D.net, public[chosen]).sum() / len(chosen)
+        rows = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
+        mean = loss.of_records(state.D.net, public[rows]).sum() / len(rows)
         state.D.step(gradient(mean, state.D.net))
         yield {"loss": mean.detach()}
     state.D.renew(adam(config.learning_rate, (0.9, 0.999)))

@@ -47,9 +47,9 @@ class Denoiser(nn.Module):
     def predicted(self, noisy: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
         """F. Arguments as above; gives [n, ...]."""
         angles = (sigma.log() / 4)[:, None] * self.waves
-        told = F.one_hot(labels, self.classes + 1)[:, :-1].to(noisy.dtype)
+        one_hot = F.one_hot(labels, self.classes + 1)[:, :-1].to(noisy.dtype)
         c_in = (1 + _beside(sigma, noisy).square()).rsqrt()
-        predicted: Tensor = self.inner(c_in * noisy, torch.cat([angles.cos(), angles.sin(), told], 1))
+        predicted: Tensor = self.inner(c_in * noisy, torch.cat([angles.cos(), angles.sin(), one_hot], 1))
         return predicted
 
     @staticmethod
@@ -127,16 +127,16 @@ class UNet(nn.Module):
     def forward(self, codes: Tensor, conditions: Tensor) -> Tensor:
         """codes: [n, C, H, W]; conditions: [n, k]. Gives [n, C, H, W]."""
         h = self.first(codes)
-        kept: list[Tensor] = []
+        skips: list[Tensor] = []
         for i, blocks in enumerate(self.down):
             h = blocks(h, conditions)
             if i < len(self.shrink):
-                kept.append(h)
+                skips.append(h)
                 h = self.shrink[i](h)
         for grow, blocks in zip(self.grow, self.up, strict=True):
-            beside = kept.pop()
-            h = grow(F.interpolate(h, size=beside.shape[2:]))
-            h = blocks(torch.cat([h, beside], 1), conditions)
+            skip = skips.pop()
+            h = grow(F.interpolate(h, size=skip.shape[2:]))
+            h = blocks(torch.cat([h, skip], 1), conditions)
         out: Tensor = self.last(F.silu(self.norm(h)))
         return out
 

@@ -55,11 +55,11 @@ def heun(
 def denoised(denoiser: Denoiser, config: "Config", x: Tensor, sigma: float, labels: Tensor) -> Tensor:
     """D(x; sigma, y), pushed away from what the net says without a label. Ho and Salimans 2022, equation 6."""
     sigmas = x.new_full((len(x),), sigma)
-    known: Tensor = denoiser(x, sigmas, labels)
+    conditional: Tensor = denoiser(x, sigmas, labels)
     if config.guidance == 0:
-        return known
-    unknown: Tensor = denoiser(x, sigmas, torch.full_like(labels, denoiser.classes))
-    return known + config.guidance * (known - unknown)
+        return conditional
+    unconditional: Tensor = denoiser(x, sigmas, torch.full_like(labels, denoiser.classes))
+    return conditional + config.guidance * (conditional - unconditional)
 
 
 def noise_levels(steps: int) -> list[float]:

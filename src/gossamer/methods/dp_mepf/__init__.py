@@ -109,7 +109,7 @@ class DpMepf(Startable[Config, "loop.State"]):
 
     name = "dp-mepf"
     title = "DP-MEPF (Harder et al. 2023)"
-    sums_units = True
+    additive_over_units = True
     config_type = Config
     loop = loop
 

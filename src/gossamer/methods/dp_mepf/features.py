@@ -114,15 +114,15 @@ class Codes(nn.Module):
             labels: int64 [n].
             stream: of what spoils.
         """
-        whole, broken = self._features(images), self._features(spoilt(images[:_SPOILT], stream))
+        whole, broken = self._features(images), self._features(corrupted(images[:_SPOILT], stream))
         buffers = self._each("basis"), self._each("mean"), self._each("centres")
         for j, (own, bad, basis, mean, centres) in enumerate(zip(whole, broken, *buffers, strict=True)):
             mean.copy_(own.mean(0))
             basis.copy_(principal(torch.cat([own, bad]), basis.shape[1]))
             codes = (own - mean) @ basis
             for label in range(len(centres)):
-                some = codes[labels == label]
-                centres[label] = some.mean(0) if len(some) else codes.mean(0)
+                of_class = codes[labels == label]
+                centres[label] = of_class.mean(0) if len(of_class) else codes.mean(0)
             self.radii[j] = (codes - centres[labels]).norm(dim=1).quantile(WITHIN).clamp(min=1e-6)
 
     def _features(self, images: Tensor) -> list[Tensor]:
@@ -137,15 +137,15 @@ class Codes(nn.Module):
         return [self.get_buffer(f"{name}{j}") for j in range(len(self.axes))]
 
 
-def spoilt(images: Tensor, stream: torch.Generator) -> Tensor:
+def corrupted(images: Tensor, stream: torch.Generator) -> Tensor:
     """The same pictures, each spoilt in one of four ways: noise, blur, pixels left out, a checkerboard. [n, C, H, W]"""
     noisy, blurred, holed, checked = (images[way::4] for way in range(4))
     noise = torch.randn(noisy.shape, generator=stream).to(images)
-    kept = (torch.rand(holed.shape, generator=stream) > 0.3).to(images)
+    mask = (torch.rand(holed.shape, generator=stream) > 0.3).to(images)
     rows, columns = (torch.arange(size, device=images.device) for size in images.shape[2:])
     board = 0.5 + 0.5 * ((rows[:, None] + columns) % 2)
     blurred = F.avg_pool2d(F.pad(blurred, (1, 1, 1, 1)), 3, 1)
-    return torch.cat([(noisy + 0.3 * noise).clamp(0, 1), blurred, holed * kept, checked * board])
+    return torch.cat([(noisy + 0.3 * noise).clamp(0, 1), blurred, holed * mask, checked * board])
 
 
 def principal(rows: Tensor, axes: int) -> Tensor:

@@ -16,13 +16,13 @@ from gossamer.data.records import Records, sent
 from gossamer.methods import method
 from gossamer.methods.common import adversarial, features, votes
 from gossamer.methods.common.features import Features
-from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, adam, some, warm_step
+from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, adam, subset, warm_step
 from gossamer.methods.dp_mepf import Config, votes_noise
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
 from gossamer.methods.dp_mepf.nets import Candidates, Generator, Released
 from gossamer.methods.dp_mepf.targets import Targets
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Logs, Run
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
@@ -45,7 +45,7 @@ _AT_ONCE = 500
 """Candidates that are drawn at once."""
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The one release of a run: the mean embedding of the records, with noise."""
     config, query = run.config, Embedding(state.codes, run.card.classes)
     noise = config.noise_multiplier
@@ -56,7 +56,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield {"released_norm": answer.norm()}
 
 
-def match(run: Run[Config], state: "State") -> Iterator[Shown]:
+def match(run: Run[Config], state: "State") -> Iterator[Logs]:
     """Steps of the generator towards what was released, one per yield. Sees no record."""
     if not state.targets.taken:  # the release was lost in a crash: there is nothing to match
         return
@@ -74,7 +74,7 @@ def match(run: Run[Config], state: "State") -> Iterator[Shown]:
         yield {"loss": loss.detach()}
 
 
-def learn_likeness(run: Run[Config], state: "State") -> Iterator[Shown]:
+def learn_likeness(run: Run[Config], state: "State") -> Iterator[Logs]:
     """A classifier of what the generator draws, one step per yield. Sees no record."""
     if not state.targets.taken:  # as above: nothing was matched, so there will be no votes
         return
@@ -86,7 +86,7 @@ def learn_likeness(run: Run[Config], state: "State") -> Iterator[Shown]:
         yield {"loss": features.learn(state.likeness, noisy(images, stream), labels)}
 
 
-def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Private Evolution over the generator's latents: Lin et al. 2024, Algorithm 1, one round of votes per yield."""
     if not state.targets.taken:  # as above: nothing was matched, so there is nothing to vote on
         return
@@ -132,7 +132,7 @@ def quotas(card: DataCard, n: int) -> Tensor:
     return torch.repeat_interleave(torch.arange(card.classes), counts)
 
 
-def learn_features(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def learn_features(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """A classifier of public pictures, one step per yield; then the axes of its features. Costs nothing."""
     config, T = run.config, run.config.features_steps
     stream = run.rng.public("features")
@@ -143,7 +143,7 @@ def learn_features(run: Run[Config], state: "State", public: Records) -> Iterato
         state.optimiser.param_groups[0]["lr"] = FEATURES_RATE * min(1.0, 2 * (T - t) / T)
         adversarial.descend(state.optimiser, loss, state.codes.net)
         yield {"loss": loss.detach()}
-    state.codes.fit(*some(public, PUBLIC).tensors(run.device), run.rng.public("spoilt"))
+    state.codes.fit(*subset(public, PUBLIC).tensors(run.device), run.rng.public("spoilt"))
 
 
 def noisy(images: Tensor, stream: torch.Generator) -> Tensor:
@@ -152,7 +152,7 @@ def noisy(images: Tensor, stream: torch.Generator) -> Tensor:
     return images + (spread * torch.randn(images.shape, generator=stream)).to(images)
 
 
-def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Both halves of a GAN on public pictures, without privacy, one step of each per yield. Costs nothing."""
     config, B, D, G = run.config, min(run.config.warm_batch_size, len(public)), state.D, state.G
     for t in range(state.step, config.warm_steps):

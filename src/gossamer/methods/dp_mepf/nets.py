@@ -53,7 +53,7 @@ class Generator(nn.Module):
         """See the class."""
         inner, bends = latents.split([self.inner_size, BENDS], 1)
         logits = self.net.logits(inner, labels)
-        return dcgan.to_pixels(bent(logits, self.bends * bends) if self.bends > 0 else logits)
+        return dcgan.to_pixels(warped(logits, self.bends * bends) if self.bends > 0 else logits)
 
     def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
         """The same pictures with black that is black: a tanh never is, and a generator that learns with the levels set makes
@@ -63,7 +63,7 @@ class Generator(nn.Module):
         return ((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)
 
 
-def bent(pictures: Tensor, by: Tensor) -> Tensor:
+def warped(pictures: Tensor, by: Tensor) -> Tensor:
     """Pictures [n, C, H, W] turned, stretched, slanted, shifted and rippled by standard normals [n, BENDS].
 
     What comes in from outside is like the rim.
@@ -129,6 +129,6 @@ class Candidates(nn.Module):
             latents: standard normals [n, 1 + size].
             labels: int64 [n].
         """
-        chosen = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
-        kept = (1 - self.degree.square()).clamp(min=0).sqrt()
-        return kept * self.latents[chosen] + self.degree * latents[:, 1:]
+        positions = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
+        scale = (1 - self.degree.square()).clamp(min=0).sqrt()
+        return scale * self.latents[positions] + self.degree * latents[:, 1:]

@@ -83,14 +83,14 @@ class Targets(nn.Module):
         """
         of_class = (labels[:, None] == torch.arange(len(self.shares), device=labels.device)).to(codes[0])
         of_class = of_class / of_class.sum(0)  # [h, K], column k averages over class k
-        each = (of_class @ self.shares)[:, None]  # [h, 1], the weight of a fake in the average over all
+        weights = (of_class @ self.shares)[:, None]  # [h, 1], the weight of a fake in the average over all
         total = codes[0].new_zeros(())
         for j, z in enumerate(codes):
             variances, targets = self._variances(j), self._means(j)
             apart = [half @ self._axes(j) - targets[labels] for half in z.chunk(2)]
             first, second = (of_class.t() @ half for half in apart)
             means = (self.shares[:, None] * first * second).sum()
-            first, second = (half.t() @ (each * half) - torch.diag(variances) for half in apart)
+            first, second = (half.t() @ (weights * half) - torch.diag(variances) for half in apart)
             covariances = (self._weights(j) * first * second).sum()
             total = total + (means + covariance_weight * covariances) / variances.sum().clamp(min=1e-6)
         return total / self.blocks

@@ -99,7 +99,7 @@ class DpWgan(Startable[Config, "loop.State"]):
     name = "dp-wgan"
     title = "dp-GAN (Zhang, Ji, Wang 2018)"
     scores_have_no_scale = True
-    sums_units = True
+    additive_over_units = True
     config_type = Config
     loop = loop
 

@@ -14,7 +14,7 @@ from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Logs, Run
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
@@ -30,7 +30,7 @@ SMALLEST_BOUND = 1e-6
 """A bound of zero would silence its group for good."""
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 3 (Algorithm 1 with one group and fixed bounds), one critic step per yield."""
     config, B, D = run.config, run.config.expected_batch_size, state.D
     rate = B / run.card.declared_size
@@ -77,7 +77,7 @@ def pairs_for(G: Generator, coins: Callable[[], torch.Generator]) -> Callable[[R
 
 def generator_step(run: Run[Config], state: "State", B: int) -> None:
     """Lines 19 and 20: one update of the generator."""
-    latents, labels = state.G.latents(run, B, part=run.ranks.mine(B))
+    latents, labels = state.G.latents(run, B, part=run.ranks.shard(B))
     loss = -state.D.net(2 * state.G.net(latents, labels) - 1, labels).sum() / B
     state.G.descend(loss, run.ranks)
     state.G.average.follow()
@@ -89,7 +89,7 @@ def move_bounds(run: Run[Config], state: "State", private: Confined[Records], qu
     """Lines 4 and 5: new bounds for the groups before clustering, from public records or by a charged question."""
     if run.config.bounds == "public":
         assert run.public is not None  # see `DpWgan.needs_public`
-        state.norms = run.ranks.same(public_norms(run, state, run.public))
+        state.norms = run.ranks.broadcast(public_norms(run, state, run.public))
     elif run.config.asks and state.step % run.config.quantile_every == 0:
         ask_quantiles(run, state, private, query)
 
@@ -118,20 +118,20 @@ def ask_quantiles(
     if not private.remaining(release.event):  # a crash has used some up
         return
     answer = private.release(release, question)
-    found = moved(state.norms, answer, expected_batch_size=B, quantile=config.quantile, rate=0.2)
-    state.norms = [max(SMALLEST_BOUND, bound) for bound in found]
+    norms = moved(state.norms, answer, expected_batch_size=B, quantile=config.quantile, rate=0.2)
+    state.norms = [max(SMALLEST_BOUND, bound) for bound in norms]
 
 
 def joined(config: Config, state: "State") -> Bounds:
     """The bounds of the next release: Algorithm 2 on the present norms, where asked for."""
-    found = Bounds(norms=tuple(state.norms), groups=state.groups)
+    bounds = Bounds(norms=tuple(state.norms), groups=state.groups)
     if config.grouping == "cluster":
-        found = grouping.cluster(state.norms, config.groups)
-    clipped = (clipped_to(norm, noise_multiplier=config.noise_multiplier) for norm in found.norms)
-    return Bounds(norms=tuple(clipped), groups=found.groups)
+        bounds = grouping.cluster(state.norms, config.groups)
+    clipped = (clipped_to(norm, noise_multiplier=config.noise_multiplier) for norm in bounds.norms)
+    return Bounds(norms=tuple(clipped), groups=bounds.groups)
 
 
-def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Line 1: ordinary WGAN-GP on public records, one critic step per yield. Costs nothing."""
     config, B = run.config, min(run.config.warm_batch_size, len(public))
     query = critic_gradient(run, state, lambda: run.rng.public("warm pairs"))
@@ -218,8 +218,8 @@ def check_groups(config: Config, card: DataCard) -> None:
 def scores(state: State, records: Records) -> Tensor:
     """What the critic says of records: numbers without a scale, of which larger ones look more real. [1, n]"""
     images, labels = records.tensors()
-    found: Tensor = state.D.net(2 * images - 1, labels)
-    return found[None]
+    values: Tensor = state.D.net(2 * images - 1, labels)
+    return values[None]
 
 
 def _adam(config: Config, rate: float) -> Optimiser:

@@ -85,7 +85,7 @@ class Dpgan(Startable[Config, "loop.State"]):
 
     name = "dpgan"
     title = "DPGAN (Bie, Kamath, Zhang 2023)"
-    sums_units = True
+    additive_over_units = True
     config_type = Config
     loop = loop
 

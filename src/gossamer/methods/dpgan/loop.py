@@ -13,7 +13,7 @@ from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam, warm_step
 from gossamer.methods.dpgan import Config
-from gossamer.methods.method import Run, Shown, at_once
+from gossamer.methods.method import Logs, Run, at_once
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
@@ -25,7 +25,7 @@ FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1 of the paper, one discriminator step per yield. Ends when the ledger holds no further release."""
     config, B, D, ranks = run.config, run.config.expected_batch_size, state.D, run.ranks
     C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
@@ -39,7 +39,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
     while private.remaining(release.event):  # Alg. 1, l. 3
         with lowered(precision, run.device):
-            fakes = state.G.fakes(run, B, part=ranks.mine(B))  # l. 5
+            fakes = state.G.fakes(run, B, part=ranks.shard(B))  # l. 5
         g = private.release(release, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         norm = g.norm()
         g = ranks.total(on_fakes.clipped_sum(fakes, bounds, out=ranks.once(g)))  # the second sum of l. 6
@@ -54,7 +54,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 def generator_step(run: Run[Config], state: "State", B: int) -> float:
     """Lines 11 to 14: one update of the generator. Returns the discriminator's accuracy on its fresh fakes."""
-    latents, labels = state.G.latents(run, B, part=run.ranks.mine(B))
+    latents, labels = state.G.latents(run, B, part=run.ranks.shard(B))
     with lowered(run.config.precision, run.device):
         logits = state.D.net(state.G.net(latents, labels), labels).float()  # l. 11
         loss = adversarial.non_saturating_losses(logits).sum() / B  # l. 12
@@ -62,8 +62,8 @@ def generator_step(run: Run[Config], state: "State", B: int) -> float:
     state.G.average.follow()
     state.generator_steps += 1  # l. 14
     state.since = 0
-    found = (logits.detach() < 0).float().sum() / B
-    mean, accuracy = map(float, run.ranks.total(torch.stack([loss.detach(), found])).tolist())
+    correct = (logits.detach() < 0).float().sum() / B
+    mean, accuracy = map(float, run.ranks.total(torch.stack([loss.detach(), correct])).tolist())
     state.shown = {"generator_loss": mean, "accuracy_on_fakes": accuracy}
     return accuracy
 
@@ -79,7 +79,7 @@ def adapt(config: Config, state: "State", accuracy: float) -> None:
         state.n_D, state.grace = larger[0], 0
 
 
-def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Train both networks on public records, without privacy, one step of each per yield. Costs nothing."""
     config, B = run.config, min(run.config.warm_batch_size, len(public))
     if state.step == 0:

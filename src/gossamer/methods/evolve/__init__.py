@@ -78,10 +78,10 @@ class Evolve(Method[Config, "loop.State"]):
 
     name = "evolve"
     title = "Private Evolution (Lin et al. 2024)"
-    sums_units = True
+    additive_over_units = True
     config_type = Config
     loop = loop
-    makes_starts = True
+    can_warm_start = True
     takes_public = False
 
     def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:

@@ -17,11 +17,11 @@ from gossamer.methods.common.learners import Learner
 from gossamer.methods.common.votes import Cosines
 from gossamer.methods.evolve import Config, candidates_of
 from gossamer.methods.evolve.nets import Evolved
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Logs, Run
 from gossamer.privacy.confined import Confined
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1, one round of votes per yield. Ends when the ledger holds no further release."""
     config, G = run.config, state.G
     release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
@@ -31,7 +31,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         G.degree.fill_(config.degree * config.shrink**state.step)
         query = votes.Votes(state.likeness, lookahead(run, state), G.labels, run.card.classes)
         h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
-        G.weights = votes.kept(h, config.noise_multiplier, threshold=config.threshold).float()  # Alg. 2, l. 6
+        G.weights = votes.thresholded(h, config.noise_multiplier, threshold=config.threshold).float()  # Alg. 2, l. 6
         yield {"candidates_kept": (G.weights > 0).sum(), "votes_kept": G.weights.sum()}
 
 
@@ -52,7 +52,7 @@ def lookahead(run: Run[Config], state: "State") -> Tensor:
     return votes.on_grid(total / run.config.variations)
 
 
-def learn_features(run: Run[Config], state: "State") -> Iterator[Shown]:
+def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
     """The features learn to classify drawings, one step per yield. Sees no record."""
     config, G, learner = run.config, state.G, state.embedding
     assert isinstance(learner, Learner)

@@ -38,8 +38,8 @@ class Evolved(nn.Module):
 
     def varied(self, latents: Tensor, labels: Tensor) -> Tensor:
         """Parameters of samples, [n, program.size]."""
-        chosen = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
-        return self.program.vary(self.parents[chosen], self.degree, latents[:, 1:])
+        positions = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
+        return self.program.vary(self.parents[positions], self.degree, latents[:, 1:])
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""

@@ -110,7 +110,7 @@ class GsWgan(Startable[Config, "loop.State"]):
     title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
     config_type = Config
     loop = loop
-    deals_records = True
+    shards_records = True
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
         """A public start, free; a warm start, of which nothing leaves; one event for each answer, or for each pass in turns."""
@@ -151,8 +151,8 @@ class GsWgan(Startable[Config, "loop.State"]):
                 f"--answers {config.answers} goes with --draw secret or round_robin; the paper asks one critic a step."
             )
         for name in ("visits", "answers"):
-            if not 1 <= (asked := getattr(config, name)) <= config.critics:
-                raise RequestError(f"--{name} {asked} is not between 1 and the {config.critics} critics.")
+            if not 1 <= (count := getattr(config, name)) <= config.critics:
+                raise RequestError(f"--{name} {count} is not between 1 and the {config.critics} critics.")
 
     def relation(self, config: Config) -> "NeighboringRelation":
         """Replace-one for the secret draw, add-or-remove-one for the others."""

@@ -15,8 +15,8 @@ from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 
 
-class Answering(Protocol):
-    """Whoever answers the generator: critics of records in one place (`Panel`), or clients, each with records of its own."""
+class CriticProtocol(Protocol):
+    """The critics that answer the generator: a `CriticPool` in one process, or clients that each hold their own records."""
 
     @property
     def left(self) -> int:
@@ -32,8 +32,8 @@ class Answering(Protocol):
         ...
 
 
-class Panel:
-    """Critics of records that are all in one place. A new one begins a new pass of the round robin.
+class CriticPool:
+    """Critics whose records are all in this process. A new pool begins a new pass of the round robin.
 
     Args:
         run: the settings, and the source of coins and noise.
@@ -63,13 +63,13 @@ class Panel:
         here, coins = turns_here(self._run, self._turns())
         images = fakes.images.detach()
         if here:
-            self._critics.update(lambda held: held.learn(here, images, fakes.labels, coins))
+            self._critics.update(lambda value: value.learn(here, images, fakes.labels, coins))
 
     def release(self, fakes: Fakes) -> Tensor:
         """What critics say about the first images, sanitised: the left factor of equation 11. [answers x B, C, H, W]"""
         shape = (self._run.config.answers, self._run.config.batch_size)
-        asked = fakes[: shape[0] * shape[1]]
-        query = Answers(asked.images.detach().unflatten(0, shape), asked.labels.view(shape))
+        batch = fakes[: shape[0] * shape[1]]
+        query = Answers(batch.images.detach().unflatten(0, shape), batch.labels.view(shape))
         return self._critics.release(self._mechanism, query)
 
     def _turns(self) -> list[int]:
@@ -77,8 +77,8 @@ class Panel:
         config, answering = self._run.config, self._mechanism.next_critic()
         if answering is not None:
             return [(answering + i) % config.critics for i in range(config.answers)]
-        given = config.steps * config.answers - self._answers_left
-        first = given // config.answers * config.visits
+        answered = config.steps * config.answers - self._answers_left
+        first = answered // config.answers * config.visits
         return [(first + i) % config.critics for i in range(config.visits)]
 
     @property
@@ -87,8 +87,8 @@ class Panel:
         return mechanism.answers_left(self._critics.remaining(mechanism.paid), config.steps * config.answers)
 
 
-def turns_here(run: Run[Config], chosen: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
+def turns_here(run: Run[Config], critics: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
     """The critics that train and are on this rank, and secret coins for each, a stream of its own. No record decides which."""
-    drawn = [(critic, run.rng.secret_generator()) for critic in chosen]
+    drawn = [(critic, run.rng.secret_generator()) for critic in critics]
     here = [(critic, coins) for critic, coins in drawn if critic % run.ranks.count == run.ranks.number]
     return [critic for critic, _ in here], [coins for _, coins in here]

@@ -30,8 +30,8 @@ from gossamer.methods.gs_wgan.stacked_critics import (
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How critics learn.
+class CriticSettings:
+    """The settings with which critics train.
 
     Args:
         batch_size: records, fakes and points between them in one step (M).
@@ -57,7 +57,7 @@ class Critics:
         template: its weights are what every critic begins with.
         throwaway: the generator that each critic is warmed up with begins with its weights.
         count: K.
-        recipe: how they learn.
+        settings: the settings with which they train.
         storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the room.
         part: (r, R): of R ranks this is rank r, and has critics r, r + R, r + 2R ... and their records.
     """
@@ -69,11 +69,11 @@ class Critics:
         template: ProjectionCritic,
         throwaway: nn.Module,
         count: int,
-        recipe: Recipe,
+        settings: CriticSettings,
         storage: torch.dtype = torch.float32,
         part: tuple[int, int] = (0, 1),
     ) -> None:
-        self.recipe, self.layout, self.part = recipe, Layout.of(template), part
+        self.settings, self.layout, self.part = settings, Layout.of(template), part
         self.numbers = np.arange(part[0], count, part[1])
         start = self.layout.flat(template)
         self.device = start.device
@@ -81,7 +81,7 @@ class Critics:
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
         self.visits = torch.zeros(len(self.numbers), dtype=torch.int64)
         self.directions = self.layout.flat_directions(template).expand(len(self.numbers), -1).clone()
-        self.throwaway: Throwaway | None = None
+        self.throwaway: WarmupGenerator | None = None
         self._records, self._net = records, throwaway
         self._deal(shards)
 
@@ -102,51 +102,51 @@ class Critics:
     # ------------------------------------------------------------------ learning and answering
 
     @torch.no_grad()
-    def learn(self, chosen: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]) -> None:
-        """One visit to each chosen critic: `recipe.steps` steps on its shard.
+    def learn(self, critics: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]) -> None:
+        """One visit to each chosen critic: `settings.steps` steps on its shard.
 
         A critic with an empty shard goes through the motions with a blank image and stays as it is: to leave it out would
         change the shape of the stack, and with it the last digits of the others.
 
         Args:
-            chosen: critics that are here, each once.
+            critics: critics that are here, each once.
             fakes: generated images, [n, C, H, W] for all, or [critics, n, C, H, W].
             labels: int64 [n], of the fakes.
             coins: a generator for each chosen critic, so that no shard can shift the coins of another.
         """
-        fakes = fakes.expand(len(chosen), *fakes.shape) if fakes.dim() == 4 else fakes
-        which = self._rows(chosen)
+        fakes = fakes.expand(len(critics), *fakes.shape) if fakes.dim() == 4 else fakes
+        which = self._rows(critics)
         holds = torch.as_tensor(self.sizes)[which] > 0
         flat = self.weights[which].float()
         mean, square = self.mean[which].float(), self.square[which].float()
         directions = self.directions[which]
-        for turn, batch in enumerate(self._batches(chosen, fakes, labels, coins), start=1):
+        for turn, batch in enumerate(self._batches(critics, fakes, labels, coins), start=1):
             directions = self.layout.iterate(flat, directions)
             net = self.layout.network(flat, directions)
-            g = self.layout.gradient(flat, net, penalised(net, batch, self.recipe.penalty, self.recipe.drift))
-            adam(flat, g, mean, square, (self.visits[which] * self.recipe.steps + turn).to(flat), self.recipe.rate)
-        kept = which[holds]
-        self.weights[kept] = rounded(flat, self.weights.dtype, coins)[holds]
-        self.mean[kept], self.square[kept] = mean[holds].to(self.mean.dtype), square[holds].to(self.square.dtype)
-        self.directions[kept] = directions[holds]
-        self.visits[kept] += 1
+            g = self.layout.gradient(flat, net, penalised(net, batch, self.settings.penalty, self.settings.drift))
+            adam(flat, g, mean, square, (self.visits[which] * self.settings.steps + turn).to(flat), self.settings.rate)
+        trained = which[holds]
+        self.weights[trained] = rounded(flat, self.weights.dtype, coins)[holds]
+        self.mean[trained], self.square[trained] = mean[holds].to(self.mean.dtype), square[holds].to(self.square.dtype)
+        self.directions[trained] = directions[holds]
+        self.visits[trained] += 1
 
     @torch.no_grad()
-    def gradients(self, chosen: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
+    def gradients(self, critics: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
         """Gradient of -D(x, y) by x, per image and critic: equation 13 without its mean. Changes nothing.
 
         Args:
-            chosen: the critics. What those say that are on another rank is zero here.
+            critics: the critics. What those say that are on another rank is zero here.
             images: [critics, n, C, H, W].
             labels: int64 [critics, n].
 
         Returns:
             [critics, n, C, H, W].
         """
-        found = torch.zeros_like(images)
-        if here := [i for i, critic in enumerate(chosen) if critic % self.part[1] == self.part[0]]:
-            found[here] = self._gradients(self._rows([chosen[i] for i in here]), images[here], labels[here])
-        return found
+        image_gradients = torch.zeros_like(images)
+        if here := [i for i, critic in enumerate(critics) if critic % self.part[1] == self.part[0]]:
+            image_gradients[here] = self._gradients(self._rows([critics[i] for i in here]), images[here], labels[here])
+        return image_gradients
 
     def _gradients(self, which: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """The same for rows of the matrices."""
@@ -158,13 +158,13 @@ class Critics:
         return whole.reshape(*labels.T.shape, *images.shape[2:]).transpose(0, 1)
 
     def _batches(
-        self, chosen: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
+        self, critics: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
     ) -> "list[Batch]":
         """The batches of one visit, for all chosen critics. A fake has the label of its record, where one of them has it."""
-        count, M, turns = len(chosen), self.recipe.batch_size, self.recipe.steps
-        drawn = torch.stack([torch.rand(turns, 3, M, generator=each, dtype=torch.float64) for each in coins], 1)
+        count, M, turns = len(critics), self.settings.batch_size, self.settings.steps
+        drawn = torch.stack([torch.rand(turns, 3, M, generator=stream, dtype=torch.float64) for stream in coins], 1)
         u = sent(drawn, self.device)  # [turns, critics, 3, M]
-        rows = self._rows(chosen).numpy()
+        rows = self._rows(critics).numpy()
         sizes = torch.as_tensor(self.sizes[rows].clip(min=1), device=self.device)[:, None]
         starts = torch.as_tensor(self.starts[rows], device=self.device)[:, None]
         records = starts + (u[:, :, 0] * sizes).long()
@@ -184,33 +184,33 @@ class Critics:
             batches.append(Batch(images.transpose(0, 1).flatten(1, 2), self.labels[records[turn]].T.repeat(3, 1)))
         return batches
 
-    def _rows(self, chosen: Sequence[int]) -> Tensor:
+    def _rows(self, critics: Sequence[int]) -> Tensor:
         """Where critics that are here stand in the matrices. int64"""
-        return torch.as_tensor(list(chosen)) // self.part[1]
+        return torch.as_tensor(list(critics)) // self.part[1]
 
     # ------------------------------------------------------------------ the warm start
 
     def begin_warm(self, count: int) -> None:
         """A fresh throw-away generator for each of `count` critics."""
-        self.throwaway = Throwaway(self._net, count, self.recipe.rate)
+        self.throwaway = WarmupGenerator(self._net, count, self.settings.rate)
 
     def warm_round(
-        self, chosen: Sequence[int], latents: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
+        self, critics: Sequence[int], latents: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
     ) -> None:
         """One visit to each chosen critic and one step of its own throw-away generator. latents: [M, z]; labels: [M]."""
         if self.throwaway is None:  # the checkpoint was of another number of ranks, which kept other stacks
-            self.begin_warm(len(chosen))
+            self.begin_warm(len(critics))
         assert self.throwaway is not None
         images = self.throwaway.images(latents, labels)
-        self.learn(chosen, images.detach(), labels, coins)
-        g = self.gradients(chosen, images.detach(), labels.expand(len(chosen), -1))
+        self.learn(critics, images.detach(), labels, coins)
+        g = self.gradients(critics, images.detach(), labels.expand(len(critics), -1))
         self.throwaway.step(images, g / len(labels))
 
     def end_warm(self) -> None:
         """Throw the generators away, and Adam's moments with them: they belong to other fakes."""
         self.throwaway = None
-        for each in (self.mean, self.square, self.visits):
-            each.zero_()
+        for moments in (self.mean, self.square, self.visits):
+            moments.zero_()
 
     # ------------------------------------------------------------------ in and out of a sealed file
 
@@ -242,15 +242,15 @@ class Answers:
     images: Tensor
     labels: Tensor
 
-    def rows(self, held: Critics, critics: Sequence[int]) -> Tensor:
+    def rows(self, value: Critics, critics: Sequence[int]) -> Tensor:
         """The gradient of -D(x, y) at each image. [answers, B, C, H, W]"""
-        return held.gradients(critics, self.images, self.labels)
+        return value.gradients(critics, self.images, self.labels)
 
 
 _MATRICES = ("weights", "mean", "square", "visits", "directions")
 
 
-class Throwaway:
+class WarmupGenerator:
     """A generator for each critic of the present stack, trained beside it in the warm start: they see records through it alone.
 
     Args:
@@ -270,7 +270,7 @@ class Throwaway:
     def images(self, latents: Tensor, labels: Tensor) -> Tensor:
         """What each copy makes of the same latents and labels. [copies, n, C, H, W], with its graph."""
         with torch.enable_grad():
-            made: Tensor = vmap(lambda given: functional_call(self.net, given, (latents, labels)))(self.parameters)
+            made: Tensor = vmap(lambda values: functional_call(self.net, values, (latents, labels)))(self.parameters)
         return made
 
     def step(self, images: Tensor, rows: Tensor) -> None:

@@ -15,22 +15,22 @@ from gossamer.methods.common import adversarial
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.common.learners import InTraining, Optimiser, adam
 from gossamer.methods.gs_wgan import Config
-from gossamer.methods.gs_wgan.critic_pool import Answering, Panel, turns_here
-from gossamer.methods.gs_wgan.critics import Critics, Recipe
+from gossamer.methods.gs_wgan.critic_pool import CriticPool, CriticProtocol, turns_here
+from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
 from gossamer.methods.gs_wgan.stacked_critics import BETAS
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Logs, Run
 from gossamer.privacy.confined import Confined
 
 Generator: TypeAlias = ResNetGenerator | DcganGenerator
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The game with critics that are all in one place. Ends when the ledger holds no further release."""
-    return play(run, state, Panel(run, state.confine(run, private)))
+    return play(run, state, CriticPool(run, state.confine(run, private)))
 
 
-def play(run: Run[Config], state: "State", critics: Answering) -> Iterator[Shown]:
+def play(run: Run[Config], state: "State", critics: CriticProtocol) -> Iterator[Logs]:
     """Section 4 of the paper, one generator step per yield, central and federated: what differs is who answers."""
     n = run.config.answers * run.config.batch_size
 
@@ -44,7 +44,7 @@ def play(run: Run[Config], state: "State", critics: Answering) -> Iterator[Shown
         yield {"released_norm": rows.norm()}
 
 
-def warm_start(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def warm_start(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Train every critic inside, a stack after the other; nothing leaves. One visit to a stack per yield.
 
     The paper's appendix has it and charges nothing for it, rightly: the critics go on inside.
@@ -53,31 +53,31 @@ def warm_start(run: Run[Config], state: "State", private: Confined[Records]) -> 
     for visit in range(state.step, config.warm_visits):
         stack, done = divmod(visit, config.warm_steps)
         first = stack * config.warm_stack
-        chosen = range(first, min(first + config.warm_stack, config.critics))
-        warm_visit(run, state, critics, chosen, begins=done == 0)
+        numbers = range(first, min(first + config.warm_stack, config.critics))
+        warm_visit(run, state, critics, numbers, begins=done == 0)
         yield {"critics_done": first}
     critics.update(Critics.end_warm)
 
 
 def warm_visit(
-    run: Run[Config], state: "State", critics: Confined[Critics], chosen: Sequence[int], *, begins: bool
+    run: Run[Config], state: "State", critics: Confined[Critics], numbers: Sequence[int], *, begins: bool
 ) -> None:
     """One visit to each critic of a stack, on the run's own fakes, or beside a throw-away generator of the critic's own."""
-    M, (here, coins) = run.config.critic_batch_size, turns_here(run, chosen)
+    M, (here, coins) = run.config.critic_batch_size, turns_here(run, numbers)
     if state.own_fakes:
         fakes = state.fakes(run, M, prefix="warm ")
         images = fakes.images.detach()
         if here:
-            critics.update(lambda held: held.learn(here, images, fakes.labels, coins))
+            critics.update(lambda value: value.learn(here, images, fakes.labels, coins))
         return
     if begins:
-        critics.update(lambda held: held.begin_warm(len(here)))
+        critics.update(lambda value: value.begin_warm(len(here)))
     latents, labels = state.G.latents(run, M, prefix="warm ")
     if here:
-        critics.update(lambda held: held.warm_round(here, latents, labels, coins))
+        critics.update(lambda value: value.warm_round(here, latents, labels, coins))
 
 
-def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """The same game with one critic, without clipping or noise, on public records: free. One generator step per yield."""
     config, critic = run.config, state.critic_on(run, public)
     if state.step == 0:
@@ -137,10 +137,10 @@ class State(method.State):
             shards = (
                 run.rng.common_integers(units, config.critics) if sealed is None else np.zeros(units, dtype=np.int64)
             )
-            recipe = Recipe(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
+            settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
             storage = getattr(torch, config.storage)
             part = run.ranks.number, run.ranks.count
-            return Critics(records, shards, self.critic, self.throwaway, config.critics, recipe, storage, part)
+            return Critics(records, shards, self.critic, self.throwaway, config.critics, settings, storage, part)
 
         self.critics = private.map(deal)
         if sealed is not None:
@@ -153,8 +153,8 @@ class State(method.State):
             return self.public_critic
         config, saved = run.config, self.public_critic
         shards = np.zeros(public.population, dtype=np.int64)
-        recipe = Recipe(config.critic_batch_size, config.critic_steps, config.public_learning_rate)
-        self.public_critic = Critics(public, shards, self.critic, self.throwaway, 1, recipe)
+        settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.public_learning_rate)
+        self.public_critic = Critics(public, shards, self.critic, self.throwaway, 1, settings)
         if saved is not None:
             self.public_critic.load_state_dict(saved)
         return self.public_critic

@@ -114,11 +114,11 @@ class Layout:
 
     def iterate(self, rows: Tensor, directions: Tensor) -> Tensor:
         """One step of the power iteration on every matrix: new directions."""
-        found = [
+        iterated = [
             F.normalize(matrix @ F.normalize(matrix.mT @ u[..., None], dim=1), dim=1)[..., 0]
             for matrix, u in zip(self.matrices(rows), self._by_matrix(directions), strict=True)
         ]
-        return torch.cat(found, 1)
+        return torch.cat(iterated, 1)
 
     def network(self, rows: Tensor, directions: Tensor) -> Network:
         """Effective weights; changes nothing."""
@@ -233,6 +233,6 @@ def rounded(rows: Tensor, dtype: torch.dtype, coins: Sequence[torch.Generator]) 
     """
     if dtype != torch.bfloat16:
         return rows.to(dtype)
-    low = [torch.randint(1 << 16, rows.shape[1:], generator=each, dtype=torch.int32) for each in coins]
+    low = [torch.randint(1 << 16, rows.shape[1:], generator=stream, dtype=torch.int32) for stream in coins]
     bits = rows.view(torch.int32) + torch.stack(low).to(rows.device)
     return (bits & -(1 << 16)).view(torch.float32).to(dtype)

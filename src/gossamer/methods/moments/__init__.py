@@ -57,11 +57,11 @@ class ClassMoments(Method[Config, "loop.State"]):
 
     name = "moments"
     title = "Class moments (one Gaussian release)"
-    sums_units = True
+    additive_over_units = True
     config_type = Config
     loop = loop
-    makes_starts = True
-    suits_black_ground = ("threshold",)
+    can_warm_start = True
+    suits_dark_background = ("threshold",)
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel."""

@@ -93,12 +93,12 @@ class Moments:
     def nearest(self, images: Tensor, labels: Tensor) -> Tensor:
         """The cell of its class whose centre is nearest to each picture, [n], from 0 to K m - 1."""
         assert self.centres is not None
-        where, centres, found = self.placed(images), on_grid(self.centres), torch.zeros_like(labels)
+        where, centres, cells = self.placed(images), on_grid(self.centres), torch.zeros_like(labels)
         for label in range(self.classes):
             own, there = labels == label, centres[label]
             distances = there.square().sum(1) - 2 * where[own] @ there.t()  # squared, less what all have in common
-            found[own] = label * self.cells + distances.argmin(1)
-        return found
+            cells[own] = label * self.cells + distances.argmin(1)
+        return cells
 
     def placed(self, images: Tensor) -> Tensor:
         """Codes on a grid, [n, d] float64.

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import method
-from gossamer.methods.common.learners import some
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.common.learners import subset
+from gossamer.methods.method import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.mixture import Mixture
@@ -23,7 +23,7 @@ PUBLIC = 20_000
 """Public pictures that principal axes are taken from, at most."""
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """One release, and the Gaussians that it makes."""
     config, net = run.config, state.net
     query = Moments(net.latent, run.card.classes, config.radius)
@@ -33,7 +33,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     yield from released(run, state, net.mixture, query, private, config.noise_multiplier)
 
 
-def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The moments of whole classes, with more noise: only to know where they may be cut."""
     assert state.whole is not None
     query = Moments(state.net.latent, run.card.classes, run.config.radius)
@@ -42,7 +42,7 @@ def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) 
 
 def released(
     run: Run[Config], state: "State", mixture: Mixture, query: Moments, private: Confined[Records], noise: float
-) -> Iterator[Shown]:
+) -> Iterator[Logs]:
     """Ask once."""
     release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
     if state.step == 0 and private.remaining(release.event):  # a phase before this may have the same event
@@ -51,7 +51,7 @@ def released(
         yield {"released_norm": answer.norm()}
 
 
-def cut(run: Run[Config], state: "State") -> Iterator[Shown]:
+def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
     """Centres of cells: of codes that the released Gaussians draw, by k-means. Costs nothing."""
     assert state.whole is not None
     if state.step == 0:
@@ -60,15 +60,15 @@ def cut(run: Run[Config], state: "State") -> Iterator[Shown]:
             normals = torch.randn(CUT_BY, 1 + mixture.axes, generator=stream).to(mixture.means.device)
             codes = state.whole(normals, torch.full((CUT_BY,), label, device=normals.device))
             seed = int(torch.randint(2**31, (), generator=stream))
-            found = KMeans(mixture.cells, n_init=1, random_state=seed).fit(codes.cpu().numpy())
-            mixture.means[mixture.groups == label] = torch.from_numpy(found.cluster_centers_).to(mixture.means)
+            kmeans = KMeans(mixture.cells, n_init=1, random_state=seed).fit(codes.cpu().numpy())
+            mixture.means[mixture.groups == label] = torch.from_numpy(kmeans.cluster_centers_).to(mixture.means)
         yield {}
 
 
-def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Principal axes of public pictures in the place of cosine waves, and their Gaussians until others come. Costs nothing."""
     if state.step == 0:
-        images, labels = some(public, PUBLIC).tensors(run.device)
+        images, labels = subset(public, PUBLIC).tensors(run.device)
         state.net.latent.fit(images)
         state.net.mixture.fit(state.net.latent.code(images), labels)
         yield {}

@@ -50,10 +50,10 @@ class Mixture(nn.Module):
 
     def forward(self, normals: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
-        chosen = pick(self.weights, self.groups, labels, torch.special.ndtr(normals[:, 0]))
+        cells = pick(self.weights, self.groups, labels, torch.special.ndtr(normals[:, 0]))
         codes = normals.new_empty(len(normals), self.axes)
-        for cell in chosen.unique().tolist():
-            own = chosen == cell
+        for cell in cells.unique().tolist():
+            own = cells == cell
             codes[own] = self.means[cell] + normals[own, 1:] @ self.roots[cell].t()
         return codes
 
@@ -90,7 +90,7 @@ class Mixture(nn.Module):
         origins = 0.0 if query.centres is None else query.centres.flatten(0, 1).cpu()
         self.weights.copy_(torch.where(noisy.seen, noisy.counts, 0.0))
         self.means.copy_(origins + offsets * query.reach)
-        self.roots.copy_(torch.stack([_root(each) for each in covariances]) * query.reach)
+        self.roots.copy_(torch.stack([_root(covariance) for covariance in covariances]) * query.reach)
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class Noisy:
         covariances = products - means[:, :, None] * means[:, None, :]
         return cls(counts, means, covariances, torch.full_like(counts, noise))
 
-    def only(self, chosen: Tensor) -> "Noisy":
+    def only(self, which: Tensor) -> "Noisy":
         """Some of them."""
-        return Noisy(self.counts[chosen], self.means[chosen], self.covariances[chosen], self.noise[chosen])
+        return Noisy(self.counts[which], self.means[which], self.covariances[which], self.noise[which])
 
     def together(self, groups: Tensor) -> "Noisy":
         """Averages within groups, cells by their counts: the covariance is that *within* cells. groups: [c], from 0."""
@@ -168,7 +168,7 @@ class Noisy:
         signal = torch.zeros_like(common)
         signal[i, j] = signal[j, i] = torch.cat(level)
         drawn = common + axes @ (apart * _share(signal, noise)) @ axes.t()
-        return torch.stack([_positive(each) for each in drawn])
+        return torch.stack([_positive(matrix) for matrix in drawn])
 
 
 def _share(signal: Tensor, noise: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from gossamer.data.records import Records
 from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import Average, Learner, Optimiser, adam
-from gossamer.methods.method import Run, Shown
+from gossamer.methods.method import Logs, Run
 from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.privae.objective import Objective, secret_coins
@@ -22,7 +22,7 @@ from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGauss
 from gossamer.privacy.random.noise import Rng
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1, one step per yield; its lines counted from "Initialize". Ends when the ledger holds no further release."""
     config, vae = run.config, state.vae  # l. 1
     release = mechanism_for(config, run.card, run.rng, ranks=run.ranks.count)
@@ -67,7 +67,7 @@ def direction(released: Tensor, config: Config) -> Tensor:
     return released[0] / config.expected_batch_size + released[1] / config.partitions
 
 
-def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Shown]:
+def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Train on public records, without privacy, one step per yield. Costs nothing."""
     config, B = run.config, min(run.config.warm_batch_size, len(public))
 

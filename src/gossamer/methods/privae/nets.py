@@ -60,8 +60,8 @@ class Prior:
             return torch.logaddexp(off, on).sum(1)
         if self.name == "mixture":
             scale = torch.full_like(z, CENTRE_DEVIATION)
-            each = torch.stack([log_normal(z, centre.expand_as(z), scale).sum(1) for centre in self._centres(z)])
-            return torch.logsumexp(each, 0) - math.log(len(CENTRES))
+            log_p = torch.stack([log_normal(z, centre.expand_as(z), scale).sum(1) for centre in self._centres(z)])
+            return torch.logsumexp(log_p, 0) - math.log(len(CENTRES))
         return log_normal(z, torch.zeros_like(z), torch.ones_like(z)).sum(1)
 
     def from_normal(self, e: Tensor) -> Tensor:
@@ -170,19 +170,19 @@ class Autoencoder(nn.Module):
         z, _ = self.encode(images, labels)
         out = self.decode(z, labels)[:, 0]
         made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out
-        found: Tensor = torch.linalg.vector_norm((images * self.span + self.low - made).flatten(1), dim=1)
-        return found
+        norms: Tensor = torch.linalg.vector_norm((images * self.span + self.low - made).flatten(1), dim=1)
+        return norms
 
     def log_likelihood(self, images: Tensor, z: Tensor, labels: Tensor) -> Tensor:
         """log p(x|z) of coordinates (pixels, where extent is 0), summed over them. [n]"""
         out = self.decode(z, labels)
         if self.likelihood == "bernoulli":
-            each = -F.binary_cross_entropy_with_logits(out[:, 0], images, reduction="none")
+            log_p = -F.binary_cross_entropy_with_logits(out[:, 0], images, reduction="none")
         elif self.likelihood == "laplace":
-            each = -(images * self.span + self.low - out[:, 0]).abs() / LAPLACE_SCALE - math.log(2 * LAPLACE_SCALE)
+            log_p = -(images * self.span + self.low - out[:, 0]).abs() / LAPLACE_SCALE - math.log(2 * LAPLACE_SCALE)
         else:
-            each = log_normal(images * self.span + self.low, out[:, 0], F.softplus(out[:, 1]) + _NARROWEST)
-        return each.flatten(1).sum(1)
+            log_p = log_normal(images * self.span + self.low, out[:, 0], F.softplus(out[:, 1]) + _NARROWEST)
+        return log_p.flatten(1).sum(1)
 
     def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
         """log p(x, z) - log q(z|x) for k draws of z per image: what the importance-weighted likelihood takes. [k, n]
@@ -193,12 +193,12 @@ class Autoencoder(nn.Module):
             noise: standard normals [k, n, latent_size].
         """
         mean, scale = self.encode(images, labels)
-        found = []
-        for each in noise:
-            z = mean + scale * each
+        rows = []
+        for normals in noise:
+            z = mean + scale * normals
             posterior = log_normal(z, mean, scale).sum(1)
-            found.append(self.log_likelihood(images, z, labels) + self.prior.log_density(z) - posterior)
-        return torch.stack(found)
+            rows.append(self.log_likelihood(images, z, labels) + self.prior.log_density(z) - posterior)
+        return torch.stack(rows)
 
     def _codes(self, labels: Tensor, like: Tensor) -> Tensor:
         """One-hot labels [n, classes], or [n, 0] where there is one class only."""

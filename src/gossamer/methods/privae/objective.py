@@ -97,8 +97,8 @@ class Objective:
         L, parameters = self.config.codes_per_record, list(self.vae.parameters())
         normals = self.coins(records, L * self.vae.latent_size)
 
-        def loss(_module: torch.nn.Module, held: Records) -> Tensor:
-            return sample_wise(self.vae, held, self.config, lambda _records, _k: normals)
+        def loss(_module: torch.nn.Module, records: Records) -> Tensor:
+            return sample_wise(self.vae, records, self.config, lambda _records, _k: normals)
 
         g = norms(dataclasses.replace(self.phi, loss=loss), records, [0] * len(parameters))[:, 0].to(psi.device)
         finite = g.isfinite()

@@ -111,5 +111,5 @@ def _dense(sizes: tuple[int, ...]) -> nn.ModuleList:
 def _through(layers: nn.ModuleList, x: Tensor) -> Tensor:
     for layer in layers[:-1]:
         x = leaky_relu(layer(x), SLOPE)
-    found: Tensor = layers[-1](x)
-    return found
+    out: Tensor = layers[-1](x)
+    return out

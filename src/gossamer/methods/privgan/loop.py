@@ -13,41 +13,41 @@ from gossamer.data.records import Records
 from gossamer.errors import DataError
 from gossamer.methods import method
 from gossamer.methods.common import adversarial
-from gossamer.methods.method import Run, Saved, Shown
+from gossamer.methods.method import Logs, Run, StatefulDataclass
 from gossamer.methods.privgan import REASON, Config, groups, length, nets
 from gossamer.privacy.confined import Confined
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Lines 7 to 20, one batch per yield."""
     config = run.config
     parts = parts_of(run, state, private)  # l. 1-3
     _, steps = length(config, run.card)
     for step in range(state.step, steps):  # l. 7
         epoch = step * config.epochs // steps
-        shown = []
-        for model, mine in zip(state.models, parts, strict=True):
+        logs = []
+        for model, own_parts in zip(state.models, parts, strict=True):
             latents, labels = draw_latents(run)
             fakes = [G(z, y) for G, z, y in zip(model.generators, latents, labels, strict=True)]  # l. 9
-            loss = discriminator_loss(run, model, mine, fakes, labels)  # l. 8, 11-13
+            loss = discriminator_loss(run, model, own_parts, fakes, labels)  # l. 8, 11-13
             adversarial.descend(model.opt_D, loss, model.discriminators)  # l. 14
             if model.adversary is not None and epoch >= config.adversary_delay_epochs:  # l. 17
                 model.adversary.learn(fakes, labels)  # l. 18
             loss, figures = generator_loss(run, model, fakes, labels)  # l. 10, 15-16
             adversarial.descend(model.opt_G, loss, model.generators)  # l. 20
-            shown.append(figures)
-        yield {name: sum(each[name] for each in shown) / len(shown) for name in shown[0]}
+            logs.append(figures)
+        yield {name: sum(figures[name] for figures in logs) / len(logs) for name in logs[0]}
 
 
-def warm_up(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def warm_up(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Lines 4 to 6: teach the privacy discriminator which part a record lies in, one batch per yield. Shows nothing."""
     parts = parts_of(run, state, private)  # l. 1-3
     steps, _ = length(run.config, run.card)
     for _ in range(state.step, steps):
-        for model, mine in zip(state.models, parts, strict=True):
+        for model, own_parts in zip(state.models, parts, strict=True):
             assert model.adversary is not None, "a single pair has no warm-up"
-            share = -(-run.config.batch_size // len(mine))
-            batches = [_batch(run, part, share) for part in mine]
+            share = -(-run.config.batch_size // len(own_parts))
+            batches = [_batch(run, part, share) for part in own_parts]
             model.adversary.learn([images for images, _ in batches], [labels for _, labels in batches])  # l. 5
         yield {}
 
@@ -67,17 +67,17 @@ def partition(records: Records, config: Config, card: DataCard, seed: int) -> li
         DataError: if a part would be empty.
     """
     order = np.random.default_rng(seed).permutation(records.population)
-    parts = [records.take(np.sort(some)) for some in np.array_split(order, config.pairs)]
+    parts = [records.take(np.sort(units)) for units in np.array_split(order, config.pairs)]
     if config.labels != "per-class":
-        found = [parts]
+        splits = [parts]
     else:
-        found = [[part[np.flatnonzero(part.labels == label)] for part in parts] for label in range(card.classes)]
-    for number, mine in enumerate(found):
-        if min(map(len, mine)) == 0:
+        splits = [[part[np.flatnonzero(part.labels == label)] for part in parts] for label in range(card.classes)]
+    for number, own_parts in enumerate(splits):
+        if min(map(len, own_parts)) == 0:
             called = card.class_names[number] if card.class_names else number
             which = f"records of class {called}" if config.labels == "per-class" else "records"
             raise DataError(f"too few {which} for {config.pairs} parts: one part holds none. Lower --pairs.")
-    return found
+    return splits
 
 
 def draw_latents(run: Run[Config]) -> tuple[list[Tensor], list[Tensor]]:
@@ -118,15 +118,15 @@ def generator_loss(
     """
     logits = [D(fake, label) for D, fake, label in zip(model.discriminators, fakes, labels, strict=True)]
     deceive = torch.stack([adversarial.non_saturating_losses(logit).mean() for logit in logits]).sum()
-    shown = {"generator_loss": float(deceive.detach()) / len(fakes)}
-    shown["accuracy_on_fakes"] = float((torch.cat(logits).detach() < 0).float().mean())
+    figures = {"generator_loss": float(deceive.detach()) / len(fakes)}
+    figures["accuracy_on_fakes"] = float((torch.cat(logits).detach() < 0).float().mean())
     if model.adversary is None:
-        return deceive, shown
+        return deceive, figures
     answers = model.adversary.net(torch.cat(fakes), torch.cat(labels))
     own = _numbers(fakes)
     mislead = misleading(run, answers, own) * len(fakes)
-    shown["adversary_accuracy"] = float((answers.detach().argmax(1) == own).float().mean())
-    return deceive + run.config.privacy_weight * mislead, shown
+    figures["adversary_accuracy"] = float((answers.detach().argmax(1) == own).float().mean())
+    return deceive + run.config.privacy_weight * mislead, figures
 
 
 def misleading(run: Run[Config], answers: Tensor, own: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ def misleading(run: Run[Config], answers: Tensor, own: Tensor) -> Tensor:
 
 
 @dataclass
-class Adversary(Saved):
+class Adversary(StatefulDataclass):
     """The privacy discriminator, D_p. It has seen records with the number of their part: it never leaves the checkpoint."""
 
     net: nn.Module
@@ -152,7 +152,7 @@ class Adversary(Saved):
 
 
 @dataclass
-class Model(Saved):
+class Model(StatefulDataclass):
     """N pairs and their privacy discriminator: all of a run, or what one class has."""
 
     generators: nn.ModuleList
@@ -218,12 +218,12 @@ def generator(config: Config, card: DataCard) -> nets.Mixture:
 def scores(state: State, records: Records) -> Tensor:
     """How real each discriminator finds each record: probabilities, of the model of its class. [N, n]"""
     images, labels = records.tensors(next(state.models[0].generators.parameters()).device)
-    found = images.new_zeros(len(state.models[0].discriminators), len(images))
+    rows = images.new_zeros(len(state.models[0].discriminators), len(images))
     for number, model in enumerate(state.models):
-        mine = labels == number if len(state.models) > 1 else torch.ones_like(labels, dtype=torch.bool)
-        for row, D in zip(found, model.discriminators, strict=True):
-            row[mine] = torch.sigmoid(D(images[mine], labels[mine]))[:, 0]
-    return found
+        of_class = labels == number if len(state.models) > 1 else torch.ones_like(labels, dtype=torch.bool)
+        for row, D in zip(rows, model.discriminators, strict=True):
+            row[of_class] = torch.sigmoid(D(images[of_class], labels[of_class]))[:, 0]
+    return rows
 
 
 def _adam(module: nn.Module, config: Config) -> torch.optim.Adam:
@@ -238,4 +238,4 @@ def _batch(run: Run[Config], records: Records, size: int) -> tuple[Tensor, Tenso
 
 def _numbers(images: list[Tensor]) -> Tensor:
     """The number of its part or generator for each image: int64 [n]."""
-    return torch.cat([torch.full((len(each),), number, device=each.device) for number, each in enumerate(images)])
+    return torch.cat([torch.full((len(batch),), number, device=batch.device) for number, batch in enumerate(images)])

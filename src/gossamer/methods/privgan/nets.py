@@ -35,13 +35,13 @@ class Mixture(nn.Module):
         The normal distribution function turns the last latent into a uniform number, and that into a generator.
         """
         released = len(self.generators) // self.groups
-        chosen = (torch.special.ndtr(latents[:, -1]) * released).long().clamp_(max=released - 1)
+        numbers = (torch.special.ndtr(latents[:, -1]) * released).long().clamp_(max=released - 1)
         if self.groups > 1:
-            chosen = chosen + released * labels
+            numbers = numbers + released * labels
         images = latents.new_zeros(len(latents), *self.shape)
-        for number in chosen.unique().tolist():
-            mine = chosen == number
-            images[mine] = self.generators[number](latents[mine, :-1], labels[mine])
+        for number in numbers.unique().tolist():
+            mask = numbers == number
+            images[mask] = self.generators[number](latents[mask, :-1], labels[mask])
         return images
 
 

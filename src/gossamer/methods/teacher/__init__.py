@@ -83,7 +83,7 @@ class Teacher(Method[Config, "loop.State"]):
     title = "DP teacher (softmax regression on wavelet scattering)"
     takes_public = False
     scores_have_no_scale = True
-    sums_units = True
+    additive_over_units = True
     config_type = Config
     loop = loop
 

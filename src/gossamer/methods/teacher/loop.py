@@ -11,15 +11,15 @@ from gossamer.data.records import Records
 from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import Average, Learner
-from gossamer.methods.method import Run, Shown, batch_of
+from gossamer.methods.method import Logs, Run, batch_of
 from gossamer.methods.teacher import Config, learning_rate
-from gossamer.methods.teacher.nets import Classifier, kept, losses
+from gossamer.methods.teacher.nets import Classifier, features_in_memory, losses
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 
 
-def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Shown]:
+def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1, one step per yield. Ends when the ledger holds no further release.
 
     A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
@@ -31,10 +31,10 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
     gradient = PerRecordGradient(W.net, losses, config.physical_batch_size)
-    described = private.map(lambda records: kept(W.net, records))
+    featured = private.map(lambda records: features_in_memory(W.net, records))
 
-    while described.remaining(release.event):
-        g = described.release(release, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
+    while featured.remaining(release.event):
+        g = featured.release(release, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
         norm = g.norm()
         W.step(g.div_(B))  # divided by the expected batch, then the descent
         late = state.step + 1 - config.steps // 2  # how many steps of the second half there are, this one included

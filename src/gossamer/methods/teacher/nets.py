@@ -43,7 +43,7 @@ class Classifier(nn.Module):
         return features.half()
 
 
-def described(net: Classifier, records: Records) -> Records:
+def with_features(net: Classifier, records: Records) -> Records:
     """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
     if records.images.dtype == np.float16:
         return records
@@ -57,12 +57,12 @@ def described(net: Classifier, records: Records) -> Records:
 def losses(net: nn.Module, records: Records) -> Tensor:
     """-log p(y | x) of each record, described or not. [n]"""
     assert isinstance(net, Classifier)
-    held = described(net, records)
-    features = sent(torch.from_numpy(held.images), net.head.weight.device).float()
-    labels = sent(torch.from_numpy(held.labels), features.device)
+    featured = with_features(net, records)
+    features = sent(torch.from_numpy(featured.images), net.head.weight.device).float()
+    labels = sent(torch.from_numpy(featured.labels), features.device)
     return F.cross_entropy(net.head(features), labels, reduction="none")
 
 
-def kept(net: Classifier, records: Records) -> Records:
+def features_in_memory(net: Classifier, records: Records) -> Records:
     """Described, if memory for all of them may be taken; else as they are. The losses are the same either way."""
-    return described(net, records) if 2 * net.scattering.size * len(records) <= LARGEST else records
+    return with_features(net, records) if 2 * net.scattering.size * len(records) <= LARGEST else records

@@ -59,13 +59,13 @@ def picked(probabilities: Tensor, wanted: Tensor) -> Tensor:
         probabilities: of each class, for at least n shapes in random order, [m, classes].
         wanted: the label of each sample, int64 [n].
     """
-    said = probabilities.argmax(1)
-    free = torch.ones(len(said), dtype=torch.bool)
+    predicted = probabilities.argmax(1)
+    free = torch.ones(len(predicted), dtype=torch.bool)
     positions = torch.full_like(wanted, -1)
     for label in wanted.unique():
-        places, found = (wanted == label).nonzero()[:, 0], (said == label).nonzero()[:, 0]
-        count = min(len(places), len(found))
-        positions[places[:count]], free[found[:count]] = found[:count], False
+        places, matching = (wanted == label).nonzero()[:, 0], (predicted == label).nonzero()[:, 0]
+        count = min(len(places), len(matching))
+        positions[places[:count]], free[matching[:count]] = matching[:count], False
     for label in wanted[positions < 0].unique():
         places = ((wanted == label) & (positions < 0)).nonzero()[:, 0]
         likeliest = torch.where(free, probabilities[:, label], -1).argsort(descending=True)[: len(places)]

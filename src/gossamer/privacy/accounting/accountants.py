@@ -153,7 +153,7 @@ def accountants_for(
 ) -> tuple[Accountant, ...]:
     """Those that know every event of the plan, in their order. May be empty. A plan of nothing is known to the general ones."""
     events = [event for event, _ in plan] or [NonPrivateDpEvent()]
-    return tuple(each for each in among if all(each.knows(event, relation) for event in events))
+    return tuple(accountant for accountant in among if all(accountant.knows(event, relation) for event in events))
 
 
 def delta_left(plan: FlatPlan, delta: float) -> float:

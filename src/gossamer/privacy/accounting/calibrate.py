@@ -55,13 +55,13 @@ def calibrate_noise(
     if epsilon == math.inf:
         return 0.0
     costs = _Costs(plan_for, epsilon, delta, relation)
-    found = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
-    if found is None:
+    noise = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
+    if noise is None:
         raise BudgetError(
             f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per "
             f"{unit}: allow a larger epsilon or delta. Fewer steps or a smaller sampling rate, where there are any, need less."
         )
-    return found
+    return noise
 
 
 def calibrate_steps(
@@ -88,18 +88,18 @@ def calibrate_steps(
     """
     costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation)
     axis = _Axis(1, high, start=min(1000, high), slope=0.5, snap=math.floor, unit=1)
-    found = high if epsilon == math.inf else _solve(costs, axis)
-    if found is None:
+    steps = high if epsilon == math.inf else _solve(costs, axis)
+    if steps is None:
         raise BudgetError(
             f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g} per {unit}: allow a larger "
             "epsilon or delta, or choose a higher noise multiplier or a smaller sampling rate."
         )
-    if found >= high:
+    if steps >= high:
         raise BudgetError(
             f"even {high:,} steps cost less than epsilon {epsilon:g}: the budget does not limit the steps; give their "
             "number, or a smaller epsilon."
         )
-    return int(found)
+    return int(steps)
 
 
 def calibrate_rate(
@@ -126,13 +126,13 @@ def calibrate_rate(
     """
     costs = _Costs(plan_for, epsilon, delta, relation)
     axis = _Axis(low, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
-    found = 1.0 if epsilon == math.inf else _solve(costs, axis)
-    if found is None:
+    rate = 1.0 if epsilon == math.inf else _solve(costs, axis)
+    if rate is None:
         raise BudgetError(
             f"no sampling rate down to {low:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}: "
             "allow a larger epsilon or delta, plan fewer steps, or choose a higher noise multiplier."
         )
-    return found
+    return rate
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,9 @@ class _Costs:
     def at(self, value: float, among: Sequence[Accountant]) -> float:
         flat = flatten(self.plan_for(value))
         refuse_unknown(flat, self.relation)
-        known = accountants_for(flat, self.relation, among)
-        return min((bound(each, flat, delta=self.delta, relation=self.relation) for each in known), default=math.inf)
+        accountants = accountants_for(flat, self.relation, among)
+        costs = (bound(accountant, flat, delta=self.delta, relation=self.relation) for accountant in accountants)
+        return min(costs, default=math.inf)
 
 
 @dataclass(frozen=True)
@@ -196,11 +197,11 @@ class _Axis:
 
 def _solve(costs: _Costs, axis: _Axis) -> float | None:
     """The dearest value whose printed epsilon meets the target, or None. The scouts find where to begin."""
-    found: float | None = axis.start
+    solution: float | None = axis.start
     for among, close in [*zip(SCOUTS, (0.05, _CLOSE), strict=True), (ACCOUNTANTS, _CLOSE)]:
         cost = functools.partial(costs.at, among=among)
-        found = _edge(cost, costs.target, axis, start=axis.cheapest if found is None else found, close=close)
-    return found
+        solution = _edge(cost, costs.target, axis, start=axis.cheapest if solution is None else solution, close=close)
+    return solution
 
 
 def _edge(cost: Callable[[float], float], target: float, axis: _Axis, *, start: float, close: float) -> float | None:

@@ -42,7 +42,7 @@ _LEAST = 1e-300
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Spending:
+class RunCost:
     """What one run may release, for adding up.
 
     Args:
@@ -69,7 +69,7 @@ class _Family:
     steps: int
 
 
-def together(runs: Sequence[Spending], *, delta: float) -> tuple[Bound, ...]:
+def together(runs: Sequence[RunCost], *, delta: float) -> tuple[Bound, ...]:
     """What the runs cost together: a bound from every accountant that knows all events, or one of basic composition.
 
     Args:
@@ -104,10 +104,10 @@ def together(runs: Sequence[Spending], *, delta: float) -> tuple[Bound, ...]:
 
 def smallest(bounds: Sequence[Bound]) -> Guarantee:
     """The one that counts."""
-    return min((bound.guarantee for bound in bounds), key=lambda each: each.epsilon)
+    return min((bound.guarantee for bound in bounds), key=lambda guarantee: guarantee.epsilon)
 
 
-def _steps(run: Spending, relation: NeighboringRelation, unit: str) -> int:
+def _steps(run: RunCost, relation: NeighboringRelation, unit: str) -> int:
     """How many steps between neighbours of the run's own kind one step of (relation, unit) takes at most; 0: no bound."""
     if run.relation is REPLACE_ONE and relation is REPLACE_ONE and run.unit == unit:
         return 1
@@ -116,7 +116,7 @@ def _steps(run: Spending, relation: NeighboringRelation, unit: str) -> int:
     return (1 if relation is ADD_OR_REMOVE_ONE else 2) * (1 if run.unit == unit else 2)
 
 
-def _holds_for_adding(run: Spending) -> bool:
+def _holds_for_adding(run: RunCost) -> bool:
     """Whether the run's plan bounds add-or-remove-one too."""
     if run.relation is ADD_OR_REMOVE_ONE or run.by_client:
         return run.relation is ADD_OR_REMOVE_ONE
@@ -124,9 +124,9 @@ def _holds_for_adding(run: Spending) -> bool:
     return secret and bool(accountants_for(flatten(run.plan), ADD_OR_REMOVE_ONE))
 
 
-def _families(runs: Sequence[Spending], steps: Sequence[int], stated: NeighboringRelation) -> list[_Family]:
+def _families(runs: Sequence[RunCost], steps: Sequence[int], stated: NeighboringRelation) -> list[_Family]:
     """The runs in as few families as the accountants allow, for a total under `stated`."""
-    alike: dict[tuple[int, NeighboringRelation], list[Spending]] = {}
+    alike: dict[tuple[int, NeighboringRelation], list[RunCost]] = {}
     for run, count in zip(runs, steps, strict=True):
         alike.setdefault((count, stated if count == 1 else ADD_OR_REMOVE_ONE), []).append(run)
     return [
@@ -134,14 +134,14 @@ def _families(runs: Sequence[Spending], steps: Sequence[int], stated: Neighborin
     ]
 
 
-def _known(runs: Sequence[Spending], relation: NeighboringRelation) -> list[FlatPlan]:
+def _known(runs: Sequence[RunCost], relation: NeighboringRelation) -> list[FlatPlan]:
     """Their plans as one, if an accountant knows all of it; else one for each set of accountants."""
     whole = flatten([entry for run in runs for entry in run.plan])
     if accountants_for(whole, relation):
         return [whole]
-    by_accountant: dict[tuple[str, ...], list[Spending]] = {}
+    by_accountant: dict[tuple[str, ...], list[RunCost]] = {}
     for run in runs:
-        names = tuple(each.name for each in accountants_for(flatten(run.plan), relation))
+        names = tuple(accountant.name for accountant in accountants_for(flatten(run.plan), relation))
         by_accountant.setdefault(names, []).append(run)
     return [flatten([entry for run in group for entry in run.plan]) for group in by_accountant.values()]
 
@@ -150,16 +150,14 @@ def _bounds(plan: FlatPlan, relation: NeighboringRelation, terms: Guarantee) -> 
     """By every accountant that knows the plan, but for PLD where it would take minutes."""
     if len(plan) <= MOST_FOR_PLD:
         return cost.bounds(plan, delta=terms.delta, relation=relation, unit=terms.unit)
-    return tuple(
-        Bound(each.name, dataclasses.replace(terms, epsilon=bound(each, plan, delta=terms.delta, relation=relation)))
-        for each in _quick(plan, relation)
-    )
+    bounds = ((used.name, bound(used, plan, delta=terms.delta, relation=relation)) for used in _quick(plan, relation))
+    return tuple(Bound(name, dataclasses.replace(terms, epsilon=epsilon)) for name, epsilon in bounds)
 
 
 def _quick(plan: FlatPlan, relation: NeighboringRelation) -> Sequence[Accountant]:
     """Those that take no time, if there are any."""
     able = accountants_for(plan, relation)
-    return [each for each in able if not isinstance(each, Pld)] or able
+    return [accountant for accountant in able if not isinstance(accountant, Pld)] or able
 
 
 def _epsilon(family: _Family, delta: float) -> float:
@@ -182,7 +180,7 @@ def _part(family: _Family, delta: float) -> float:
         if log_part < math.log(_LEAST):
             return 0.0
         part = math.exp(log_part)
-        epsilon = min(bound(each, family.plan, delta=part, relation=family.relation) for each in quick)
+        epsilon = min(bound(accountant, family.plan, delta=part, relation=family.relation) for accountant in quick)
         grown = float(logsumexp([step * epsilon for step in range(family.steps)]))
         if log_part + grown <= math.log(delta):
             return part

@@ -58,8 +58,8 @@ def bounds(
         return Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
 
     return tuple(
-        Bound(each.name, guarantee(bound(each, flat, delta=delta, relation=relation)))
-        for each in accountants_for(flat, relation)
+        Bound(accountant.name, guarantee(bound(accountant, flat, delta=delta, relation=relation)))
+        for accountant in accountants_for(flat, relation)
     )
 
 
@@ -67,8 +67,8 @@ def guarantee(
     plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
 ) -> Guarantee:
     """The smallest of `bounds`: what the certificate prints, and what a target epsilon is compared with."""
-    found = bounds(plan, delta=delta, relation=relation, unit=unit)
-    return min((bound.guarantee for bound in found), key=lambda each: each.epsilon)
+    all_bounds = bounds(plan, delta=delta, relation=relation, unit=unit)
+    return min((bound.guarantee for bound in all_bounds), key=lambda guarantee: guarantee.epsilon)
 
 
 class Odometer:
@@ -89,7 +89,7 @@ class Odometer:
         check_delta(delta)
         entries = [flatten([(event, 1)]) for event, _ in plan]
         events = [event for entry in entries for event, _ in entry]
-        able = [each for each in CURVES if all(each.knows(event, relation) for event in events)]
+        able = [accountant for accountant in CURVES if all(accountant.knows(event, relation) for event in events)]
         if not able:
             raise BudgetError("epsilon spent so far cannot be shown: RDP does not know every event of this plan")
         self._delta, self._rdp = delta, able[0]

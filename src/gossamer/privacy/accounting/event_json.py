@@ -38,7 +38,7 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
         case SelfComposedDpEvent():
             return {"event": "SelfComposed", "count": int(event.count), "of": event_to_json(event.event)}
         case ComposedDpEvent():
-            return {"event": "Composed", "of": [event_to_json(each) for each in event.events]}
+            return {"event": "Composed", "of": [event_to_json(part) for part in event.events]}
         case NonPrivateDpEvent():
             return {"event": "NonPrivate"}
         case _:

@@ -108,11 +108,11 @@ def _counts(draws: int, population: int, cut: float) -> tuple[np.ndarray, np.nda
 
 def _delta(epsilon: float, mu: np.ndarray, chance: np.ndarray) -> float:
     """Delta of the mixture: Balle and Wang 2018, theorem 8, for each mu; a part that never answers loses nothing."""
-    some = mu > 0
-    mu = mu[some]
+    answering = mu > 0
+    mu = mu[answering]
     first = log_ndtr(mu / 2 - epsilon / mu)
     second = np.minimum(epsilon + log_ndtr(-mu / 2 - epsilon / mu), first)  # rounding must not make a delta negative
-    return float((chance[some] * -np.exp(first) * np.expm1(second - first)).sum())
+    return float((chance[answering] * -np.exp(first) * np.expm1(second - first)).sum())
 
 
 def _solve(mu: np.ndarray, chance: np.ndarray, delta: float) -> float:

@@ -162,8 +162,8 @@ def recompute(ledger: PrivacyLedger) -> list[dict[str, Any]]:
     if ledger.reasons:
         infinite = Guarantee(epsilon=math.inf, delta=ledger.delta, relation=ledger.relation, unit=ledger.unit)
         return [{"accountant": "none", **infinite.to_json()}]
-    found = cost.bounds(merge(ledger.plan), delta=ledger.delta, relation=ledger.relation, unit=ledger.unit)
-    return [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in found]
+    bounds = cost.bounds(merge(ledger.plan), delta=ledger.delta, relation=ledger.relation, unit=ledger.unit)
+    return [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in bounds]
 
 
 @dataclass(frozen=True)
@@ -213,17 +213,17 @@ def check(folder: Path) -> Checked:
         )  # fmt: skip
         rebuilt = json.loads(json.dumps(asdict(again)))
         if files.stated.get("format") != _FORMAT:
-            rebuilt |= {name: rebuilt[name].replace(*words) for name, words in statements.BEFORE_4.items()}
-            rebuilt["assumptions"] = [each for each in again.assumptions if each != statements.noise(files.ledger)]
+            rebuilt |= {name: rebuilt[name].replace(*replacement) for name, replacement in statements.BEFORE_4.items()}
+            rebuilt["assumptions"] = [text for text in again.assumptions if text != statements.noise(files.ledger)]
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate ({type(error).__name__}).")
     else:
         problems += wrong
-        said = {**files.stated, "figures": settled(files.stated.get("figures", ...), rebuilt["figures"])}
+        stated = {**files.stated, "figures": settled(files.stated.get("figures", ...), rebuilt["figures"])}
         for name in (name for name in rebuilt if name not in _LOOKED_AT):
-            problems += _difference(name, said.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
+            problems += _difference(name, stated.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
     return Checked(problems, expected, files.ledger, files.settings, files.stated)
 
 
@@ -259,28 +259,28 @@ def _read(folder: Path) -> tuple[_Files | None, list[str]]:
 
 def _content(path: Path) -> bytes:
     with path.open("rb") as file:
-        found = file.read(_LARGEST + 1)
-    if len(found) > _LARGEST:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
         raise LedgerDamaged(f"{path.name} is longer than {_LARGEST:,} bytes: it is something else.")
-    return found
+    return content
 
 
 def _fields(content: bytes, name: str) -> dict[str, Any]:
     """A JSON object in which no key stands twice: people read the first of two, programs the last."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
             raise ValueError("an entry stands there twice")
         return dict(pairs)
 
     try:
-        found = json.loads(content, object_pairs_hook=once)
-        if not isinstance(found, dict) or _depth(found) > _DEEPEST:
+        entries = json.loads(content, object_pairs_hook=refuse_duplicates)
+        if not isinstance(entries, dict) or _depth(entries) > _DEEPEST:
             raise ValueError("it does not hold fields")
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise LedgerDamaged(f"{name} is not JSON as it was written: {reason}.") from error
-    return found
+    return entries
 
 
 def _depth(value: Any) -> int:
@@ -290,9 +290,9 @@ def _depth(value: Any) -> int:
 
 def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedger, model_sha256: str) -> list[str]:
     """Whether the fields are those of a certificate, and what it says of the other files is so."""
-    known = set(_names(stated))
-    problems = [f"{CERTIFICATE}: the entry {name!r} is missing." for name in sorted(known - stated.keys())]
-    problems += [f"{CERTIFICATE}: the entry {name!r} is unknown." for name in sorted(stated.keys() - known - {"seal"})]
+    names = set(_names(stated))
+    problems = [f"{CERTIFICATE}: the entry {name!r} is missing." for name in sorted(names - stated.keys())]
+    problems += [f"{CERTIFICATE}: the entry {name!r} is unknown." for name in sorted(stated.keys() - names - {"seal"})]
     problems += _form(stated, settings)
     for name in ("method", "card", "config"):
         problems += _difference(name, stated.get(name, ...), settings.get(name, ...), f"{CONFIG} says")
@@ -326,7 +326,7 @@ def _form(stated: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 def _names(stated: dict[str, Any]) -> list[str]:
     """The entries of a certificate of the stated format."""
     old = stated.get("format") == 2
-    return [each.name for each in fields(Certificate) if not (old and each.name in _SINCE_3)]
+    return [field.name for field in fields(Certificate) if not (old and field.name in _SINCE_3)]
 
 
 def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
@@ -334,8 +334,8 @@ def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
     if not isinstance(stated, list) or len(stated) != len(expected):
         return _difference("guarantees", stated, expected, f"{LEDGER} leads to")
     problems = []
-    for number, (found, right) in enumerate(zip(stated, expected, strict=True)):
-        taken = {**found, "epsilon": right["epsilon"]} if isinstance(found, dict) and _close(found, right) else found
+    for number, (entry, right) in enumerate(zip(stated, expected, strict=True)):
+        taken = {**entry, "epsilon": right["epsilon"]} if isinstance(entry, dict) and _close(entry, right) else entry
         problems += _difference(f"guarantees[{number}]", taken, right, "recomputed it is")
     return problems
 

@@ -69,20 +69,20 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     Raises:
         RequestError: an unknown entry, or an answer of the wrong form. Names the entry, and the nearest one.
     """
-    given = dict(answers)
-    attacked = given.pop("attacked", {})
+    entries = dict(answers)
+    attacked = entries.pop("attacked", {})
     if not isinstance(attacked, dict):
         raise RequestError(f"{where}: attacked is a table of attacks, [attacked], with a line for each.")
-    for name in given:
+    for name in entries:
         _refuse_unknown(name, QUESTIONS, where)
     for name in attacked:
         _refuse_unknown(name, ATTACKS, f"{where}, [attacked]")
-    found = nothing_declared()
-    found.update({name: _text(value) for name, value in given.items()})
-    found["attacked"].update(attacked)
-    if problem := what_is_wrong(found):
+    declaration = nothing_declared()
+    declaration.update({name: _text(value) for name, value in entries.items()})
+    declaration["attacked"].update(attacked)
+    if problem := what_is_wrong(declaration):
         raise RequestError(f"{where}: {problem}.")
-    return found
+    return declaration
 
 
 def what_is_wrong(declared: Any) -> str:
@@ -122,6 +122,6 @@ def _is_line(text: str) -> bool:
     return text.isprintable() and len(text) <= _LONGEST
 
 
-def _refuse_unknown(name: str, known: Mapping[str, str], where: str) -> None:
-    if name not in known:
-        raise RequestError(f"{where}: {name!r} is unknown.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+def _refuse_unknown(name: str, allowed: Mapping[str, str], where: str) -> None:
+    if name not in allowed:
+        raise RequestError(f"{where}: {name!r} is unknown.{did_you_mean(name, allowed)} Known: {', '.join(allowed)}.")

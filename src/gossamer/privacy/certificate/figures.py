@@ -79,16 +79,16 @@ def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
 def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
     """Renyi divergence of the whole plan at `ORDERS`; None where nothing is promised, or no Renyi accountant knows the plan."""
     plan = flatten(ledger.plan)
-    able = [each for each in CURVES if all(each.knows(event, ledger.relation) for event, _ in plan)]
+    able = [accountant for accountant in CURVES if all(accountant.knows(event, ledger.relation) for event, _ in plan)]
     if ledger.reasons or not able:
         return None
     accountant = able[0]
     whole = dict(zip(accountant.orders.tolist(), accountant.curve(plan, ledger.relation).tolist(), strict=True))
-    found = {order: whole[order] for order in ORDERS if order in whole}
+    curve = {order: whole[order] for order in ORDERS if order in whole}
     return {
         "accountant": accountant.name,
-        "orders": [float(order) for order in found],
-        "epsilon": [_as_json(value) for value in found.values()],
+        "orders": [float(order) for order in curve],
+        "epsilon": [_as_json(value) for value in curve.values()],
     }
 
 

@@ -58,6 +58,6 @@ def _near(stated: Any, expected: Any) -> Any:
     return expected if within(stated, expected) else stated
 
 
-def within(found: Any, right: Any) -> bool:
+def within(stated: Any, expected: Any) -> bool:
     """Whether a stated figure is the recomputed one, but for `TOLERANCE`."""
-    return isinstance(found, float) and isinstance(right, float) and abs(found - right) <= TOLERANCE * right
+    return isinstance(stated, float) and isinstance(expected, float) and abs(stated - expected) <= TOLERANCE * expected

@@ -96,7 +96,7 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
     """What a lawyer asks, as far as ledger and settings answer it: sentences, and the public inputs one by one."""
     unit, released = settings["card"]["unit"], ledger.promise()
     nothing = math.isinf(released.epsilon)
-    found = {
+    entries = {
         "protects": "nobody: epsilon is infinity" if nothing else protects(settings),
         "adjacency": _ADJACENT[RELATION_NAMES[ledger.relation]].format(unit=unit),
         "data": _data(settings),
@@ -104,11 +104,11 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "all_runs": settings.get("accounts"),
         "trust_model": federated.TRUST[settings["federated"]["role"]] if "federated" in settings else _TRUST,
         "side_channels": list(_SIDE_CHANNELS),
-        "not_promised": [each.format(unit=unit) for each in _NOT_PROMISED],
+        "not_promised": [text.format(unit=unit) for text in _NOT_PROMISED],
     }
     if "federated" in settings and not nothing:
-        found["views"] = federated.views(settings, released)
-    return found
+        entries["views"] = federated.views(settings, released)
+    return entries
 
 
 def protects(settings: dict[str, Any]) -> str:
@@ -124,26 +124,28 @@ def _how(settings: dict[str, Any]) -> str:
     """How a unit of many records moves a release no further than one of a single record."""
     if "federated" in settings:
         return federated.ENFORCED
-    return "; in the start, ".join(dict.fromkeys(_ENFORCED.get(each, _TOGETHER) for each in _methods(settings)))
+    return "; in the start, ".join(dict.fromkeys(_ENFORCED.get(method, _TOGETHER) for method in _methods(settings)))
 
 
 def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Each public input, with its digest where it has one, and what is known of how it came to be."""
     public = settings["public"]
-    found: list[dict[str, Any]] = []
+    inputs: list[dict[str, Any]] = []
     if public["kind"] == "records":
         about = {"records": public["count"], "sha256": public.get("sha256", "")}
         declared = {"origin": "as declared under public_records", "tuned": "as declared under public_tuned"}
-        found.append({"what": public["name"], **about, **declared})
+        inputs.append({"what": public["name"], **about, **declared})
     if public["kind"] == "share":
         tuned = "they are records of the same kind, of people who gave up their protection"
-        found.append({"what": _given_up(settings), "origin": "the same data set", "tuned": tuned})
+        inputs.append({"what": _made_public(settings), "origin": "the same data set", "tuned": tuned})
     for method in _methods(settings):
         if method not in _BUILT_IN:
             continue
-        what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
-        found.append({"what": what, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED})
-    return found
+        description = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
+        inputs.append(
+            {"what": description, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED}
+        )
+    return inputs
 
 
 def _methods(settings: dict[str, Any]) -> list[str]:
@@ -161,9 +163,9 @@ def _drawing(config: dict[str, Any]) -> str:
 
 
 def _data(settings: dict[str, Any]) -> str:
-    named = settings["card"].get("title") or settings["card"].get("data_set") or "the records"
+    title = settings["card"].get("title") or settings["card"].get("data_set") or "the records"
     return (
-        f"{named}. Whoever ran this keeps a digest of the records in private, under the word that config.json calls 'run'. It "
+        f"{title}. Whoever ran this keeps a digest of the records in private, under the word that config.json calls 'run'. It "
         "is not given here, because a digest confirms to anybody who guesses the records that the guess is right"
     )
 
@@ -175,15 +177,15 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
     guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
     if math.isinf(guarantee.epsilon):
         return "No formal guarantee: epsilon is infinity, because this run was trained without noise."
-    unit, part, given_up = guarantee.unit, "", ""
+    unit, part, made_public = guarantee.unit, "", ""
     if settings["public"]["kind"] == "share":
         part = " of the protected part"
-        given_up = f" NOT protected: {_given_up(settings)}."
+        made_public = f" NOT protected: {_made_public(settings)}."
     second = federated.statement(settings) if "federated" in settings else ""
     return (
         f"Differentially private: {guarantee}. Whether any one {unit}{part} {_IN_DATA[best['relation']]} changes the chance of "
-        f"any outcome by at most a factor e^epsilon, up to delta.{given_up} Bound by the {best['accountant']} accountant for "
-        f"the whole reserved plan.{second}"
+        f"any outcome by at most a factor e^epsilon, up to delta.{made_public} Bound by the {best['accountant']} accountant "
+        f"for the whole reserved plan.{second}"
     )
 
 
@@ -212,7 +214,7 @@ def not_covered(settings: dict[str, Any]) -> list[str]:
         case "records":
             whose = [f"the public records, {public['name']}, and whether anyone in them is also among the private ones"]
         case "share":
-            whose = [f"{_given_up(settings)}: the generator may reveal anything about them"]
+            whose = [f"{_made_public(settings)}: the generator may reveal anything about them"]
         case _:
             whose = []
     return [*whose, *_NOT_COVERED]
@@ -225,23 +227,23 @@ def public_data(settings: dict[str, Any]) -> str:
         case "records":
             return f"{public['name']} ({public['count']:,} records, not protected)"
         case "share":
-            return f"{_given_up(settings)}; not protected"
+            return f"{_made_public(settings)}; not protected"
         case _:
             return "none"
 
 
 def adds_up(settings: dict[str, Any]) -> str:
-    """That budgets add up, and what the account book knew when the run began. The book itself is private."""
-    known = settings.get("accounts")
-    said = "Every other run on the same records adds to this figure, whoever made it."
-    if known is None:
-        return f"{said} This run was entered in no account book."
-    count = known["earlier_runs"]
+    """Say that budgets add up, and which earlier runs the budget log had when the run began. The log itself is private."""
+    accounts = settings.get("accounts")
+    text = "Every other run on the same records adds to this figure, whoever made it."
+    if accounts is None:
+        return f"{text} This run was entered in no account book."
+    count = accounts["earlier_runs"]
     if count == 0:
-        return f"{said} When this run began, its account book held no earlier run under this name."
-    sum_ = Guarantee.from_json(known["together"])
+        return f"{text} When this run began, its account book held no earlier run under this name."
+    sum_ = Guarantee.from_json(accounts["together"])
     runs = "one earlier run" if count == 1 else f"{count:,} earlier runs"
-    return f"{said} When this run began, its account book held {runs} under this name: together with this one, {sum_}."
+    return f"{text} When this run began, its account book held {runs} under this name: together with this one, {sum_}."
 
 
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
@@ -311,7 +313,7 @@ def noise(ledger: PrivacyLedger) -> str:
     )
 
 
-def _given_up(settings: dict[str, Any]) -> str:
+def _made_public(settings: dict[str, Any]) -> str:
     """Those who were given up as public, by their expected number: the declared size is that of the others."""
     share, stays = settings["public"]["share"], settings["card"]["declared_size"]
     expected = round(stays * share / (1 - share))

@@ -23,9 +23,9 @@ class PoissonGaussianSum(PoissonSampled):
 
     max_norm: float
 
-    def exact(self, held: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
         """Sum over the drawn units. An empty draw is an ordinary answer of zeros. [D]"""
-        return query.clipped_sum(self._drawn(held), Bounds(norms=(self.max_norm,)))
+        return query.clipped_sum(self._drawn(records), Bounds(norms=(self.max_norm,)))
 
     def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
         """The sum, with noise. [D]"""
@@ -56,9 +56,9 @@ class GroupedGaussianSum(PoissonSampled):
         if self.noise_multiplier > 0 and any(not 0 < norm < math.inf for norm in self.bounds.norms):
             raise RequestError("every bound of a sum with noise must be a finite number above zero")
 
-    def exact(self, held: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
         """Sum over the drawn units. [D]"""
-        return query.clipped_sum(self._drawn(held), self.bounds)
+        return query.clipped_sum(self._drawn(records), self.bounds)
 
     def noised(self, total: Tensor, query: GroupedSum[Any], /) -> Tensor:
         """The sum, with noise on each group. [D]"""

@@ -15,7 +15,7 @@ from torch import Tensor
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.random.noise import Rng
 
-Held = TypeVar("Held", contravariant=True)
+Value = TypeVar("Value", contravariant=True)
 
 
 class Population(Protocol):
@@ -26,7 +26,7 @@ class Population(Protocol):
         """Number of units."""
         ...
 
-    def take(self, chosen: np.ndarray, /) -> Self:
+    def take(self, unit_numbers: np.ndarray, /) -> Self:
         """The records of the chosen units."""
         ...
 
@@ -34,7 +34,7 @@ class Population(Protocol):
 AnyPopulation = TypeVar("AnyPopulation", bound=Population)
 
 
-class Mechanism(Protocol[Held]):
+class Mechanism(Protocol[Value]):
     """A way out of `Confined`, with its price: what leaves is `noised(exact(held, query), query)`.
 
     The exact answer to a part of the records is a part of the exact answer: over disjoint parts they add up, which is what
@@ -51,7 +51,7 @@ class Mechanism(Protocol[Held]):
         """What one call costs."""
         ...
 
-    def exact(self, held: Held, query: Any, /) -> Tensor:
+    def exact(self, value: Value, query: Any, /) -> Tensor:
         """Sample and ask. The answer has no noise and stays inside. Each mechanism declares the query it asks."""
         ...
 
@@ -80,17 +80,17 @@ class PoissonSampled(ABC):
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
     @abstractmethod
-    def exact(self, held: Any, query: Any, /) -> Tensor:
+    def exact(self, records: Any, query: Any, /) -> Tensor:
         """See `Mechanism`."""
 
     @abstractmethod
     def noised(self, total: Tensor, query: Any, /) -> Tensor:
         """See `Mechanism`."""
 
-    def __call__(self, held: Any, query: Any, /) -> Tensor:
+    def __call__(self, records: Any, query: Any, /) -> Tensor:
         """The whole mechanism, on records that are all here."""
-        return self.noised(self.exact(held, query), query)
+        return self.noised(self.exact(records, query), query)
 
-    def _drawn(self, held: AnyPopulation) -> AnyPopulation:
+    def _drawn(self, records: AnyPopulation) -> AnyPopulation:
         """The units of one draw."""
-        return held.take(self.rng.poisson_sample(held.population, self.sampling_rate))
+        return records.take(self.rng.poisson_sample(records.population, self.sampling_rate))

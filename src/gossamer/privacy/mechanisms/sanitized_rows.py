@@ -26,13 +26,13 @@ from gossamer.privacy.accounting.events import Draw, event_of
 from gossamer.privacy.per_sample_gradients.rounding import shortened
 from gossamer.privacy.random.noise import Rng
 
-Held = TypeVar("Held", contravariant=True)
+Value = TypeVar("Value", contravariant=True)
 
 
-class Rows(Protocol[Held]):
+class Rows(Protocol[Value]):
     """A query: the rows of some critics. Answering changes nothing in what is held."""
 
-    def rows(self, held: Held, critics: Sequence[int], /) -> Tensor:
+    def rows(self, value: Value, critics: Sequence[int], /) -> Tensor:
         """[critics, B, ...], one gradient for each generated image, not clipped; the same critic may be asked twice."""
         ...
 
@@ -63,7 +63,7 @@ class SanitizedRows:
     answers: int = 1
     _position: int = field(default=0, init=False)
     _drawn: int | None = field(default=None, init=False)
-    _held: object = field(default=None, init=False, repr=False)
+    _value: object = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if min(self.critics, self.batch_size, self.answers) < 1:
@@ -83,8 +83,8 @@ class SanitizedRows:
     @property
     def event(self) -> DpEvent:
         """What the next call costs, answer by answer: nothing inside a pass of the round robin, whose first has paid."""
-        each = [self._cost_at(self._position + i) for i in range(self.answers)]
-        return ComposedDpEvent(each) if len(each) > 1 else each[0]
+        costs = [self._cost_at(self._position + i) for i in range(self.answers)]
+        return ComposedDpEvent(costs) if len(costs) > 1 else costs[0]
 
     def _cost_at(self, position: int) -> DpEvent:
         within_a_pass = self.draw == "round_robin" and position % self.critics
@@ -100,8 +100,8 @@ class SanitizedRows:
         if self.draw != "round_robin":
             return charges_left
         passes = -(-steps // self.critics) - charges_left
-        given = passes * self.critics - ((self.critics - self._position) if self._position else 0)
-        return max(0, steps - given)
+        answered = passes * self.critics - ((self.critics - self._position) if self._position else 0)
+        return max(0, steps - answered)
 
     def next_critic(self) -> int | None:
         """The critic that the next call will ask, where that is known to all; None for the secret draw.
@@ -112,9 +112,9 @@ class SanitizedRows:
             self._drawn = self._coin()
         return self._position if self.draw == "round_robin" else self._drawn
 
-    def __call__(self, held: Held, query: Rows[Held], /) -> Tensor:
+    def __call__(self, value: Value, query: Rows[Value], /) -> Tensor:
         """The whole mechanism, on critics that are all here."""
-        return self.noised(self.exact(held, query))
+        return self.noised(self.exact(value, query))
 
     def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
         """The rows, with noise. [answers x B, ...]"""
@@ -122,19 +122,19 @@ class SanitizedRows:
             self.rng.add_gaussian_(total.view(-1), self.noise_multiplier * 2 * self.max_norm)
         return total
 
-    def exact(self, held: Held, query: Rows[Held], /) -> Tensor:
+    def exact(self, value: Value, query: Rows[Value], /) -> Tensor:
         """The rows of the answering critics, clipped. [answers x B, ...], answer by answer
 
         Raises:
             RequestError: another number of rows than declared, or another value than the one whose pass was paid for.
         """
-        rows = query.rows(held, [self._answering(held) for _ in range(self.answers)])
+        rows = query.rows(value, [self._answering(value) for _ in range(self.answers)])
         if rows.shape[:2] != (self.answers, self.batch_size):
-            given, charged = tuple(rows.shape[:2]), (self.answers, self.batch_size)
-            raise RequestError(f"the query gave {given} answers and rows, and {charged} are charged")
+            actual, charged = tuple(rows.shape[:2]), (self.answers, self.batch_size)
+            raise RequestError(f"the query gave {actual} answers and rows, and {charged} are charged")
         return clipped(rows.flatten(0, 1), self.max_norm)
 
-    def _answering(self, held: object) -> int:
+    def _answering(self, value: object) -> int:
         """The critic that gives the next answer; moves on, so that no failure can make one answer twice."""
         if self.draw == "secret":
             return self._coin()
@@ -142,9 +142,9 @@ class SanitizedRows:
         assert critic is not None
         self._drawn = None
         if self.draw == "round_robin":
-            if critic and held is not self._held:
+            if critic and value is not self._value:
                 raise RequestError("a pass of the round robin goes over the critics of one Confined value")
-            self._held = held
+            self._value = value
             self._position = (critic + 1) % self.critics
         return critic
 

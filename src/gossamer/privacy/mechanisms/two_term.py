@@ -85,9 +85,9 @@ class TermwiseGaussianSum(PoissonSampled):
                 self.rng.add_gaussian_(part, deviation)
         return total
 
-    def exact(self, held: AnyPopulation, query: TwoTermSum[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: TwoTermSum[AnyPopulation], /) -> Tensor:
         """The sample-wise sum and the batch-wise sum. [2, D]"""
-        drawn = self._drawn(held)
+        drawn = self._drawn(records)
         samples = query.clipped_sum(drawn, Bounds(norms=(self.max_norm,)))
         batches = torch.zeros_like(samples)
         if self.max_norm_batch > 0:
@@ -121,9 +121,9 @@ class WholeGaussian(PoissonSampled):
             self.rng.add_gaussian_(total, self.noise_multiplier * 2 * self.max_norm)
         return total
 
-    def exact(self, held: AnyPopulation, query: WholeAnswer[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: WholeAnswer[AnyPopulation], /) -> Tensor:
         """The clipped answer. [D]"""
-        return clip_whole(query.whole(self._drawn(held)), self.max_norm)
+        return clip_whole(query.whole(self._drawn(records)), self.max_norm)
 
 
 def clip_whole(vector: Tensor, max_norm: float) -> Tensor:

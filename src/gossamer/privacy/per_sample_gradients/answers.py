@@ -128,13 +128,13 @@ def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) 
     check_module(query.module)
     k, size = max(groups) + 1, query.physical_batch_size
     single, several = by_unit(records)
-    found = [torch.zeros(0, k, dtype=sum_dtype(query.module))]
+    parts = [torch.zeros(0, k, dtype=sum_dtype(query.module))]
     for lo in range(0, len(single), size):
-        found.append(_norms_of_records(query, single[lo : lo + size], groups))
+        parts.append(_norms_of_records(query, single[lo : lo + size], groups))
     for unit in several:
         total = sum(query.summed(unit[lo : lo + size]) for lo in range(0, len(unit), size))
-        found.append(row_norms(torch.as_tensor(total)[None], query.module, groups))
-    return torch.cat([each.cpu() for each in found])
+        parts.append(row_norms(torch.as_tensor(total)[None], query.module, groups))
+    return torch.cat([part.cpu() for part in parts])
 
 
 def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Sequence[int]) -> Tensor:

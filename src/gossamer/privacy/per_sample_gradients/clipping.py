@@ -101,10 +101,10 @@ def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
     """[D], the gradient of one number by ordinary autograd; zero for what does not learn or is not used."""
     parameters = list(module.parameters())
     learning = [p for p in parameters if p.requires_grad]
-    found: Iterator[Tensor | None] = itertools.repeat(None)
+    gradients: Iterator[Tensor | None] = itertools.repeat(None)
     if root.requires_grad and learning:
-        found = iter(torch.autograd.grad(root, learning, allow_unused=True))
-    parts = [next(found) if p.requires_grad else None for p in parameters]
+        gradients = iter(torch.autograd.grad(root, learning, allow_unused=True))
+    parts = [next(gradients) if p.requires_grad else None for p in parameters]
     dtype = sum_dtype(module)
     flat = [
         torch.zeros_like(p).flatten() if part is None else part.flatten()

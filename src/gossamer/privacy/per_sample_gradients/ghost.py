@@ -115,8 +115,8 @@ def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int,
         if call.bias is not None:
             rows = folded(call.bias_gradients, multiplicity)
             by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
-    found = [_piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()]
-    return found + [Instantiated(bias, rows) for bias, rows in by_bias.items()]
+    of_weights = [_piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()]
+    return of_weights + [Instantiated(bias, rows) for bias, rows in by_bias.items()]
 
 
 def add_gradient_(call: Call, views: Sequence[Tensor]) -> None:

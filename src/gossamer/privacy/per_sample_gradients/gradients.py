@@ -40,9 +40,9 @@ class Tensors:
         return len(self.parts[0])
 
     def __getitem__(self, which: slice | np.ndarray, /) -> Self:
-        chosen = which if isinstance(which, slice) else torch.from_numpy(which)
+        index = which if isinstance(which, slice) else torch.from_numpy(which)
         units = None if self.units is None else self.units[which]
-        return type(self)(tuple(part[chosen] for part in self.parts), units)
+        return type(self)(tuple(part[index] for part in self.parts), units)
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def clipped_sum(
 def rows(module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, multiplicity: int = 1) -> Tensor:
     """Per-record gradients [n, D] by a plain loop of ordinary autograd: the reference that the tests compare with."""
     query = PerRecordGradient(module, loss, multiplicity=multiplicity)
-    found = list(query.rows(batch))
-    return torch.cat(found) if found else torch.zeros(0, query.dimension, dtype=sum_dtype(module))
+    parts = list(query.rows(batch))
+    return torch.cat(parts) if parts else torch.zeros(0, query.dimension, dtype=sum_dtype(module))
 
 
 def check_records_independent(

@@ -155,10 +155,10 @@ def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float, drift: fl
     """Per-record gradients [n, D] of any critic that torch.func can follow."""
     learning = {name: p.detach() for name, p in critic.named_parameters()}
 
-    def loss(given: dict[str, Tensor], real: Tensor, fake: Tensor, between: Tensor, label: Tensor | None) -> Tensor:
+    def loss(params: dict[str, Tensor], real: Tensor, fake: Tensor, between: Tensor, label: Tensor | None) -> Tensor:
         def judge(image: Tensor) -> Tensor:
             inputs = (image[None],) if label is None else (image[None], label[None])
-            value: Tensor = torch.func.functional_call(critic, given, inputs).sum()
+            value: Tensor = torch.func.functional_call(critic, params, inputs).sum()
             return value
 
         slope = torch.func.grad(judge)(between)
@@ -169,5 +169,5 @@ def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float, drift: fl
 
     axes = (None, 0, 0, 0, None if points.labels is None else 0)
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=axes)
-    found = gradients(learning, points.real, points.fake, points.between, points.labels)
-    return torch.cat([found[name].flatten(1) for name, _ in critic.named_parameters()], 1)
+    gradient_of = gradients(learning, points.real, points.fake, points.between, points.labels)
+    return torch.cat([gradient_of[name].flatten(1) for name, _ in critic.named_parameters()], 1)

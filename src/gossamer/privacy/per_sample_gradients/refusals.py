@@ -50,9 +50,9 @@ def _refuse_batch_norm(
     bias: Tensor | None = None,
     training: bool = False,
     *rest: Any,
-    **named: Any,
+    **kwargs: Any,
 ) -> None:
-    del input, running_mean, running_var, weight, bias, rest, named
+    del input, running_mean, running_var, weight, bias, rest, kwargs
     if training:
         raise RequestError(
             "batch_norm mixes the records of a batch: no record has a gradient of its own, so none can be clipped. "
@@ -60,8 +60,8 @@ def _refuse_batch_norm(
         )
 
 
-def _refuse_dropout(input: Tensor, p: float = 0.5, training: bool = True, *rest: Any, **named: Any) -> None:  # noqa: A002  # torch's name
-    del input, rest, named
+def _refuse_dropout(input: Tensor, p: float = 0.5, training: bool = True, *rest: Any, **kwargs: Any) -> None:  # noqa: A002  # torch's name
+    del input, rest, kwargs
     if training and p > 0:
         raise RequestError(
             "dropout takes its coins from torch's common stream in the order of the records, so removing one record "

@@ -120,10 +120,10 @@ class _Tangents(Tape):
 
     def __init__(self, module: nn.Module, outputs: list[tuple[Tensor, int]]) -> None:
         super().__init__(module)
-        self.known = outputs
+        self.outputs_before = outputs
 
     def use(self, layer: Layer, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        out, version = self.known[len(self.calls)]
+        out, version = self.outputs_before[len(self.calls)]
         primal, tangent = fwd.unpack_dual(a)
         self.calls.append(Call(layer, None, None, a=tangent))
         if out._version != version:

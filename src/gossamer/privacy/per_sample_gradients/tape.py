@@ -100,16 +100,16 @@ class Tape(TorchFunctionMode):
         kwargs = kwargs or {}
         if (refuse := REFUSED_FUNCTIONS.get(func)) is not None:
             refuse(*args, **kwargs)
-        if (known := KNOWN_FUNCTIONS.get(func)) is not None:
-            found = known(self.knows, *args, **kwargs)
-            if found is not None:
-                return self.use(*found)
+        if (recorder := KNOWN_FUNCTIONS.get(func)) is not None:
+            recorded = recorder(self.knows, *args, **kwargs)
+            if recorded is not None:
+                return self.use(*recorded)
         return func(*args, **kwargs)
 
     def knows(self, weight: Tensor | None, bias: Tensor | None) -> bool:
         """Whether a watched parameter is among the two, and nothing else there needs a gradient."""
-        given = [t for t in (weight, bias) if t is not None and t.requires_grad]
-        return bool(given) and all(id(t) in self.position for t in given)
+        learning = [t for t in (weight, bias) if t is not None and t.requires_grad]
+        return bool(learning) and all(id(t) in self.position for t in learning)
 
     def use(self, layer: Layer, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Run the layer, taped."""
@@ -133,8 +133,8 @@ class Tape(TorchFunctionMode):
             call.a = call.b = None
         if not root.requires_grad:
             return (None,) * len(others)
-        found = torch.autograd.grad(root, [*others, self.anchor], retain_graph=keep, allow_unused=True)
-        return found[:-1]
+        gradients = torch.autograd.grad(root, [*others, self.anchor], retain_graph=keep, allow_unused=True)
+        return gradients[:-1]
 
     def unknown(self, root: Tensor) -> str | None:
         """What keeps the tape from being the whole story: the first use of a parameter that it did not see, by name."""

@@ -270,8 +270,8 @@ class Rng:
             again = np.isin(positions // _UNITS, positions[1:][positions[1:] == positions[:-1]] // _UNITS)
             drawn.append(positions[~again])
             blocks = positions[again] // _UNITS
-        found = np.sort(np.concatenate(drawn))
-        return found[: np.searchsorted(found, population)]
+        units = np.sort(np.concatenate(drawn))
+        return units[: np.searchsorted(units, population)]
 
     def _counts(self, blocks: int, rate: float) -> np.ndarray:
         """How many units of each block are drawn: independent, Binomial(_UNITS, rate). int64 [blocks]"""
@@ -304,14 +304,12 @@ class Rng:
 
     def _polar(self, pairs: int, device: torch.device) -> "_Pass":
         """A pass with radius, and angle in (-pi, pi), of so many pairs; the next call overwrites it."""
-        key = (device, pairs)
-        if key not in self._passes:
+        wanted = (device, pairs)
+        if wanted not in self._passes:
             if len(self._passes) == _KEPT:
-                self._passes = {
-                    known: each for known, each in self._passes.items() if known[1] in (_PAIRS, _DEVICE_PAIRS)
-                }
-            self._passes[key] = _Pass(pairs, device)
-        drawn = self._passes[key]
+                self._passes = {key: value for key, value in self._passes.items() if key[1] in (_PAIRS, _DEVICE_PAIRS)}
+            self._passes[wanted] = _Pass(pairs, device)
+        drawn = self._passes[wanted]
         radius, angle = drawn.radius, drawn.angle
         if _makes_its_own(device):
             self._device_noise.write(drawn.blocks)
@@ -337,12 +335,12 @@ def _integers(stream: Keystream, n: int, high: int) -> np.ndarray:
     if not 1 <= high <= 1 << 63:
         raise ValueError(f"high must be between 1 and 2^63, not {high}")
     largest = np.uint64((1 << 64) - (1 << 64) % high - 1)  # words above it would favour small numbers
-    found = np.empty(0, dtype=np.int64)
-    while len(found) < n:
-        words = stream.words(n - len(found))
-        kept = words[words <= largest] % np.uint64(high)
-        found = np.concatenate([found, kept.astype(np.int64)])
-    return found
+    numbers = np.empty(0, dtype=np.int64)
+    while len(numbers) < n:
+        words = stream.words(n - len(numbers))
+        accepted = words[words <= largest] % np.uint64(high)
+        numbers = np.concatenate([numbers, accepted.astype(np.int64)])
+    return numbers
 
 
 class _Pass:
@@ -391,14 +389,14 @@ def _thresholds(rate: float, bits: int) -> list[int]:
     drawn, all_ = rate.as_integer_ratio()  # all_ is 2^s
     shift = (all_.bit_length() - 1) * _UNITS
     weight = total = (all_ - drawn) ** _UNITS  # P(count = k) and P(count <= k), times 2^shift
-    found = [total << bits >> shift]
+    thresholds = [total << bits >> shift]
     for k in range(1, _UNITS):
-        if found[-1] == (1 << bits) - 1:
+        if thresholds[-1] == (1 << bits) - 1:
             break
         weight = weight * drawn * (_UNITS - k + 1) // ((all_ - drawn) * k)  # exact
         total += weight
-        found.append(total << bits >> shift)
-    return found
+        thresholds.append(total << bits >> shift)
+    return thresholds
 
 
 def _makes_its_own(device: torch.device) -> bool:

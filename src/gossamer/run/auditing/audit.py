@@ -222,7 +222,7 @@ def _by(name: str, inside: Scores, outside: Scores, declared: Releases, *, delta
     errors = bounds.errors_at(mine, others, threshold, confidence=confidence)
     noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
     epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
-    return Found(epsilon=epsilon, counted=bounds.counted(errors, delta=delta), noise=noise, statistic=name)
+    return Found(epsilon=epsilon, counted=bounds.epsilon_from_errors(errors, delta=delta), noise=noise, statistic=name)
 
 
 @checked_arguments

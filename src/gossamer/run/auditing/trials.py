@@ -23,7 +23,7 @@ from gossamer.attacks import canaries
 from gossamer.attacks.arrays import Scores
 from gossamer.attacks.audit import Profile
 from gossamer.attacks.canaries import Planted, planted
-from gossamer.attacks.weights import shown_along
+from gossamer.attacks.weights import fisher_direction
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
@@ -143,12 +143,12 @@ class Releases:
 
     def profile(self, noise: float) -> Profile:
         """The privacy curve with another noise multiplier."""
-        curve = bounds.told if self.told else bounds.poisson_gaussian
+        curve = bounds.revealed_draw_profile if self.told else bounds.poisson_gaussian
         return curve(self.rate, noise, self.count)
 
     def epsilon(self, noise: float, delta: float) -> float:
         """Epsilon with another noise multiplier."""
-        found = bounds.told_epsilon if self.told else bounds.poisson_gaussian_epsilon
+        found = bounds.revealed_draw_epsilon if self.told else bounds.poisson_gaussian_epsilon
         return found(self.rate, noise, self.count, delta)
 
 
@@ -272,7 +272,7 @@ class Runs:
             [self._model(kind, present, noise_seed=_SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)]
             for present in (True, False)
         ]
-        along, scores = shown_along(*map(np.stack, shadows)), []
+        along, scores = fisher_direction(*map(np.stack, shadows)), []
         for number, present in enumerate(coins):
             noise_seed = None if self.noise_seed is None else self.noise_seed + number
             watch, weights = self._model(kind, bool(present), noise_seed=noise_seed)
@@ -317,7 +317,7 @@ class Runs:
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
-        mine = records[self.ranks.mine(len(records))]
+        mine = records[self.ranks.shard(len(records))]
         *_, last = job.phases
         watch.present = coins[0]
         public = self._ordinary if job.needs_public else None  # pictures of nobody

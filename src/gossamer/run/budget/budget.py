@@ -12,7 +12,7 @@ from gossamer.data.readers.read import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.accounting.composition import smallest
 from gossamer.privacy.accounting.cost import Bound
-from gossamer.privacy.budget_log import Account, Charge, Entry, Limit, Pages
+from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.budget.entry import book_at, charge_from, new_book, place_of, today, worth
@@ -34,7 +34,7 @@ class Spent:
         new: what to say of a book that has just been made; empty otherwise.
     """
 
-    account: Account
+    account: DataSetBudget
     bounds: tuple[Bound, ...]
     is_place: bool = True
     new: str = ""
@@ -114,7 +114,7 @@ def budget(
 
     Raises:
         BudgetError: a limit that makes no sense, or is looser than the one that stands.
-        AccountsError: if the book cannot be used.
+        BudgetLogError: if the book cannot be used.
     """
     if epsilon == math.inf and delta is None:
         delta = _ANY
@@ -132,7 +132,7 @@ def budget(
     is_place = data not in known and (place in known or base in EMBEDDED or Path(base).exists())
     name = named or (place if is_place else data)
     if epsilon is not None and delta is not None:
-        limit = Limit(name=name, epsilon=epsilon, delta=delta, allow_infinite=allow_infinite, date=today())
+        limit = BudgetLimit(name=name, epsilon=epsilon, delta=delta, allow_infinite=allow_infinite, date=today())
         with book.opened() as pages:
             pages.set_limit(limit, force=force)
     elif name not in known:
@@ -140,7 +140,7 @@ def budget(
             f"the account book {pages.where} knows no data set {name!r}.{did_you_mean(name, known)} Known: "
             f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
         )
-    account, found = pages.account(name), bool(named) or base in EMBEDDED or Path(base).exists()
+    account, found = pages.budget_of_names(name), bool(named) or base in EMBEDDED or Path(base).exists()
     deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
         entry.charge.delta for entry in account.entries
     ]
@@ -159,7 +159,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
 
     Raises:
         RunFolderError: if the folder holds no unfinished run, or another process has it in its hands.
-        AccountsError: if the book cannot be used; nothing has been deleted then.
+        BudgetLogError: if the book cannot be used; nothing has been deleted then.
     """
     folder = RunFolder(Path(run))
     _check_unfinished(folder)
@@ -187,7 +187,7 @@ def _is_whole(folder: RunFolder) -> bool:
         return False
 
 
-def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
+def _give_up(folder: RunFolder, pages: OpenBudgetLog) -> list[str]:
     """Note in the book that a run is given up; says what is lost."""
     run, where = folder.config().get("run", ""), str(folder.path.absolute())
     try:
@@ -208,7 +208,7 @@ def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
             return [_copy(folder, entry)]
         if entry is None and not _is_counted(run, ledger, folder, pages):
-            entry = pages.enter(charge, _given_up(ledger))  # what it has released is known here alone
+            entry = pages.add_run(charge, _given_up(ledger))  # what it has released is known here alone
             new = [
                 f"The account book {pages.where} did not have what this folder has released (a copy that went on by itself, a "
                 "run whose folder was moved, or another book's): its plan was entered now."
@@ -218,7 +218,7 @@ def _give_up(folder: RunFolder, pages: Pages) -> list[str]:
         return [*_lost(folder, ledger, charge), *new]
 
 
-def _give_up_rest(folder: RunFolder, pages: Pages) -> list[str]:
+def _give_up_rest(folder: RunFolder, pages: OpenBudgetLog) -> list[str]:
     """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone or changed."""
     told = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
     try:
@@ -240,9 +240,9 @@ def _give_up_rest(folder: RunFolder, pages: Pages) -> list[str]:
     return [told]
 
 
-def _entry(ledger: PrivacyLedger, pages: Pages) -> Entry | None:
+def _entry(ledger: PrivacyLedger, pages: OpenBudgetLog) -> BudgetEntry | None:
     """The entry that the folder of this ledger holds; also one that was made to give it up, where a kill came before that."""
-    return pages.holder([*ledger.sessions, _given_up(ledger)], ledger.last_hash, ledger.settled)
+    return pages.resumable_entry([*ledger.sessions, _given_up(ledger)], ledger.last_hash, ledger.settled)
 
 
 def _given_up(ledger: PrivacyLedger) -> str:
@@ -250,12 +250,12 @@ def _given_up(ledger: PrivacyLedger) -> str:
     return f"given up at {ledger.settled}"
 
 
-def _copy(folder: RunFolder, entry: Entry) -> str:
+def _copy(folder: RunFolder, entry: BudgetEntry) -> str:
     there = entry.charge.folder
     return f"{folder.path}: a copy of the run in {there}, deleted. That one stays as it is, and so does its charge."
 
 
-def _unknown(folder: RunFolder, pages: Pages, why: str) -> RunFolderError:
+def _unknown(folder: RunFolder, pages: OpenBudgetLog, why: str) -> RunFolderError:
     return RunFolderError(
         f"{folder.path}: {why}, and the account book {pages.where} does not know the run, so that nobody can enter what it has "
         "spent. Name its book with --accounts. If there is none, restore the folder from a copy; or delete it yourself, and "
@@ -263,12 +263,12 @@ def _unknown(folder: RunFolder, pages: Pages, why: str) -> RunFolderError:
     )
 
 
-def _is_given_up(ledger: PrivacyLedger, pages: Pages) -> bool:
+def _is_given_up(ledger: PrivacyLedger, pages: OpenBudgetLog) -> bool:
     """Whether the book says that the run of this very ledger was given up: a kill came before its folder was deleted."""
     return any(each.discarded and each.session in (*ledger.sessions[-1:], _given_up(ledger)) for each in pages.entries)
 
 
-def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, pages: Pages) -> bool:
+def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, pages: OpenBudgetLog) -> bool:
     """Whether all that this ledger has paid for is in the book: the run was given up, or this is a copy of its beginning.
 
     The last is so where the ledger in the run's own folder holds the last line of this one that is no session: hashes are

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.errors import AccountsError, BudgetError, RunFolderError
+from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
 from gossamer.methods import method_of
 from gossamer.privacy.accounting.composition import smallest
-from gossamer.privacy.budget_log import Account, AccountBook, Charge, Entry, Pages
+from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
@@ -29,7 +29,7 @@ from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
 Log = Callable[[str], None]
 
 
-def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> AccountBook:
+def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> BudgetLog:
     """The account book in a folder that was named, else in the user's state folder. The one place that reads the environment.
 
     Args:
@@ -37,28 +37,30 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
         beside: a run that must not hold the book, because the book has to outlive it.
 
     Raises:
-        AccountsError: if the folder lies in the run, or no folder was named and the user has none.
+        BudgetLogError: if the folder lies in the run, or no folder was named and the user has none.
     """
     if accounts is not None:
         folder = Path(accounts).absolute()
         try:
             there = folder.resolve()
         except (RuntimeError, OSError):  # the first up to Python 3.12
-            raise AccountsError(f"{folder} is a link that leads back to itself. Name another folder.") from None
+            raise BudgetLogError(f"{folder} is a link that leads back to itself. Name another folder.") from None
         inside = beside is not None and beside.path.resolve() in (there, *there.parents)
         own = beside is not None and there == (beside.private / ACCOUNTS).resolve()
         if beside is not None and not own and (inside or _in_a_run(there / ACCOUNTS)):
-            raise AccountsError(f"{folder} lies in a run itself, and the account book has to outlive it. Name another.")
-        return AccountBook(folder)
+            raise BudgetLogError(
+                f"{folder} lies in a run itself, and the account book has to outlive it. Name another."
+            )
+        return BudgetLog(folder)
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
         try:
             state = Path.home() / ".local" / "state"
         except RuntimeError:
-            raise AccountsError(
+            raise BudgetLogError(
                 "there is no home folder to keep the account book in. Name a folder with --accounts, or set XDG_STATE_HOME."
             ) from None
-    return AccountBook(state / "gossamer")
+    return BudgetLog(state / "gossamer")
 
 
 def _in_a_run(path: Path) -> bool:
@@ -142,7 +144,7 @@ def _charge(
 
 
 @dataclass(frozen=True)
-class BudgetEntry:
+class RunEntry:
     """A run that stands in the book, for as long as this process trains it.
 
     Args:
@@ -152,7 +154,7 @@ class BudgetEntry:
         log: tells the person at the terminal.
     """
 
-    book: AccountBook
+    book: BudgetLog
     charge: Charge
     session: str
     log: Log
@@ -164,15 +166,15 @@ class BudgetEntry:
             BudgetError: if it would have to be charged anew, and a limit forbids it. The run is not certified then.
         """
         with self.book.opened() as pages:
-            entry = pages.holder([self.session], ledger.last_hash, ledger.settled)
+            entry = pages.resumable_entry([self.session], ledger.last_hash, ledger.settled)
             if entry is None:
-                pages.account_of(self.charge).refuse_beyond_limit(self.charge)
-                entry = pages.enter(self.charge, self.session)
+                pages.budget_of_run(self.charge).refuse_beyond_limit(self.charge)
+                entry = pages.add_run(self.charge, self.session)
                 self.log("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
             pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
 
 
-def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], str], None], *, log: Log) -> BudgetEntry:
+def begin(book: BudgetLog, charge: Charge, write: Callable[[dict[str, Any], str], None], *, log: Log) -> RunEntry:
     """Enter a new run, before it trains.
 
     Args:
@@ -183,45 +185,45 @@ def begin(book: AccountBook, charge: Charge, write: Callable[[dict[str, Any], st
 
     Raises:
         BudgetError: if a limit forbids the run; nothing has been written then.
-        AccountsError: if the book cannot be used.
+        BudgetLogError: if the book cannot be used.
     """
     session = new_run_id()
     with book.opened() as pages:
-        account = pages.account_of(charge)
+        account = pages.budget_of_run(charge)
         account.refuse_beyond_limit(charge)
-        named = pages.under(charge.name)
+        named = pages.budget_under_name(charge.name)
         known = {
             "earlier_runs": len(named.entries),
             "together": smallest(named.spent(charge.delta, charge)).to_json(),
         }
         _tell(pages, account, charge, log)
         write(known, session)
-        pages.enter(charge, session)
-    return BudgetEntry(book, charge, session, log)
+        pages.add_run(charge, session)
+    return RunEntry(book, charge, session, log)
 
 
-def resume_entry(book: AccountBook, charge: Charge, ledger: PrivacyLedger, *, log: Log) -> BudgetEntry:
+def resume_entry(book: BudgetLog, charge: Charge, ledger: PrivacyLedger, *, log: Log) -> RunEntry:
     """Go on with a run: free for the folder that the book knows, the whole plan for a copy of it or an unknown one.
 
     Raises:
         BudgetError: if the plan has to be charged, and a limit forbids it.
-        AccountsError: if the book cannot be used.
+        BudgetLogError: if the book cannot be used.
     """
     session = new_run_id()
     with book.opened() as pages:
-        entry = pages.holder(ledger.sessions, ledger.last_hash, ledger.settled)
+        entry = pages.resumable_entry(ledger.sessions, ledger.last_hash, ledger.settled)
         if entry is None:
-            account = pages.account_of(charge)
+            account = pages.budget_of_run(charge)
             account.refuse_beyond_limit(charge)
             log(_why_charged(charge, pages.entries))
             _tell(pages, account, charge, log)
         ledger.begin_session(session)
         if entry is None:
-            pages.enter(charge, session)
+            pages.add_run(charge, session)
         else:
-            pages.go_on(entry, session)
+            pages.resume(entry, session)
             charge = entry.charge
-    return BudgetEntry(book, charge, session, log)
+    return RunEntry(book, charge, session, log)
 
 
 def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None:
@@ -235,7 +237,7 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
         log: tells the person at the terminal.
 
     Raises:
-        AccountsError: if the book cannot be used.
+        BudgetLogError: if the book cannot be used.
         RunFolderError: if it is a client of a simulation, which is charged once, as a whole.
         LedgerDamaged: if the ledger was changed; nothing has been entered then.
     """
@@ -245,20 +247,20 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
         )
     ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
     charge = charge_from(folder, ledger)
-    with suppress(AccountsError):  # its own book knows the digest of the records, of a run of an earlier version too
+    with suppress(BudgetLogError):  # its own book knows the digest of the records, of a run of an earlier version too
         entries = book_at(source_json["accounts"]).read().entries
         charge = next((each.charge for each in entries if charge.run and each.charge.run == charge.run), charge)
     sessions = ledger.sessions or [f"ended at {ledger.settled}"]  # of a run that no book was kept of
     with book_at(accounts, beside=folder).opened() as pages:
-        entry = pages.holder(sessions, ledger.last_hash, ledger.settled)
+        entry = pages.resumable_entry(sessions, ledger.last_hash, ledger.settled)
         if entry is None:
-            account = pages.account_of(charge)
+            account = pages.budget_of_run(charge)
             _tell(pages, account, charge, log)
             try:
                 account.refuse_beyond_limit(charge)
             except BudgetError:
                 log(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
-            entry = pages.enter(charge, sessions[-1])
+            entry = pages.add_run(charge, sessions[-1])
         if not entry.finished:
             pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
     folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
@@ -274,7 +276,7 @@ def new_run_id() -> str:
     return secrets.token_hex(16)
 
 
-def _why_charged(charge: Charge, entries: list[Entry]) -> str:
+def _why_charged(charge: Charge, entries: list[BudgetEntry]) -> str:
     if any(entry.charge.run == charge.run for entry in entries):
         return (
             "This folder is a copy of a run that went on, ended or was given up elsewhere, or was put back to an older state. "
@@ -283,7 +285,7 @@ def _why_charged(charge: Charge, entries: list[Entry]) -> str:
     return "The account book does not know this run (another machine, or another book): its whole plan is entered now."
 
 
-def _tell(pages: Pages, account: Account, charge: Charge, log: Log) -> None:
+def _tell(pages: OpenBudgetLog, account: DataSetBudget, charge: Charge, log: Log) -> None:
     """What is charged, and what it comes to with the earlier runs; and that there are none, because the book is new."""
     if pages.new and Path(charge.folder) not in pages.where.parents:  # there it is the run's own, as the demo's is
         log(
@@ -305,11 +307,11 @@ def _tell(pages: Pages, account: Account, charge: Charge, log: Log) -> None:
     log(told)
 
 
-def new_book(pages: Pages) -> str:
+def new_book(pages: OpenBudgetLog) -> str:
     """What to say where a book has just been made: its folder may be mistyped, or a disk not there."""
     return f"A new account book begins in {pages.where}: it knows of no earlier run and of no limit."
 
 
 def worth(charge: Charge) -> Guarantee:
     """What one run costs by itself."""
-    return smallest(Account((), (charge.name,), ()).spent(charge.delta, charge))
+    return smallest(DataSetBudget((), (charge.name,), ()).spent(charge.delta, charge))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gossamer.attacks.control import told_apart
+from gossamer.attacks.control import separability
 from gossamer.attacks.density import domias
 from gossamer.attacks.discriminator import white_box
 from gossamer.attacks.distances import calibrated, full_black_box, near_copies
@@ -148,7 +148,7 @@ def attack(
         except DataError as error:
             left_out[name] = str(error)
     sink(note("the control: a classifier that never saw the run"))
-    control = told_apart(target.members.images, target.nonmembers.images, seed=seed)
+    control = separability(target.members.images, target.nonmembers.images, seed=seed)
     verdict = wording.control(control, units=units is not None, unit=synthesizer.card.unit)
     verdict += wording.verdict(entries, synthesizer.certificate.guarantee)
     found = Attacked(entries, left_out, verdict, on, dataclasses.asdict(control))

@@ -21,7 +21,7 @@ from gossamer.errors import GossamerError, RequestError, RunFolderError, Unplann
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import Config
-from gossamer.methods.gs_wgan.critic_pool import Panel
+from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy.accounting import federated
@@ -90,7 +90,7 @@ class Client:
         self._terms: dict[str, Any] | None = None
         self._run: TrainingRun
         self._training: Training[Config, State]
-        self._panel: Panel
+        self._panel: CriticPool
         self._config: Config
         self.app = ClientApp()
         self.app.query("terms")(self._answering(self._enlist))
@@ -159,7 +159,7 @@ class Client:
                 self._start_on(start)
             private = self._run.data.private
             self._warm_up(private)
-            self._panel = Panel(run, self._training.state.confine(run, private))
+            self._panel = CriticPool(run, self._training.state.confine(run, private))
             self._open = stack.pop_all()
         self._config, self._terms = job.config, terms
 
@@ -249,7 +249,7 @@ class Client:
         if state.phase == "training":
             return
         for reached in self._training.drive(private):
-            if reached.shown is None:
+            if reached.logs is None:
                 break
             self.sink(progress(reached.phase.name, reached.step, reached.phase.steps))
         self._save()

@@ -40,7 +40,7 @@ _PAUSE = 0.1  # seconds between two looks for clients
 
 @dataclass
 class Clients:
-    """Clients, each with records of its own, that answer in place of a `Panel`.
+    """Clients, each with records of its own, that answer in place of a `CriticPool`.
 
     A step goes to those whose turn it is to train and to those that are drawn to answer. An answer is drawn uniformly among the
     clients that are there, by secret coins, never among fewer than `critics`; it is charged before anybody is asked. One that

@@ -312,7 +312,9 @@ def _for_black_ground(run: Measured) -> dict[str, Any]:
     """Those settings of a run that suit pictures on a black ground."""
     chosen, plain = _settings(run), presets.defaults(run.method)
     return {
-        key: chosen[key] for key in METHODS[run.method].suits_black_ground if chosen.get(key, plain[key]) != plain[key]
+        key: chosen[key]
+        for key in METHODS[run.method].suits_dark_background
+        if chosen.get(key, plain[key]) != plain[key]
     }
 
 

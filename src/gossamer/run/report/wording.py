@@ -95,14 +95,14 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
     return found
 
 
-def control(told_apart: Estimate, *, units: bool, unit: str) -> list[str]:
+def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
     """What to know before the verdict: the sets differ whatever the run did, or nobody said whose records they are."""
     found = []
-    if told_apart.low > 0.5:
+    if separability.low > 0.5:
         found.append(
             "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
-            f"run tells their pictures apart (area under its ROC curve {told_apart.value:.3g}, {told_apart.low:.3g} to "
-            f"{told_apart.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
+            f"run tells their pictures apart (area under its ROC curve {separability.value:.3g}, {separability.low:.3g} to "
+            f"{separability.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
             "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units "
             "where a person has several records."
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.class_names import listed
-from gossamer.data.fingerprint import SALT, Identity, fingerprint, given_up, identify, share_a_picture
+from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.polarity import contrast, nearly_constant
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
@@ -272,7 +272,7 @@ def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]
     Raises:
         RequestError: if nobody is in the public part. That follows from the public part alone.
     """
-    public = given_up(records, share=share, salt=salt)
+    public = made_public(records, share=share, salt=salt)
     if not public.any():
         raise RequestError(f"--public-share {share:g}: nobody fell to the public part. Give up a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))

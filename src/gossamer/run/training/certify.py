@@ -34,7 +34,7 @@ def train_and_certify(run: TrainingRun, *, saved: Saved | None = None) -> Synthe
         if isinstance(error, DiskFull) or not is_full(error):
             raise
         raise disk_full(run.folder, "everything that was trained is kept") from None
-    run.ranks.same(synthesizer)
+    run.ranks.broadcast(synthesizer)
     return synthesizer
 
 

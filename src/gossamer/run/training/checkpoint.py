@@ -97,7 +97,7 @@ def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> 
     confined = {name: value for name, value in state.items() if isinstance(value, Confined)}
     if not confined:
         return {}
-    sealed: dict[str, str] = ranks.same({name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined})
+    sealed: dict[str, str] = ranks.broadcast({name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined})
     mine = {name: folder / (file if ranks.first else f"{file}.{ranks.number}") for name, file in sealed.items()}
 
     def write() -> None:
@@ -105,7 +105,7 @@ def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> 
             value.seal(mine[name])
 
     try:
-        ranks.together(write)
+        ranks.run_on_all(write)
     except BaseException:
         for path in mine.values():
             path.unlink(missing_ok=True)

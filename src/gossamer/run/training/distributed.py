@@ -67,11 +67,11 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
                 return follow(ranks, cast("Rng | None", named.get("rng")))
             synthesizer = run(*args, **named)
             if not ranks.told:  # the run was finished already
-                ranks.same(synthesizer)
+                ranks.broadcast(synthesizer)
             return synthesizer
         except BaseException:
             if ranks.first and not ranks.told:
-                ranks.same(None)
+                ranks.broadcast(None)
             raise
         finally:
             _joined.pop()
@@ -85,10 +85,10 @@ class _Told(Group):
 
     told = False
 
-    def same(self, state: Any) -> Any:
+    def broadcast(self, state: Any) -> Any:
         """See `Ranks`."""
         self.told = True
-        return super().same(state)
+        return super().broadcast(state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) 
         saved=saved,
         versions=versions(),
     )
-    ranks.same(brief)
+    ranks.broadcast(brief)
     run.rng.draw_alike(brief.key)
 
 
@@ -160,7 +160,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     """
     for each in HEARD:  # rank 0 hears them, and tells
         signal.signal(each, signal.SIG_IGN)
-    brief: Brief | Synthesizer | None = ranks.same(None)
+    brief: Brief | Synthesizer | None = ranks.broadcast(None)
     if brief is None:
         raise NotBegun("rank 0 could not begin, and says why.")
     if isinstance(brief, Synthesizer):
@@ -189,10 +189,10 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         for _ in training.drive(private, public):
             if (after := ranks.next(Next.STEP)) != Next.STEP:
                 checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
-            if after == Next.KEEP_AND_STOP:
+            if after == Next.CHECKPOINT_AND_STOP:
                 raise Interrupted("rank 0 has stopped.")
     checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
-    synthesizer: Synthesizer = ranks.same(None)
+    synthesizer: Synthesizer = ranks.broadcast(None)
     return synthesizer
 
 
@@ -202,11 +202,11 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rn
     Where a release is more than a sum over units, a unit's rank is a secret coin of its own, so that one unit more or less
     leaves all others where they are.
     """
-    if ranks.count == 1 or job.method.deals_records:
+    if ranks.count == 1 or job.method.shards_records:
         return records
-    if not job.method.sums_units:
+    if not job.method.additive_over_units:
         return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
-    mine = ranks.mine(records.population)
+    mine = ranks.shard(records.population)
     if records.units is None:
         kept = records[mine]
         return kept if is_mapped(records.images) else dataclasses.replace(kept, images=kept.images.copy())

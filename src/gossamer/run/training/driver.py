@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.files import write_atomically
-from gossamer.methods.method import BaseConfig, OnPublic, Reached, State, Training
+from gossamer.methods.method import BaseConfig, OnPublic, State, StepResult, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next
@@ -78,7 +78,7 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
         with stop_asked() as stop:
             private = run.data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
             for reached in training.drive(private, run.data.public):
-                if reached.shown is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
+                if reached.logs is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
                 try:
@@ -88,11 +88,11 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
                     if not full:
                         raise
                 paid_for = (
-                    reached.shown is None and reached.phase.releases
+                    reached.logs is None and reached.phase.releases
                 )  # the phase is over: it cannot be paid for again
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
-                    run.ranks.next(Next.KEEP_AND_STOP if stopping else Next.KEEP)
+                    run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
                     clock.written(save())
                     if full:
                         raise DiskFull
@@ -147,15 +147,15 @@ def disk_full(folder: RunFolder, kept: str) -> DiskFull:
     )
 
 
-def _tell(reached: Reached, emit: Sink, spent: Callable[[], float]) -> None:
+def _tell(reached: StepResult, emit: Sink, spent: Callable[[], float]) -> None:
     """How far the run is and, now and then, the figures of the step."""
     phase, step = reached.phase, reached.step
-    if reached.shown is None:
+    if reached.logs is None:
         return
     emit(progress(phase.name, step, phase.steps, f"epsilon spent {rounded_up(spent())}" if phase.releases else ""))
     if phase.worth_keeping(step):
         values: dict[str, float | int | str] = {
-            name: value if isinstance(value, int) else float(value) for name, value in reached.shown.items()
+            name: value if isinstance(value, int) else float(value) for name, value in reached.logs.items()
         }
         if phase.releases:
             epsilon = spent()

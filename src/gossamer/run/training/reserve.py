@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from gossamer.errors import AccountsError, RunFolderError
+from gossamer.errors import BudgetLogError, RunFolderError
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.run.budget.entry import begin, book_at, charge_of, new_run_id
@@ -37,7 +37,7 @@ def reserve(
 
     Raises:
         BudgetError: if a limit forbids the run; nothing is left of it then.
-        AccountsError: if the budget log cannot be used.
+        BudgetLogError: if the budget log cannot be used.
         RunFolderError: if the folder cannot be written.
     """
     folder, ledger, facts = run.folder, run.ledger, run.data.facts
@@ -67,7 +67,7 @@ def reserve(
     try:
         entry = begin(book_at(accounts, beside=folder), charge, write, log=run.log)
     except BaseException as error:
-        if not folder.finished and (isinstance(error, (AccountsError, OSError)) or not folder.begun):
+        if not folder.finished and (isinstance(error, (BudgetLogError, OSError)) or not folder.begun):
             ledger.close()  # the disk or the budget log failed before the run was entered
             folder.clear()
         if isinstance(error, OSError):

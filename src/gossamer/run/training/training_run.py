@@ -7,7 +7,7 @@ from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import BudgetEntry
+from gossamer.run.budget.entry import RunEntry
 from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.run_folder import RunFolder
 
@@ -37,7 +37,7 @@ class TrainingRun:
     rng: Rng
     device: str
     sink: Sink
-    budget_entry: BudgetEntry | None = None
+    budget_entry: RunEntry | None = None
     with_tensorboard: bool = False
     ranks: Ranks = ALONE
     sources: DataSources | None = None
