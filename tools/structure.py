@@ -1,0 +1,92 @@
+"""The structure of the source: modules, import arrows and circles of each package. `make check` runs it.
+
+python tools/structure.py            a table; exit status 1 where a rule is broken
+python tools/structure.py --arrows   the arrows of each package too
+
+An arrow goes from one child of a package (a module or a folder) to another that it imports. Imports under TYPE_CHECKING and
+`Lazy("...")` count. A package's own `__init__.py` declares what its modules share, such as a method's Config, and loads them
+when asked; so its arrows to and from its own modules do not count, and those to other packages count as the package's.
+"""
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1] / "src" / "gossamer"
+MOST_MODULES, MOST_ARROWS = 15, 60
+"""In one package, at one level."""
+
+
+def modules() -> dict[str, Path]:
+    """The path of each module by its dotted name; a package is named after its folder."""
+    named = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The modules of ours that a file imports, wherever the import stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known else node.module for name in inside]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Lazy":
+            names = [node.args[0].value] if isinstance(node.args[0], ast.Constant) else []
+        else:
+            continue
+        yield from (str(name) for name in names if name in known)
+
+
+def child(module: str, package: str) -> str:
+    """The child of a package that a module is or lies in; empty: the package itself, or a module elsewhere."""
+    return module[len(package) + 1 :].split(".", maxsplit=1)[0] if module.startswith(f"{package}.") else ""
+
+
+def circle(arrows: set[tuple[str, str]]) -> list[str]:
+    """The children that can be reached from themselves."""
+    to = defaultdict(set)
+    for importer, target in arrows:
+        to[importer].add(target)
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = to[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    return sorted(name for name in list(to) if name in reached(name))
+
+
+def main() -> int:
+    """Print the table; 1 where a rule is broken."""
+    known = modules()
+    imports = {(module, target) for module, path in known.items() for target in imported(path, known)}
+    packages = [module for module, path in known.items() if path.name == "__init__.py"]
+    broken = False
+    print(f"{'package':48} modules  arrows  circles")
+    for package in packages:
+        children = {child(module, package) for module in known} - {""}
+        arrows = {(child(a, package), child(b, package)) for a, b in imports}
+        arrows = {(a, b) for a, b in arrows if a and b and a != b}
+        circles = circle(arrows)
+        fault = len(children) > MOST_MODULES or len(arrows) > MOST_ARROWS or bool(circles)
+        broken |= fault
+        print(f"{package:48} {len(children):7}  {len(arrows):6}  {', '.join(circles) or '-'}{'   <-' if fault else ''}")
+        if "--arrows" in sys.argv:
+            print("\n".join(f"    {a} -> {b}" for a, b in sorted(arrows)))
+    if broken:
+        print(f"A package has at most {MOST_MODULES} modules and {MOST_ARROWS} arrows at one level, and no circle.")
+    return int(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

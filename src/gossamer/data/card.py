@@ -19,9 +19,15 @@ from gossamer.data.labels import first
 from gossamer.data.to_uint8 import Resize
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
+from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
     from gossamer.data.records import Records
+else:
+    torch = Lazy("torch")
 
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
@@ -377,3 +383,10 @@ def protected_part(card: DataCard, share: float) -> DataCard:
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 gives up 2 %."
         )
     return replace(card, declared_size=stays)
+
+
+def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "Tensor":
+    """Labels from the declared prior, never a measured one. int64 [n]."""
+    if card.label_prior == "uniform":
+        return torch.randint(card.classes, (n,), generator=stream)
+    return torch.multinomial(torch.tensor(card.label_prior), n, replacement=True, generator=stream)

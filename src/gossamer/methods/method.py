@@ -32,18 +32,17 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from gossamer.data import card as data_card
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
-    from gossamer.methods.common import adversarial
-    from gossamer.methods.common.method_start import StartState
     from gossamer.privacy import confined, guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.random.noise import Rng
 else:
     torch = Lazy("torch")
-    adversarial = Lazy("gossamer.methods.common.adversarial")
     confined = Lazy("gossamer.privacy.confined")
+    data_card = Lazy("gossamer.data.card")
     guarantee = Lazy("gossamer.privacy.guarantee")
 
 Setting: TypeAlias = bool | int | float | str
@@ -133,12 +132,12 @@ class State(StatefulDataclass, ABC):
     Args:
         phase: name of the present phase; empty at the start.
         step: steps of that phase that are done.
-        begun: what the run starts on, where another method makes that; see `start.Startable`.
+        begun: the `StartState` of a run that starts on what another method releases.
     """
 
     phase: str = ""
     step: int = 0
-    begun: "StartState | None" = None
+    begun: StatefulDataclass | None = None
 
     @property
     @abstractmethod
@@ -299,6 +298,10 @@ class AnyMethod(ABC):
         return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
+METHODS: dict[str, AnyMethod] = {}
+"""The registry: each method by its name on the command line. The `__init__` of this package fills it."""
+
+
 class Method(AnyMethod, Generic[C, S]):
     """What the author of a method writes. The docstring is the guarantee (what is protected, under which relation, and why) and
     the departures from the paper, each with its reason; it is the method's help on the command line.
@@ -389,7 +392,7 @@ class Method(AnyMethod, Generic[C, S]):
         """
         del config
         latents = torch.randn(n, int(net.latent_size), generator=stream)  # type: ignore[arg-type]  # every such net states it
-        drawn = adversarial.draw_labels(n, card, stream)
+        drawn = data_card.draw_labels(n, card, stream)
         if labels is None:
             labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # every such net states it
         with torch.no_grad():

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.privacy.distributed import ALONE, Ranks
 
@@ -71,13 +70,6 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module, r
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     optimiser.step()
-
-
-def draw_labels(n: int, card: DataCard, stream: torch.Generator) -> Tensor:
-    """Labels from the declared prior, never a measured one. int64 [n]."""
-    if card.label_prior == "uniform":
-        return torch.randint(card.classes, (n,), generator=stream)
-    return torch.multinomial(torch.tensor(card.label_prior), n, replacement=True, generator=stream)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
+from gossamer.data.card import draw_labels
 from gossamer.data.records import Records, sent
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.adversarial import Fakes
@@ -136,7 +137,7 @@ class InTraining(Generic[N]):
         """
         size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
         z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))
-        y = adversarial.draw_labels(n, run.card, run.rng.public(f"{prefix}labels"))
+        y = draw_labels(n, run.card, run.rng.public(f"{prefix}labels"))
         return sent(z[part], run.device), sent(y[part], run.device)
 
     @torch.no_grad()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods.method import (
+    METHODS,
     AnyMethod,
     AnyPhase,
     BaseConfig,
@@ -32,13 +33,11 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    import gossamer.methods as registry
     from gossamer.data import records
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
 else:
     torch, records = Lazy("torch"), Lazy("gossamer.data.records")
-    registry = Lazy("gossamer.methods")
 
 _AT_ONCE = 1_000
 """Records that are drawn in a step."""
@@ -146,7 +145,7 @@ class Startable(Method[C, S], Generic[C, S]):
                     "--start-settings are those of a start: give --start as well, such as --start evolve."
                 )
             return None
-        able = {name: method for name, method in registry.METHODS.items() if method.can_warm_start}
+        able = {name: method for name, method in METHODS.items() if method.can_warm_start}
         if config.start not in able:
             raise RequestError(
                 f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
@@ -219,7 +218,7 @@ def _before(
         return state.step >= phase.steps or any(private.remaining(event) <= owed[event] for event, _ in phase.plan)
 
     def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Logs]:
-        assert state.begun is not None
+        assert isinstance(state.begun, StartState)
         inner = state.begun.state
         inner.phase, inner.step = phase.name, state.step
         if over(state, seen):
@@ -251,14 +250,14 @@ def _after(phase: AnyPhase[C, S]) -> AnyPhase[C, S]:
 
 
 def _with_drawn(run: Run[C], state: State) -> Run[C]:
-    assert state.begun is not None
+    assert isinstance(state.begun, StartState)
     return dataclasses.replace(run, public=state.begun.drawn)
 
 
 def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[Logs]:
     """Records of the start's generator, on a public stream: the same ones, whatever the records are, once it is released."""
     start, total = state.begun, run.config.start_records
-    assert start is not None
+    assert isinstance(start, StartState)
     stream = run.rng.public("start records")
     while (n := min(_AT_ONCE, total - len(start.images))) > 0:
         start.add(*first.sample(start.state.released, n, None, stream))

@@ -28,9 +28,8 @@ from typing import Self, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
-from gossamer.methods.common import adversarial
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
@@ -164,7 +163,7 @@ def draw_preferred(candidates: Records, weights: Tensor, n: int, card: DataCard,
         stream: of the draws.
     """
     groups = torch.from_numpy(candidates.labels)
-    labels, uniform = adversarial.draw_labels(n, card, stream), torch.rand(n, generator=stream)
+    labels, uniform = draw_labels(n, card, stream), torch.rand(n, generator=stream)
     there = torch.isin(labels, groups)
     return pick(weights.cpu(), groups, labels[there], uniform[there])
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard
-from gossamer.methods.common import adversarial
+from gossamer.data.card import DataCard, draw_labels
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def draw(
     assert isinstance(net, Generator)
     device = next(net.parameters()).device
     if labels is None:
-        labels = adversarial.draw_labels(n, card, stream)
+        labels = draw_labels(n, card, stream)
     codes = heun(net.denoiser, config, (n, *net.code_shape), labels.to(device), stream)
     images = net.decode(codes).clamp(0, 1)
     return torch.where(images < config.threshold, 0.0, images).cpu(), labels

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
 from gossamer.errors import DataError
 from gossamer.methods import method
@@ -88,7 +88,7 @@ def draw_latents(run: Run[Config]) -> tuple[list[Tensor], list[Tensor]]:
         z = torch.randn(B, config.latent_size - 1, generator=run.rng.public("latents"))
         y = torch.zeros(B, dtype=torch.int64)
         if config.labels == "conditional":
-            y = adversarial.draw_labels(B, run.card, run.rng.public("labels"))
+            y = draw_labels(B, run.card, run.rng.public("labels"))
         return z.to(run.device), y.to(run.device)
 
     drawn = [draw()] * config.pairs if config.shared_latents else [draw() for _ in range(config.pairs)]

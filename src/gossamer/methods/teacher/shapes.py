@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.synthetic.glyphs import drawn
-from gossamer.methods.common import adversarial
 from gossamer.methods.teacher.nets import Classifier
 
 CANDIDATES = 4
@@ -33,7 +32,7 @@ def labelled(
         stream: fixes the shapes and the labels.
     """
     assert isinstance(net, Classifier)
-    wanted = adversarial.draw_labels(n, card, stream) if labels is None else labels
+    wanted = draw_labels(n, card, stream) if labels is None else labels
     images = shapes(max(FEWEST, CANDIDATES * n), card.shape, stream)
     probabilities = net.probabilities(images.to(net.head.weight.device)).cpu()
     return images[picked(probabilities, wanted)], wanted

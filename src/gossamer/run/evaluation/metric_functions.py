@@ -1,9 +1,9 @@
 """What the metrics of `run/evaluation/metric_registry.py` compute: each goes from a `Inputs` to figures with their names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -22,10 +22,11 @@ from gossamer.metrics.fidelity import frechet, inception_score, mmd
 from gossamer.metrics.neighbours import nearest, neighbourhood
 from gossamer.run.evaluation.baseline_cache import Baselines
 from gossamer.run.evaluation.latent_codes import Encodes, codes
-from gossamer.run.evaluation.metric_registry import Figures
 from gossamer.run.report import metric_names
 from gossamer.run.report.plots import sample_grid
 
+Figures: TypeAlias = Mapping[str, Estimate]
+"""Figures by their names."""
 PROTOCOLS: dict[str, classify.Protocol] = {"paper": classify.PAPER, "reduced": classify.REDUCED}
 TRAINED_ON = {
     metric_names.ACCURACY.name: "synthetic records",

@@ -1,11 +1,10 @@
 """The metrics of `gossamer evaluate --metrics`. `metric_functions.py` computes them, and is loaded when asked."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.errors import DataError, RequestError, did_you_mean
-from gossamer.estimate import Estimate
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 else:
     metric_functions = Lazy("gossamer.run.evaluation.metric_functions")
 
-Figures = Mapping[str, Estimate]
 _CALLED = {
     **dict.fromkeys(("samples", "images_a", "a", "probabilities"), "the samples"),
     **dict.fromkeys(("records", "images_b", "b", "test_images"), "the real records"),
@@ -36,7 +34,7 @@ class Metric:
     """
 
     name: str
-    compute: "Callable[[metric_functions.Inputs], Figures]"
+    compute: "Callable[[metric_functions.Inputs], metric_functions.Figures]"
     needs_labels: bool = False
     in_all: bool = False
 
@@ -78,7 +76,9 @@ def chosen_metrics(text: str) -> list[str]:
     return names
 
 
-def measured(inputs: "metric_functions.Inputs", names: list[str]) -> "Iterator[tuple[str, Figures, str]]":
+def measured(
+    inputs: "metric_functions.Inputs", names: list[str]
+) -> "Iterator[tuple[str, metric_functions.Figures, str]]":
     """Name of the metric, its figures, and why there are none where it does not apply to these records.
 
     Raises:

@@ -114,7 +114,7 @@ def nearest(runs: Sequence[Measured], card: DataCard, *, epsilon: float, delta: 
 
     def place(run: Measured) -> tuple[float, bool, float]:
         apart = abs(math.log(run.clearness / here))
-        return max(apart, math.log(measured_runs.NEAR)), run.data != REFERENCE, -run.accuracy
+        return max(apart, math.log(presets.NEAR)), run.data != REFERENCE, -run.accuracy
 
     return min(runs, key=place, default=None)
 
@@ -145,7 +145,7 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
     if math.isinf(epsilon):
         return least
     needed = measured_runs.records_needed(enough, epsilon=epsilon, delta=delta)
-    if card.declared_size < needed <= measured_runs.NEAR * card.declared_size:
+    if card.declared_size < needed <= presets.NEAR * card.declared_size:
         return f"{least} These {card.declared_size:,} {card.unit}s at this epsilon are about as clear as that."
     if needed <= card.declared_size:
         return f"{least} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.data.card import DataCard
 from gossamer.lazy import Lazy
+from gossamer.run.training.presets import NEAR
 
 if TYPE_CHECKING:
     from scipy import optimize, stats
@@ -26,8 +27,6 @@ else:
 
 Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
 """What records show."""
-NEAR = 1.25
-"""Two runs whose clearness differs by no more than this factor count as equally clear; the same for sides of pictures."""
 USEFUL = 0.8
 """A rule of thumb: from this accuracy on a release counts as useful, ten classes being told apart."""
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)

@@ -15,13 +15,14 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State
-from gossamer.run.recommend.measured_runs import NEAR
 
 if TYPE_CHECKING:
     import torch
 else:
     torch = Lazy("torch")
 
+NEAR = 1.25
+"""Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""
 ABOUT = ("about", "records", "in_proportion")
 """What stands beside the settings of a preset."""
 
