@@ -74,7 +74,7 @@ def fit(
         units: see `data.readers.read.read`.
         preset: named settings; `gossamer presets` lists them. Other flags override them.
         seed: fixes initialisation and public draws; never noise or sampling.
-        device: cpu or cuda.
+        device: where the networks are: cpu, or cuda.
         accounts: folder of the budget log; default: gossamer/ in the user's state folder.
         sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         with_tensorboard: write TensorBoard files into the run (an extra).
