@@ -195,13 +195,13 @@ def test_a_protected_writer_may_hold_a_copy_of_a_public_picture(data: Path, tmp_
     ids = np.array([f"writer {index // 4}" for index in range(160)])
     records = sources(data, units=":who", share=SHARE)
     np.savez(data, **held, who=ids)
-    before = records.read(WRITERS)
+    before = records.read_unconfined(WRITERS)
     assert before.public is not None
     shared = before.public.images[0]
     theirs = next(i for i, image in enumerate(held["images"]) if image.tobytes() == before.private.images[0].tobytes())
     held["images"][theirs] = shared[0]
     np.savez(data, **held, who=ids)
-    after = records.read(WRITERS)
+    after = records.read_unconfined(WRITERS)
     assert after.public is not None
     assert after.public.images.tobytes() == before.public.images.tobytes()
     assert any(image.tobytes() == shared.tobytes() for image in after.private.images)
