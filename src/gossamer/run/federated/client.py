@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -215,7 +215,7 @@ class Client:
             folder=self.folder.path, infinite=rng.reproducible,
         )  # fmt: skip
         if self.accounts is not False:
-            book = book_at(self.accounts or source_json.get("accounts"), beside=self.folder)
+            book = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
             run = dataclasses.replace(run, budget_entry=resume_entry(book, charge, ledger, log=run.log))
             if self.accounts is not None:
                 self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})

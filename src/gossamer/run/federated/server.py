@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -208,7 +208,7 @@ def go_on_serving(
                 ledger, run=config_json["run"], card=card, sources=sources, facts=held.facts, method=METHOD, folder=folder.path,
                 infinite=rng.reproducible, by_client=True,
             )  # fmt: skip
-            log_folder = book_at(accounts or source_json["accounts"], beside=folder)
+            log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
             entry = resume_entry(log_folder, charge, ledger, log=_say(sink))
             if accounts is not None:
                 folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})

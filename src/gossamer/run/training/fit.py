@@ -14,7 +14,7 @@ from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at
+from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.report.wording import remark
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
@@ -108,7 +108,7 @@ def fit(
     _check(request, folder, public=public is not None or public_share is not None, device=device)
     if with_tensorboard:
         tensorboard_writer()
-    book_at(accounts, beside=folder)  # refused before a record is read
+    budget_log_at(accounts, beside=folder)  # refused before a record is read
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit)
     ledger.reserve(request.plan)
     with folder.locked(), closing(ledger):
