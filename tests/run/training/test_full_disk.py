@@ -206,7 +206,7 @@ def test_no_room_is_kept_where_there_is_none(tmp_path: Path, monkeypatch: pytest
     ledger = PrivacyLedger(budget=1.0, delta=1e-5)
     checkpoint.save(tmp_path, {"step": 3}, {}, ledger)
     assert (tmp_path / checkpoint.RESERVE).stat().st_size >= (tmp_path / checkpoint.FILE).stat().st_size
-    checkpoint.give_room(tmp_path)
+    checkpoint.free_reserve(tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(full_error()))
     checkpoint.save(tmp_path, {"step": 4}, {}, ledger)
     assert not (tmp_path / checkpoint.RESERVE).exists()

@@ -292,8 +292,8 @@ def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge,
     in_run = Path(charge.folder) in open_log.where.parents  # the run's own budget log, as the demo's is
     if open_log.new and not in_run:
         log(
-            f"{new_log_note(open_log)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, when "
-            "it has ended or you have stopped it."
+            f"{new_log_note(open_log)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, "
+            "when it has ended or you have stopped it."
         )
     message = f"account book: {charge.name} is charged with the whole plan, {cost_of(charge)}; it stays charged whatever comes."
     if count := len(account.entries):

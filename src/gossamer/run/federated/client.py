@@ -293,7 +293,7 @@ class Client:
             return
         net = self._training.state.released
         net.load_state_dict(read_weights(message.content, net.state_dict()))
-        checkpoint.give_room(self.folder.private)
+        checkpoint.free_reserve(self.folder.private)
         certify(self._run, self._training.state)
         write_report(self.folder.path, internal=True)
         self.close()

@@ -118,7 +118,7 @@ def fit(
             rng=rng or Rng(seed), device=device, sink=sink, with_tensorboard=with_tensorboard, ranks=present(),
             sources=sources,
         )  # fmt: skip
-        _tell(run, request, data)
+        _log_start(run, request, data)
         return train_and_certify(reserve(run, sources, accounts=accounts))
 
 
@@ -149,10 +149,10 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         Rng(0), ranks=present()
     ).state.released  # what cannot be made is refused before it costs anything
     folder.check_free()
-    disk_space.check(folder.path, disk_space.needed(networks, request.plan), then="or name another --out")
+    disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
 
-def _tell(run: TrainingRun, request: Request, data: str | Path) -> None:
+def _log_start(run: TrainingRun, request: Request, data: str | Path) -> None:
     """Tell the person at the terminal what the data and the request look like.
 
     Raises:

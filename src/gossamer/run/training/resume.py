@@ -55,7 +55,7 @@ def resume(
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
         )
-    disk_space.check(folder.path, disk_space.of(folder.private), then="then resume again")
+    disk_space.check(folder.path, disk_space.of(folder.private), remedy="then resume again")
     with (
         folder.locked(),
         closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
