@@ -1167,7 +1167,7 @@ def test_an_ended_run_without_a_session_is_entered_once(place: Place, tmp_path: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyLedger, "load", classmethod(lambda _cls, path: without_sessions(path)))
         for _ in range(2):
-            enter_finished(folder, book._folder, say=lambda _text: None)
+            enter_finished(folder, book._folder, log=lambda _text: None)
     assert [entry.status for entry in book.read().entries] == ["finished"]
     inner = place.run / PRIVATE / "clients" / "client-0001"
     shutil.copytree(place.run, tmp_path / "whole")

@@ -113,7 +113,9 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
     """What is said of a training whose networks hold something that is no number: no checkpoint is written of that."""
     saved = checkpoint.reached(folder.private)
-    last = f"The checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "No checkpoint had been written"
+    last = (
+        f"The checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "No checkpoint had been written"
+    )
     return Diverged(
         f"the training has diverged: at step {state.step:,} of the {state.phase} a network holds something that is no finite "
         f"number. {last}, and what was paid stays paid. `gossamer resume {folder.path}` tries again from there with fresh "
