@@ -119,11 +119,11 @@ class Expected:
     runs: tuple[Measured, ...]
 
     def __str__(self) -> str:
-        given = f", with {self.public} as public records" if self.public else ""
-        return f"as on {self.data}{given}: {self.words}"
+        suffix = f", with {self.public} as public records" if self.public else ""
+        return f"as on {self.data}{suffix}: {self.range_text}"
 
     @property
-    def words(self) -> str:
+    def range_text(self) -> str:
         """The range, in words."""
         if self.low is not None and self.high is not None:
             low, high = percent(self.low), percent(self.high)
@@ -177,9 +177,9 @@ def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tu
         epsilon: of the run that is asked about.
         pictures: what its records show, where that is known and was measured; None: runs on any.
     """
-    found = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
-    alike = [run for run in found if run.pictures == pictures]
-    return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else found)
+    candidates = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
+    alike = [run for run in candidates if run.pictures == pictures]
+    return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else candidates)
 
 
 def comparable(run: Measured, card: DataCard) -> bool:
@@ -215,8 +215,8 @@ def _expected(alike: Sequence[Measured], here: float) -> Expected:
     above = max(best, key=lambda run: run.accuracy, default=None)
     low = None if below is None else below.at_least
     high = None if above is None else max(above.at_most, 0.0 if below is None else below.at_most)
-    chosen = tuple(dict.fromkeys(run for run in (below, above) if run is not None))
-    return Expected(alike[0].data, alike[0].public, low, high, chosen)
+    neighbours = tuple(dict.fromkeys(run for run in (below, above) if run is not None))
+    return Expected(alike[0].data, alike[0].public, low, high, neighbours)
 
 
 def enough(measured: Sequence[Measured]) -> Measured | None:
@@ -234,7 +234,7 @@ def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
 
 def epsilon_needed(run: Measured, *, records: int, delta: float) -> float | None:
     """The smallest of `EPSILONS` at which so many records would be as clear as that run; None: none of them."""
-    return next((each for each in EPSILONS if clearness(records, each, delta) >= run.clearness), None)
+    return next((epsilon for epsilon in EPSILONS if clearness(records, epsilon, delta) >= run.clearness), None)
 
 
 def clearness(records: int, epsilon: float, delta: float) -> float:

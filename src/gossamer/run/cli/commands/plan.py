@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gossamer.privacy.accounting import event_json
     from gossamer.run.cli import calculator
     from gossamer.run.recommend import forecast
-    from gossamer.run.recommend.forecast import Outlook
+    from gossamer.run.recommend.forecast import Forecast
     from gossamer.run.training import plan as planning
     from gossamer.run.training import presets as named
     from gossamer.run.training.plan import Request
@@ -45,11 +45,11 @@ def _plan(
     request = planning.plan(method, facts, settings, preset=preset, **budget)
     if public is not None or public_share is not None:
         planning.check_takes_public(request.job)
-    expected = forecast.outlook(request, public=public is not None or public_share is not None)
+    expected = forecast.forecast_run(request, public=public is not None or public_share is not None)
     click.echo(json.dumps(_as_json(request, expected)) if as_json else "\n".join(_lines(request, expected)))
 
 
-def _lines(request: "Request", expected: "Outlook") -> list[str]:
+def _lines(request: "Request", expected: "Forecast") -> list[str]:
     job = request.job
     if reason := job.method.without_guarantee:
         return [
@@ -72,7 +72,7 @@ def _lines(request: "Request", expected: "Outlook") -> list[str]:
     return [*told, *expected.lines()]
 
 
-def _as_json(request: "Request", expected: "Outlook") -> dict[str, Any]:
+def _as_json(request: "Request", expected: "Forecast") -> dict[str, Any]:
     return {
         "method": request.job.method.name,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
