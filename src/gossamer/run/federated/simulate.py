@@ -81,13 +81,13 @@ def simulate(
         raw = dataclasses.replace(sources, public=began.public).read_unconfined(card)
         answers_delta = float(folder.config()["delta"])
         with clients_of(folder, raw.private, card, sources, answers_delta, _kept(folder, card)) as grid:
-            return go_on_serving(grid, out, accounts=accounts, sink=sink, held=PublicData(raw.public, raw.facts))
+            return go_on_serving(grid, out, accounts=accounts, sink=sink, public_data=PublicData(raw.public, raw.facts))
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
     raw, places = sources.read_unconfined(card), dealt(card.declared_size)
     with clients_of(folder, raw.private, card, sources, request.delta, places) as grid:
         return serve(
             grid, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts, sink=sink,
-            sources=sources, held=PublicData(raw.public, raw.facts), kept={PLACES: places}, **settings,
+            sources=sources, public_data=PublicData(raw.public, raw.facts), private_entries={PLACES: places}, **settings,
         )  # fmt: skip
 
 
@@ -169,5 +169,5 @@ def _given(data: RawData) -> Callable[[DataCard, PrivacyLedger], LoadedData]:
 
 def _of(records: Records, unit: int) -> Records:
     """The records of one unit, none where there is no such unit."""
-    mine = (np.arange(len(records)) if records.units is None else records.units) == unit
-    return Records(records.images[mine], records.labels[mine], class_names=records.class_names)
+    selected = (np.arange(len(records)) if records.units is None else records.units) == unit
+    return Records(records.images[selected], records.labels[selected], class_names=records.class_names)

@@ -63,8 +63,8 @@ def _what(certificate: Certificate, declared: dict[str, Any]) -> str:
         "| who made it says | |",
         "|---|---|",
     ]
-    said = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
-    rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in said.items()]
+    answers = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
+    rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in answers.items()]
     return "## What this is\n\n" + "\n".join([*about, *rows])
 
 
@@ -91,17 +91,17 @@ def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
     lines = [f"Protected: {facts['protects']}.", f"In other words: {facts['adjacency']}."]
     finite = math.isfinite(float(certificate.guarantee["epsilon"]))
     if finite:
-        rows = [f"| {_up(each['epsilon'])} | {in_full(each['delta'])} |" for each in figures["at_deltas"]]
+        rows = [f"| {_up(entry['epsilon'])} | {in_full(entry['delta'])} |" for entry in figures["at_deltas"]]
         lines.append("\n".join(["| epsilon, at most | delta |", "|---|---|", *rows]))
         parts = [
-            f"- {each['purpose']}: {each['count']:,} x {release_in_words(each['event'])}; alone epsilon "
-            f"{_up(each['alone']['epsilon'])} at delta {in_full(each['alone']['delta'])}"
-            for each in figures["components"]
+            f"- {entry['purpose']}: {entry['count']:,} x {release_in_words(entry['event'])}; alone epsilon "
+            f"{_up(entry['alone']['epsilon'])} at delta {in_full(entry['alone']['delta'])}"
+            for entry in figures["components"]
         ]
         lines.append("What looked at the records, and what each part would cost alone:\n\n" + "\n".join(parts))
     inputs = [
-        f"- {each['what']}: where from: {each['origin']}; chosen beside such records: {each['tuned']}"
-        for each in facts["public_inputs"]
+        f"- {entry['what']}: where from: {entry['origin']}; chosen beside such records: {entry['tuned']}"
+        for entry in facts["public_inputs"]
     ]
     lines.append("Public inputs, which nothing protects:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
     lines.append(certificate.adds_up)

@@ -20,9 +20,9 @@ else:
 TRIALS = {"type": click.IntRange(min=20)}
 
 
-def _audit(*, as_json: bool, **named: Any) -> None:
+def _audit(*, as_json: bool, **options: Any) -> None:
     with progress.Terminal() as terminal:
-        report = auditing.audit(sink=terminal, **named)
+        report = auditing.audit(sink=terminal, **options)
     _show(report, as_json=as_json)
 
 
@@ -30,11 +30,11 @@ def _audit(*, as_json: bool, **named: Any) -> None:
 @click.option("--run", type=PATH, metavar="RUN", help="Audit at the epsilon of this finished run.")
 @options_of("gossamer.run.auditing.audit.audit_run", trials=TRIALS)
 @as_json
-def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
+def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
     """What the group does where no METHOD is named."""
     context = click.get_current_context()
     if (method := context.invoked_subcommand) is not None:
-        for name in ("run", *named, "as_json"):
+        for name in ("run", *options, "as_json"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 flag = "json" if name == "as_json" else name
                 fix = (
@@ -47,7 +47,7 @@ def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
     if run is None:
         raise click.UsageError("name a METHOD, or give --run RUN.")
     with progress.Terminal() as terminal:
-        report = auditing.audit_run(run, sink=terminal, **named)
+        report = auditing.audit_run(run, sink=terminal, **options)
     _show(report, as_json=as_json)
 
 
