@@ -842,7 +842,7 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
 
     Each of six orders comes 50 to 150 times in 600 draws: error rate 1e-7.
     """
-    orders = Counter(tuple(module_of_simulation.dealt(3)) for _ in range(600))
+    orders = Counter(tuple(module_of_simulation.random_unit_order(3)) for _ in range(600))
     assert len(orders) == 6 and all(50 <= often <= 150 for often in orders.values())
     run, seen = tmp_path / "run", []
     labels = np.arange(12) % 3
@@ -1019,7 +1019,7 @@ def test_a_round_carries_fakes_and_labels_and_is_checked() -> None:
     facts: dict[str, Any] = {"shape": (1, 28, 28), "classes": 3, "trains": 6, "rows": 4}
     found = read_round(content, **facts)
     assert found.train is not None and torch.equal(found.train.images, asked.train.images)  # type: ignore[union-attr]
-    assert len(found.asked) == 2 and torch.equal(found.asked[1].labels, batch.labels)
+    assert len(found.to_answer) == 2 and torch.equal(found.to_answer[1].labels, batch.labels)
     for wrong in ({"shape": (1, 32, 32)}, {"classes": 2}, {"trains": 5}, {"rows": 3}):
         with pytest.raises(Malformed):
             read_round(content, **{**facts, **wrong})

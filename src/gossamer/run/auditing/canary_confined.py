@@ -193,11 +193,11 @@ class RecordCanary(CanaryObserver):
         assert self.canary is not None
         if not isinstance(mechanism, PoissonGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("one record is looked for in releases over all records")
-        alone = canaries.Alone(query, self.canary)
-        released = self.present_records(inner).release(mechanism, alone)
-        along, length = alone.seen(released, mechanism.max_norm)
+        wrapped_query = canaries.Alone(query, self.canary)
+        released = self.present_records(inner).release(mechanism, wrapped_query)
+        projection, length = wrapped_query.seen(released, mechanism.max_norm)
         # Added up to s where the bound is 1: in units of s, the noise is larger by 1 / s.
-        self.keep(along / length, rate=1.0, noise=mechanism.noise_multiplier / length)
+        self.keep(projection / length, rate=1.0, noise=mechanism.noise_multiplier / length)
         return released
 
 
@@ -215,10 +215,10 @@ class CriticCanary(CanaryObserver):
             raise RequestError("there are no critics here that one record could turn around")
         turned = canaries.TurnedCritics(query, -1, present=self.present)
         released = inner.release(mechanism, turned)
-        along = released.view(mechanism.answers, mechanism.batch_size, -1)[:, :, 0].double().mean(1)
+        projections = released.view(mechanism.answers, mechanism.batch_size, -1)[:, :, 0].double().mean(1)
         joint = mechanism.noise_multiplier / math.sqrt(mechanism.batch_size)
         rate = 1.0 if mechanism.draw == "round_robin" else 1 / mechanism.critics
-        for answer, own in zip(along, turned.own, strict=True):
+        for answer, own in zip(projections, turned.own, strict=True):
             if mechanism.draw == "secret" or own:
                 self.keep(float(answer) / (2 * mechanism.max_norm) + 0.5, rate=rate, noise=joint)
             elif mechanism.draw == "paper":

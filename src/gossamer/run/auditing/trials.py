@@ -288,11 +288,11 @@ class TrialRunner:
             [self._model(kind, present, noise_seed=_SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)]
             for present in (True, False)
         ]
-        along, scores = fisher_direction(*map(np.stack, shadows)), []
+        direction, scores = fisher_direction(*map(np.stack, shadows)), []
         for number, present in enumerate(coins):
             noise_seed = None if self.noise_seed is None else self.noise_seed + number
             observer, weights = self._model(kind, bool(present), noise_seed=noise_seed)
-            scores.append(float(along @ weights))
+            scores.append(float(direction @ weights))
             sink(progress("audit", number + 1, len(coins)))
         declared = Observations(
             np.stack(observer.observed), np.array(observer.rates), np.array(observer.noise), self._revealed

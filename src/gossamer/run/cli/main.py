@@ -121,10 +121,10 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
         name: how the program is called.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in argv
     try:
-        code = command.main([word for word in words if word != "--debug"], prog_name=name, standalone_mode=False)
+        code = command.main([word for word in argv if word != "--debug"], prog_name=name, standalone_mode=False)
     except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
         code = _explain(error, debug=debug)
     except KeyboardInterrupt:

@@ -114,10 +114,10 @@ def forecast_run(request: Request, *, public: bool = False) -> Forecast:
 
 def nearest(runs: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> Measured | None:
     """The run that is nearest in clearness; of equally near ones one on MNIST, and the best of those."""
-    here = measured_runs.clearness(card.declared_size, epsilon, delta)
+    clearness = measured_runs.clearness(card.declared_size, epsilon, delta)
 
     def rank(run: Measured) -> tuple[float, bool, float]:
-        distance = abs(math.log(run.clearness / here))
+        distance = abs(math.log(run.clearness / clearness))
         return max(distance, math.log(presets.NEAR)), run.data != REFERENCE, -run.accuracy
 
     return min(runs, key=rank, default=None)

@@ -201,15 +201,19 @@ def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, de
         epsilon: the budget.
         delta: of the guarantee.
     """
-    here = clearness(card.declared_size, epsilon, delta)
+    own_clearness = clearness(card.declared_size, epsilon, delta)
     groups = dict.fromkeys((run.data, run.public) for run in measured)
-    return tuple(_expected([run for run in measured if (run.data, run.public) == group], here) for group in groups)
+    return tuple(
+        _expected([run for run in measured if (run.data, run.public) == group], own_clearness) for group in groups
+    )
 
 
-def _expected(alike: Sequence[Measured], here: float) -> Expected:
+def _expected(alike: Sequence[Measured], own_clearness: float) -> Expected:
     """The best of what was no clearer, and the best of the nearest that were no less clear."""
-    below = max((run for run in alike if run.clearness <= NEAR * here), key=lambda run: run.accuracy, default=None)
-    no_less = [run for run in alike if run.clearness * NEAR >= here]
+    below = max(
+        (run for run in alike if run.clearness <= NEAR * own_clearness), key=lambda run: run.accuracy, default=None
+    )
+    no_less = [run for run in alike if run.clearness * NEAR >= own_clearness]
     nearest = min((run.clearness for run in no_less), default=0.0)
     best = [run for run in no_less if run.clearness <= NEAR * nearest]
     above = max(best, key=lambda run: run.accuracy, default=None)

@@ -84,8 +84,8 @@ class Recommended:
         like = self.like
         if like is None or not self.expected:
             return [self.method, "unknown", "unknown", "not measured on such records"]
-        here = next(figure for figure in self.expected if (figure.data, figure.public) == (like.data, like.public))
-        return [self.method, here.in_short, about(self.minutes), like.in_short]
+        expected = next(figure for figure in self.expected if (figure.data, figure.public) == (like.data, like.public))
+        return [self.method, expected.in_short, about(self.minutes), like.in_short]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -261,7 +261,7 @@ def _candidate_for(
     measured = measured_runs.of_method(name, epsilon=epsilon, pictures=pictures)
     usable = [run for run in measured if not run.public or (public is not None and method.takes_public)]
     usable = [run for run in usable if _start(run) != "evolve" or run.pictures == pictures]
-    here = measured_runs.clearness(card.declared_size, epsilon, delta)
+    clearness = measured_runs.clearness(card.declared_size, epsilon, delta)
     comparable = [run for run in usable if measured_runs.comparable(run, card)]
     like = nearest(comparable or usable, card, epsilon=epsilon, delta=delta)
     settings = {} if like is None else dict(like.settings)
@@ -293,7 +293,7 @@ def _candidate_for(
         like=like,
         changed=changed,
         left_out=without,
-        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * here)))),
+        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * clearness)))),
         enough=measured_runs.enough(comparable),
         minutes=time_of(like, card) if like is not None and comparable else None,
         command=" ".join([

@@ -32,7 +32,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
     sections = [
         ": ".join(filter(None, ["# Synthetic records", _title(certificate.card)])),
         certificate.statement,
-        _what(certificate, declared),
+        _description(certificate, declared),
         _load(certificate.card, samples, no_loader, classifies=classifies),
         _promised(certificate, declared),
         _bullets("What is not promised", [*certificate.facts["not_promised"], *certificate.not_covered]),
@@ -52,7 +52,7 @@ def class_names(card: dict[str, Any]) -> list[str]:
     return [str(name) for name in card.get("class_names") or ()]
 
 
-def _what(certificate: Certificate, declared: dict[str, Any]) -> str:
+def _description(certificate: Certificate, declared: dict[str, Any]) -> str:
     card = certificate.card
     size = " x ".join(map(str, card["shape"]))
     about = [

@@ -124,7 +124,7 @@ def finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def reached(folder: Path) -> tuple[str, int] | None:
+def saved_position(folder: Path) -> tuple[str, int] | None:
     """Phase and step of the checkpoint that is there, if one is."""
     path = folder / FILE
     if not path.is_file():

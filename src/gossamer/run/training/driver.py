@@ -112,7 +112,7 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
     """What is said of a training whose networks hold something that is no number: no checkpoint is written of that."""
-    saved = checkpoint.reached(folder.private)
+    saved = checkpoint.saved_position(folder.private)
     last = (
         f"The checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "No checkpoint had been written"
     )
@@ -128,7 +128,7 @@ def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
     """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
     checkpoint.free_reserve(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
-    if checkpoint.reached(run.folder.private) is None:
+    if checkpoint.saved_position(run.folder.private) is None:
         lost = "there was no checkpoint yet: what was trained is lost, and what was paid for it stays paid"
     if run.ranks.count > 1:  # the others are elsewhere by now
         return lost

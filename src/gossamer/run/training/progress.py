@@ -70,9 +70,9 @@ def _size_up_to(path: Path, phase: str, step: int) -> int:
             break
         if not line.endswith(b"\n"):
             break
-        here = event["phase"] == phase
-        begun = begun or here
-        if begun and not (here and event["step"] <= step):
+        in_phase = event["phase"] == phase
+        begun = begun or in_phase
+        if begun and not (in_phase and event["step"] <= step):
             break
         size += len(line)
     return size
