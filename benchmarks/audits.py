@@ -12,10 +12,10 @@ import argparse
 import sys
 
 from gossamer.run.auditing.audit import audit
-from gossamer.run.auditing.trials import SMALL
+from gossamer.run.auditing.trials import TRIAL_CONFIGS
 from gossamer.run.report.audit_record import REFUTED
 
-METHODS = {name: (name, {}) for name in SMALL}
+METHODS = {name: (name, {}) for name in TRIAL_CONFIGS}
 DRAWS = {"gs-wgan-in-turns": ("gs-wgan", {"draw": "round_robin"}), "gs-wgan-paper": ("gs-wgan", {"draw": "paper"})}
 """GS-WGAN with its other draws."""
 ROWS = METHODS | DRAWS

@@ -23,7 +23,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 
 
 def training(form: str, options: argparse.Namespace) -> Iterator[StepResult]:
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_pages()
+    tune_malloc()
     runs = {form: training(form, options) for form in ("slow", "fast")}
     seconds: dict[str, list[float]] = {form: [] for form in runs}
     for _ in range(options.steps):

@@ -42,7 +42,7 @@ from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penal
 from gossamer.privacy.per_sample_gradients.points import Points
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
@@ -494,7 +494,7 @@ def main() -> None:
     if options.child:
         print(peak_memory(MODELS[options.child[0]], options.child[1], options.device))
         return
-    keep_pages()
+    tune_malloc()
     rows = []
     for name in options.models:
         peers = name in options.peers_of and not options.no_peers

@@ -36,7 +36,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 
 B, STEPS, SIGMA = 32, 5, 1.07
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=6_000)
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--no-plain", action="store_true", help="Gossamer's loop alone: for memory and checkpoints.")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_pages()
+    tune_malloc()
     loops: dict[str, Callable[[], object]] = {}
     if not options.no_plain:
         loops["plain"] = plain(options.width, share=False)

@@ -38,7 +38,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation.latent_codes import codes
 from gossamer.run.training import presets
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 
 PRIVAE = Privae()
 # What each curve of figure 1 is: settings over those common to all.
@@ -280,7 +280,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(options.threads)
-    keep_pages()
+    tune_malloc()
     options.experiment(options)
 
 

@@ -37,7 +37,7 @@ from gossamer.metrics import classify
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 
 PRIVGAN = Privgan()
 PAPER = {
@@ -221,7 +221,7 @@ def main() -> None:
     options = parser.parse_args()
     options.shape = None if options.shape is None else tuple(options.shape)
     torch.set_num_threads(options.threads)
-    keep_pages()
+    tune_malloc()
     options.out.mkdir(parents=True, exist_ok=True)
     same = {
         name: value

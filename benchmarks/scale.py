@@ -44,7 +44,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.storage.data_sources import DataSources
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "dpgan": {"width": 8, "expected_batch_size": 128},
@@ -101,7 +101,7 @@ def child(folder: str, n: int, method: str, batch: int, threads: int, *, cold: b
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-9)
     ledger.reserve(job.plan)
     found = DataSources.of(folder, public=None, labels_key=None, units=None).read_unconfined(card)
-    keep_pages()
+    tune_malloc()
     steps = job.begin(Rng(0)).drive(Confined(found.private, ledger))
     next(steps)
     tell(begun, work, memory)

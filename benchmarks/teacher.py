@@ -22,7 +22,7 @@ from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.training.memory import keep_pages
+from gossamer.run.training.memory import tune_malloc
 from gossamer.run.training.plan import Request, plan
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_pages()
+    tune_malloc()
 
     records = read(options.data, split="train")
     count = len(records) - options.apart

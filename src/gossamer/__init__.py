@@ -49,7 +49,7 @@ if typing.TYPE_CHECKING:
     from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient as PerRecordGradient
     from gossamer.privacy.queries import Bounds as Bounds
     from gossamer.privacy.random.noise import Rng as Rng
-    from gossamer.run.evaluation.attack import Attacked as Attacked
+    from gossamer.run.evaluation.attack import AttackReport as AttackReport
     from gossamer.run.evaluation.attack import attack as attack
     from gossamer.run.evaluation.evaluate import Evaluation as Evaluation
     from gossamer.run.evaluation.evaluate import evaluate as evaluate
@@ -75,7 +75,7 @@ _FOR_CURATORS = {
     "gossamer.methods.synthesizer": "Synthesizer",
     "gossamer.privacy.certificate.certificate": "Certificate",
     "gossamer.privacy.guarantee": "Guarantee",
-    "gossamer.run.evaluation.attack": "Attacked attack",
+    "gossamer.run.evaluation.attack": "AttackReport attack",
     "gossamer.run.evaluation.evaluate": "Evaluation evaluate",
     "gossamer.run.training.fit": "fit",
     "gossamer.run.training.plan": "Request plan",

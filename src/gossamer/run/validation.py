@@ -39,14 +39,14 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def call(*args: P.args, **named: P.kwargs) -> R:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         hints = _hints(function)
-        for name, value in signature.bind(*args, **named).arguments.items():
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
             if name in hints:
                 check_type(name, value, hints[name])
             if name == "seed":
                 check_seed(name, value)
-        return function(*args, **named)
+        return function(*args, **kwargs)
 
     return call
 
@@ -58,10 +58,10 @@ def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
         RequestError: naming it and the types.
     """
     if not any(_is(value, kind) for kind in kinds):
-        wanted = " or ".join(_NAMES.get(kind, f"a {kind.__name__}") for kind in kinds)
+        expected = " or ".join(_NAMES.get(kind, f"a {kind.__name__}") for kind in kinds)
         quoted = isinstance(value, str) and not {int, float, bool}.isdisjoint(kinds)
         raise RequestError(
-            f"{name} must be {wanted}, not of type {type(value).__name__}{': leave out the quotes' if quoted else ''}."
+            f"{name} must be {expected}, not of type {type(value).__name__}{': leave out the quotes' if quoted else ''}."
         )
 
 
@@ -108,11 +108,11 @@ def _holds_figures(path: Path) -> bool:
     """Whether a file is what `evaluate` or `attack` wrote: JSON that marks figures as internal, or an empty file."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if text.strip() else []
+        content = json.loads(text) if text.strip() else []
     except (OSError, ValueError):
         return False
-    entries = found.get("attacks") if isinstance(found, dict) else found
-    return isinstance(entries, list) and all(isinstance(each, dict) and "internal" in each for each in entries)
+    entries = content.get("attacks") if isinstance(content, dict) else content
+    return isinstance(entries, list) and all(isinstance(entry, dict) and "internal" in entry for entry in entries)
 
 
 def plain(value: Any) -> Any:
@@ -123,12 +123,12 @@ def plain(value: Any) -> Any:
 @functools.cache
 def _hints(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
     """The types of each argument, where all of them are classes."""
-    found = {}
+    types_by_name = {}
     for name, hint in typing.get_type_hints(function).items():
         kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         if name != "return" and all(type(kind) is type or kind is Path for kind in kinds):
-            found[name] = kinds
-    return found
+            types_by_name[name] = kinds
+    return types_by_name
 
 
 def _is(value: object, kind: type) -> bool:

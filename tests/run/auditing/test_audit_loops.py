@@ -18,9 +18,9 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.auditing import audit as auditing
-from gossamer.run.auditing.audit import Audited, audit, audit_run, lines
+from gossamer.run.auditing.audit import AuditReport, audit, audit_run, lines
 from gossamer.run.auditing.canary_confined import steered
-from gossamer.run.auditing.trials import SMALL, Runs
+from gossamer.run.auditing.trials import TRIAL_CONFIGS, TrialRunner
 from gossamer.run.cli.main import cli
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
@@ -29,24 +29,24 @@ from gossamer.run.storage.run_folder import AUDIT
 
 
 def test_every_method_that_claims_something_is_audited() -> None:
-    assert set(SMALL) == {name for name, method in METHODS.items() if not method.without_guarantee}
+    assert set(TRIAL_CONFIGS) == {name for name, method in METHODS.items() if not method.without_guarantee}
 
 
-@pytest.mark.parametrize("method", sorted(SMALL))
+@pytest.mark.parametrize("method", sorted(TRIAL_CONFIGS))
 def test_a_canary_adds_one_among_the_declared_noise(method: str) -> None:
     """Noise of a tenth, so that few trials show it: 1 at the rate of its draws where the canary is, 0 where it is not.
 
     Means within five standard errors, noise within five of its own; chances of 6e-7 each, and the seeds are fixed.
     """
-    small = SMALL[method]
+    small = TRIAL_CONFIGS[method]
     many = small.canary == "gradients"
     trials = 200 if many else 12
     card = DataCard(shape=small.shape, classes=small.classes, declared_size=60 + (trials if many else 1))
     settings = {**small.settings, "noise_multiplier": 0.1}
     if many or small.canary == "terms":
         settings["expected_batch_size"] = card.declared_size // 2
-    runs = Runs(METHODS[method].job(settings, card), 1e-5, seed=0, noise_seed=1)
-    inside, outside = runs.together(trials) if many else runs.one_by_one(small.canary, trials)
+    runs = TrialRunner(METHODS[method].job(settings, card), 1e-5, seed=0, noise_seed=1)
+    inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
     rate, noise, steps = dataclasses.astuple(inside.declared)[:3]
     assert inside.x.shape[0] == outside.x.shape[0] == steps
     assert inside.x.shape[1] + outside.x.shape[1] == 2 * trials
@@ -68,14 +68,14 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
     6 answers of 2 critics: 3 of each in turns; by lot 6, of which half are the canary's, within five standard errors.
     """
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=61)
-    settings = {**SMALL["gs-wgan"].settings, "noise_multiplier": 0.01, "draw": draw, "answers": answers}
-    runs = Runs(METHODS["gs-wgan"].job({**settings, "steps": 6 // answers}, card), 1e-5, seed=0, noise_seed=1)
-    inside, outside = runs.one_by_one("critic", 10)
+    settings = {**TRIAL_CONFIGS["gs-wgan"].settings, "noise_multiplier": 0.01, "draw": draw, "answers": answers}
+    runs = TrialRunner(METHODS["gs-wgan"].job({**settings, "steps": 6 // answers}, card), 1e-5, seed=0, noise_seed=1)
+    inside, outside = runs.single_trials("critic", 10)
     assert inside.x.shape[0] == own
     says = inside.x != 0.5
     assert inside.x[says] == pytest.approx(1, abs=0.05)
     assert outside.x[outside.x != 0.5] == pytest.approx(0, abs=0.05)
-    assert inside.told == (draw == "paper")
+    assert inside.revealed == (draw == "paper")
     assert says.mean() == (pytest.approx(0.5, abs=2.5 / says.size**0.5) if draw == "paper" else 1)
     expected = (
         bounds.revealed_draw_epsilon(0.5, 1.0, 6, 1e-5) if draw == "paper" else bounds.gaussian_epsilon(3**0.5, 1e-5)
@@ -86,9 +86,9 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
 def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> None:
     """7 trials of two releases in one training, without noise to speak of: who is in is so for both releases of a trial."""
     card = DataCard(shape=(1, 2, 2), classes=2, declared_size=61)
-    settings = {**SMALL["privae"].settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
-    runs = Runs(METHODS["privae"].job(settings, card), 1e-5, seed=0, noise_seed=3)
-    inside, outside = runs.one_by_one("terms", 7)
+    settings = {**TRIAL_CONFIGS["privae"].settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
+    runs = TrialRunner(METHODS["privae"].job(settings, card), 1e-5, seed=0, noise_seed=3)
+    inside, outside = runs.single_trials("terms", 7)
     assert inside.x.shape[1] == np.random.default_rng(3).random(14).__lt__(0.5).sum()
     assert inside.x.shape[0] == outside.x.shape[0] == 2
     assert inside.x == pytest.approx(1, abs=0.02)
@@ -97,8 +97,8 @@ def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> Non
 
 def test_trials_are_dealt_to_processes_with_coins_and_noise_of_their_own() -> None:
     card = DataCard(shape=(1, 8, 8), classes=2, declared_size=61)
-    runs = Runs(METHODS["moments"].job({"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1)
-    inside, outside = runs.dealt("record", 20, 2)
+    runs = TrialRunner(METHODS["moments"].job({"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1)
+    inside, outside = runs.parallel_trials("record", 20, 2)
     assert inside.x.shape[1] + outside.x.shape[1] == 40
     assert len(np.unique(np.concatenate([inside.x, outside.x], axis=1))) == 40
     assert dataclasses.astuple(inside.declared) == pytest.approx(dataclasses.astuple(outside.declared))
@@ -153,9 +153,9 @@ def test_either_bound_above_the_claim_refutes_it() -> None:
         "sampling_rate": 1.0, "noise_multiplier": 1.0, "noise_at_most": 1.0, "seconds": 1.0, "canary": "c",
         "statistic": "s", "settings": {},
     }  # fmt: skip
-    assert Audited(lower_bound=3.0, counted=2.0, **terms).verdict == CONSISTENT  # type: ignore[arg-type]  # a dict of mixed types
-    assert Audited(lower_bound=3.1, counted=2.0, **terms).verdict == REFUTED  # type: ignore[arg-type]  # the same
-    assert Audited(lower_bound=2.0, counted=3.1, **terms).verdict == REFUTED  # type: ignore[arg-type]  # the same
+    assert AuditReport(lower_bound=3.0, counted=2.0, **terms).verdict == CONSISTENT  # type: ignore[arg-type]  # a dict of mixed types
+    assert AuditReport(lower_bound=3.1, counted=2.0, **terms).verdict == REFUTED  # type: ignore[arg-type]  # the same
+    assert AuditReport(lower_bound=2.0, counted=3.1, **terms).verdict == REFUTED  # type: ignore[arg-type]  # the same
 
 
 def test_a_method_without_a_claim_has_nothing_to_refute() -> None:
@@ -168,9 +168,9 @@ def test_a_method_without_a_claim_has_nothing_to_refute() -> None:
 def test_the_exit_status_is_1_where_a_claim_is_refuted(
     bound: float, status: int, monkeypatch: pytest.MonkeyPatch, gossamer: Callable[..., Any]
 ) -> None:
-    found = {each.name: 3.0 for each in dataclasses.fields(Audited)} | {"lower_bound": bound, "counted": 0.0}
+    found = {each.name: 3.0 for each in dataclasses.fields(AuditReport)} | {"lower_bound": bound, "counted": 0.0}
     found |= {"method": "m", "trials": 5, "without": 5, "releases": 1, "canary": "c", "statistic": "s", "settings": {}}
-    monkeypatch.setattr(auditing, "audit", lambda *_, **__: Audited(**found))  # type: ignore[arg-type]  # a dict of mixed types
+    monkeypatch.setattr(auditing, "audit", lambda *_, **__: AuditReport(**found))  # type: ignore[arg-type]  # a dict of mixed types
     assert gossamer("audit", "teacher").status == status
     assert gossamer("audit", "teacher", "--json").status == status
 

@@ -24,7 +24,7 @@ from gossamer.privacy.per_sample_gradients import clipping, ghost, rounding
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
-from gossamer.run.auditing.trials import SMALL, Runs, Seen
+from gossamer.run.auditing.trials import TRIAL_CONFIGS, Observations, TrialRunner
 from gossamer.run.storage import data_sources
 
 DELTA = 1e-5
@@ -68,14 +68,14 @@ def c2_for_2_c2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lower(method: str, noise: float, *, share: float = 1.0, trials: int = 300, **settings: Any) -> tuple[float, float]:
     """What is claimed with this noise, and what is found."""
-    small = SMALL[method]
+    small = TRIAL_CONFIGS[method]
     many = small.canary == "gradients"
     card = DataCard(shape=small.shape, classes=small.classes, declared_size=60 + (trials if many else 1))
     if many or small.canary == "terms":
         settings["expected_batch_size"] = round(share * card.declared_size)
     job = METHODS[method].job({**small.settings, "noise_multiplier": noise, **settings}, card)
-    runs = Runs(job, DELTA, 0, 7)
-    inside, outside = runs.together(trials) if many else runs.one_by_one(small.canary, trials)
+    runs = TrialRunner(job, DELTA, 0, 7)
+    inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
     declared = inside.declared
     found = lower_bound(inside, outside, delta=DELTA, confidence=0.95)
     return declared.epsilon(declared.noise, DELTA), max(found.epsilon, found.counted)
@@ -154,7 +154,9 @@ def test_the_guard_on_norms(shielded: bool, monkeypatch: pytest.MonkeyPatch) -> 
         return np.array([along]) / 1e-3
 
     ones, noise = np.ones(1), np.ones(1)
-    found = lower_bound(Seen(x(worst), ones, noise), Seen(x(worst[:0]), ones, noise), delta=DELTA, confidence=0.95)
+    found = lower_bound(
+        Observations(x(worst), ones, noise), Observations(x(worst[:0]), ones, noise), delta=DELTA, confidence=0.95
+    )
     assert (max(found.epsilon, found.counted) <= bounds.gaussian_epsilon(1.0, DELTA)) == shielded
 
 

@@ -16,7 +16,7 @@ from gossamer.privacy.mechanisms.sampling import PoissonSampled
 from gossamer.privacy.per_sample_gradients import clipping
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
-from gossamer.run.auditing.trials import SMALL, Runs
+from gossamer.run.auditing.trials import TRIAL_CONFIGS, TrialRunner
 
 DELTA, TRIALS = 1e-5, 300
 Patch = Callable[[pytest.MonkeyPatch, Ranks], None]
@@ -92,13 +92,13 @@ def found(ranks: Ranks, plant: Patch, noise: float, steps: int, share: float) ->
     torch.manual_seed(0)
     card = DataCard(shape=(1, 8, 8), classes=2, declared_size=60 + TRIALS)
     settings = {
-        **SMALL["teacher"].settings, "noise_multiplier": noise, "steps": steps,
+        **TRIAL_CONFIGS["teacher"].settings, "noise_multiplier": noise, "steps": steps,
         "expected_batch_size": round(share * card.declared_size),
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, ranks)
-        runs = Runs(METHODS["teacher"].job(settings, card), DELTA, 0, 7, ranks)
-        inside, outside = runs.together(TRIALS)
+        runs = TrialRunner(METHODS["teacher"].job(settings, card), DELTA, 0, 7, ranks)
+        inside, outside = runs.shared_runs(TRIALS)
     declared, lower = inside.declared, lower_bound(inside, outside, delta=DELTA, confidence=0.95)
     return declared.epsilon(declared.noise, DELTA), max(lower.epsilon, lower.counted)
 

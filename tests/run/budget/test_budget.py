@@ -36,7 +36,7 @@ from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import audit_run
 from gossamer.run.budget.budget import budget, discard
-from gossamer.run.budget.entry import book_at, enter_finished, place_of
+from gossamer.run.budget.entry import budget_log_at, enter_finished, place_of
 from gossamer.run.cli import demo
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
@@ -83,7 +83,7 @@ class Place:
 
     @property
     def account(self) -> DataSetBudget:
-        return book_at(None).read().budget_of_names(str(self.data))
+        return budget_log_at(None).read().budget_of_names(str(self.data))
 
     @property
     def words(self) -> str:
@@ -204,7 +204,7 @@ def test_the_mark_knows_records_in_any_order_split_or_not(place: Place, tmp_path
 def test_a_name_on_the_card_is_the_account(place: Place, gossamer: Run) -> None:
     place.card.write_text(place.card.read_text() + 'data_set = "clinic-2026"\n')
     place.crash(1)
-    assert len(book_at(None).read().budget_of_names("clinic-2026").entries) == 1
+    assert len(budget_log_at(None).read().budget_of_names("clinic-2026").entries) == 1
     assert gossamer("budget", "clinic-2026").out.startswith("clinic-2026\n")
     assert gossamer("budget", place.data, "--card", place.card).out.startswith("clinic-2026\n")
     assert gossamer("budget", place.data).out.startswith(f"{place.data}, the same records as clinic-2026\n")
@@ -223,7 +223,7 @@ def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_somethin
     told = gossamer("budget", place.data).out
     assert "dpgan" in told
     assert "limit of" in told
-    one = smallest(book_at(None).read().budget_of_names("clinic-2026").spent(DELTA)).epsilon
+    one = smallest(budget_log_at(None).read().budget_of_names("clinic-2026").spent(DELTA)).epsilon
     assert gossamer("budget", place.data, "--epsilon", 1.01 * one, "--delta", DELTA).status == 0
     with pytest.raises(BudgetError, match="the 1 before it"):
         place.fit(place.folder / "another")
@@ -246,13 +246,13 @@ def test_a_limit_of_a_place_binds_the_same_records_elsewhere(place: Place, tmp_p
     budget(limited, epsilon=0.5, delta=DELTA)
     charge = dataclasses.replace(entered(place, other), plan=((GaussianDpEvent(1.0), 1),))
     with pytest.raises(BudgetError, match=r"may spend epsilon 0\.5"):
-        book_at(None).read().budget_of_run(charge).refuse_beyond_limit(charge)
+        budget_log_at(None).read().budget_of_run(charge).refuse_beyond_limit(charge)
 
 
 def entered(place: Place, data: Path) -> Charge:
     """What a run on these records would be entered as."""
     sources = DataSources.of(str(data), public=None, labels_key=None, units=None)
-    known = book_at(None).read().entries
+    known = budget_log_at(None).read().entries
     return Charge(
         run="r", name="clinic-2026" if known else "another", mark=known[0].charge.mark if known else "m", date="2026-11-24",
         method="moments", folder=str(place.folder), plan=(), relation=ADD_OR_REMOVE_ONE, unit="record", delta=DELTA,
@@ -385,9 +385,9 @@ def test_resume_of_the_same_folder_is_free(place: Place, checkpoints: None) -> N
     ledger = PrivacyLedger.load(place.run / "ledger.jsonl")
     assert len(ledger.sessions) == 2
     assert entry.session == ledger.sessions[1]
-    before = (book_at(None)._path).read_bytes()
+    before = (budget_log_at(None)._path).read_bytes()
     place.resume()
-    assert (book_at(None)._path).read_bytes() == before, "a finished run charges nothing"
+    assert (budget_log_at(None)._path).read_bytes() == before, "a finished run charges nothing"
 
 
 def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
@@ -607,7 +607,7 @@ def test_a_run_that_went_to_another_book_stays_there(place: Place, tmp_path: Pat
     place.resume()
 
     def statuses() -> list[str]:
-        return [entry.status for entry in book_at(book).read().budget_of_names(str(place.data)).entries]
+        return [entry.status for entry in budget_log_at(book).read().budget_of_names(str(place.data)).entries]
 
     assert statuses() == ["finished"]
     place.resume(tmp_path / "copy")
@@ -1014,11 +1014,11 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
     place.crash(3, steps=BLOCK, **changed)
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == BLOCK
     before = held_bytes(place.run)
-    book = book_at(None)._path.read_bytes()
+    book = budget_log_at(None)._path.read_bytes()
     with pytest.raises(RunFolderError, match=r"budget of this run is gone.*gossamer discard"):
         place.resume()
     assert held_bytes(place.run) == before
-    assert book_at(None)._path.read_bytes() == book
+    assert budget_log_at(None)._path.read_bytes() == book
     discard(place.run)
 
 
@@ -1125,10 +1125,10 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
         json.dumps({name: value for name, value in json.loads(source.read_text()).items() if name != "mark"})
     )
     for _ in range(2):  # as of an earlier version, which kept the digest of the records in its book alone
-        place.resume(accounts=book_at(None)._folder)
+        place.resume(accounts=budget_log_at(None)._folder)
     (entry,) = place.account.entries
     assert entry.status == "finished"
-    assert RunFolder(place.run).source()["accounts"] == str(book_at(None)._folder)
+    assert RunFolder(place.run).source()["accounts"] == str(budget_log_at(None)._folder)
     assert entry.charge == other.read().entries[0].charge
     assert entry.charge.mark
     assert "more than a limit" in place.words

@@ -270,7 +270,7 @@ def calling(papers: Path, port: int, clients: list[Client], heard: Heard) -> lis
 
         attend(
             app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
-            wait=20, say=heard.append,
+            wait=20, log=heard.append,
         )  # fmt: skip
 
     threads = [threading.Thread(target=call, args=(one,), daemon=True) for one in clients]
@@ -747,7 +747,7 @@ def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
         assert torch.equal(panel.release(fakes), torch.zeros(8, 1, 28, 28))
     assert [said for said in heard if said.startswith(f"{NAMES[3]}: shut out: ")]
     assert why in " ".join(heard)
-    assert panel._there().keys() == set(NAMES[:3])
+    assert panel._wait_for_clients().keys() == set(NAMES[:3])
 
 
 @pytest.mark.parametrize(
@@ -842,7 +842,7 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
 
     Each of six orders comes 50 to 150 times in 600 draws: error rate 1e-7.
     """
-    orders = Counter(tuple(module_of_simulation.dealt(3)) for _ in range(600))
+    orders = Counter(tuple(module_of_simulation.random_unit_order(3)) for _ in range(600))
     assert len(orders) == 6 and all(50 <= often <= 150 for often in orders.values())
     run, seen = tmp_path / "run", []
     labels = np.arange(12) % 3
@@ -1019,7 +1019,7 @@ def test_a_round_carries_fakes_and_labels_and_is_checked() -> None:
     facts: dict[str, Any] = {"shape": (1, 28, 28), "classes": 3, "trains": 6, "rows": 4}
     found = read_round(content, **facts)
     assert found.train is not None and torch.equal(found.train.images, asked.train.images)  # type: ignore[union-attr]
-    assert len(found.asked) == 2 and torch.equal(found.asked[1].labels, batch.labels)
+    assert len(found.to_answer) == 2 and torch.equal(found.to_answer[1].labels, batch.labels)
     for wrong in ({"shape": (1, 32, 32)}, {"classes": 2}, {"trains": 5}, {"rows": 3}):
         with pytest.raises(Malformed):
             read_round(content, **{**facts, **wrong})
@@ -1046,7 +1046,7 @@ def test_a_stranger_gets_no_stream(tmp_path: Path, papers: Path) -> None:
     with Link("localhost:0", identity(papers, "server"), clients=1, largest=1 << 20) as link:
         stranger = Identity(papers / "ca.pem", others / f"{NAMES[0]}.pem", others / f"{NAMES[0]}.key")
         with pytest.raises(RequestError, match="cannot be reached"):
-            attend(granting(1), f"localhost:{link.port}", stranger, until=lambda: False, wait=0.5, say=lambda _: None)
+            attend(granting(1), f"localhost:{link.port}", stranger, until=lambda: False, wait=0.5, log=lambda _: None)
         assert link.present() == {}
 
 
@@ -1061,7 +1061,7 @@ def test_a_client_trusts_no_other_server(tmp_path: Path, papers: Path) -> None:
     ):
         attend(
             granting(1), f"localhost:{link.port}", identity(papers, NAMES[0]), until=lambda: False, wait=0.5,
-            say=lambda _: None,
+            log=lambda _: None,
         )  # fmt: skip
 
 
@@ -1075,7 +1075,7 @@ def test_a_reply_counts_under_the_name_of_its_certificate_alone(papers: Path) ->
 
         def call() -> None:
             with pytest.raises(RuntimeError):
-                attend(app, f"localhost:{link.port}", identity(papers, NAMES[0]), until=stop.is_set, wait=5, say=print)
+                attend(app, f"localhost:{link.port}", identity(papers, NAMES[0]), until=stop.is_set, wait=5, log=print)
 
         thread = threading.Thread(target=call)
         thread.start()

@@ -79,7 +79,7 @@ def test_what_is_expected_lies_between_runs_and_is_unknown_beyond_them(
     records: int, low: float | None, high: float | None, words: str
 ) -> None:
     (found,) = measured_runs.expected([CLEARER, RUN], card(records), epsilon=1.0, delta=1e-5)
-    assert (found.low, found.high, found.words) == (low, high, words)
+    assert (found.low, found.high, found.range_text) == (low, high, words)
 
 
 def test_every_data_set_and_every_kind_of_public_records_is_told_apart() -> None:

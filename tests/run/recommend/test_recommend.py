@@ -18,7 +18,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.run.recommend import measured_runs, recommend
-from gossamer.run.recommend.forecast import outlook
+from gossamer.run.recommend.forecast import forecast_run
 from gossamer.run.recommend.recommend import Advice
 from gossamer.run.training import memory, presets
 from gossamer.run.training.memory import peak
@@ -487,8 +487,8 @@ def test_plan_takes_the_public_records_of_fit_and_says_how_many_are_enough_witho
 
 def test_what_differs_has_words_for_nothing_and_for_equal_ends() -> None:
     expected = measured_runs.Expected("MNIST", "", 0.7214, 0.7214, ())
-    assert (expected.words, expected.in_short) == ("about 72.1 %", "about 72.1 %")
+    assert (expected.range_text, expected.in_short) == ("about 72.1 %", "about 72.1 %")
     request = plan("dp-mepf", DataCard(shape=(1, 28, 28), classes=10, declared_size=5_000), epsilon=1.0, delta=1e-5)
-    told = ", ".join(outlook(request).differs)
+    told = ", ".join(forecast_run(request).differs)
     assert "instead of ," not in told
     assert not told.endswith("instead of ")

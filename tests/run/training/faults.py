@@ -145,7 +145,7 @@ class Place:
         assert not self.lost["charges"], "a release without a charge"
         kept = [int(line.split()[1]) for line in self._witness if line.startswith("kept")]
         if kept:
-            found = checkpoint.reached(self.run / "checkpoint")
+            found = checkpoint.saved_position(self.run / "checkpoint")
             self.lost["checkpoints"] += found is None or found[1] < max(kept)
             assert not self.lost["checkpoints"], "a finished checkpoint is lost"
 
@@ -283,7 +283,7 @@ def cut_ledger(place: Place) -> None:
     process.kill()
     process.join()
     whole = place.ledger.read_bytes()
-    if checkpoint.reached(place.run / "checkpoint") is not None:
+    if checkpoint.saved_position(place.run / "checkpoint") is not None:
         place.ledger.write_bytes(b"".join(whole.splitlines(keepends=True)[:4]))
         assert place.ended(["resume", str(place.run)]) == 1
         place.ledger.write_bytes(whole)
@@ -363,7 +363,7 @@ def no_number(place: Place) -> None:
     at = place.chance.randrange(40, STEPS - 40)
 
     def plant(_chance: random.Random) -> None:
-        begin, tell, states = driver.Training.__init__, driver._tell, []
+        begin, tell, states = driver.Training.__init__, driver._emit_step, []
 
         def remembered(self: Any, *rest: Any) -> None:
             begin(self, *rest)
@@ -376,12 +376,12 @@ def no_number(place: Place) -> None:
                     next(states[-1].released.parameters()).fill_(math.nan)
 
         driver.Training.__init__ = remembered  # type: ignore[method-assign]
-        driver._tell = planted
+        driver._emit_step = planted
 
     code = place.ended(place.words, plant)
     assert code == 1, (place.folder / "said").read_text()[-500:]
     assert "has diverged" in (place.folder / "said").read_text()
-    found = checkpoint.reached(place.run / "checkpoint")
+    found = checkpoint.saved_position(place.run / "checkpoint")
     assert found is None or found[1] < at + 1
     place.holds()
     place.ends()

@@ -338,7 +338,7 @@ def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
         "ledger": (1.0, 1e-5, ADD_OR_REMOVE_ONE, [], []),
     }  # fmt: skip
     if ranks.first:
-        ranks.broadcast(distributed.Brief(**{**told, **change}))
+        ranks.broadcast(distributed.RunSetup(**{**told, **change}))
         return ""
     try:
         distributed.follow(ranks, None)

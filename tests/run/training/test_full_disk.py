@@ -105,7 +105,7 @@ def test_where_no_room_can_be_kept_for_the_first_checkpoint_nothing_is_paid(
 def test_what_is_lost_is_not_called_kept(data: Path, card: Path, tmp_path: Path) -> None:
     """The room that was kept is too small, and the disk fills before the first checkpoint."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "keep_room", lambda *_given, **_named: None)
+        patch.setattr(checkpoint, "reserve_disk", lambda *_given, **_named: None)
         Disk(patch, "state.pt", on=1)
         with pytest.raises(DiskFull, match="there was no checkpoint yet: what was trained is lost"):
             fit("moments", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, axes=8)
@@ -206,7 +206,7 @@ def test_no_room_is_kept_where_there_is_none(tmp_path: Path, monkeypatch: pytest
     ledger = PrivacyLedger(budget=1.0, delta=1e-5)
     checkpoint.save(tmp_path, {"step": 3}, {}, ledger)
     assert (tmp_path / checkpoint.RESERVE).stat().st_size >= (tmp_path / checkpoint.FILE).stat().st_size
-    checkpoint.give_room(tmp_path)
+    checkpoint.free_reserve(tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(full_error()))
     checkpoint.save(tmp_path, {"step": 4}, {}, ledger)
     assert not (tmp_path / checkpoint.RESERVE).exists()

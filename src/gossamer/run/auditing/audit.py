@@ -25,7 +25,7 @@ from gossamer.files import write_atomically
 from gossamer.methods import method_of
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, SMALL, Releases, Runs, Seen
+from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, TRIAL_CONFIGS, Observations, ReleaseProfile, TrialRunner
 from gossamer.run.release.verify import is_release
 from gossamer.run.report.audit_record import CONSISTENT, LOW_VALUE, REFUTED
 from gossamer.run.report.html import write_report
@@ -42,7 +42,7 @@ _OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "d
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audited:
+class AuditReport:
     """What came of an audit.
 
     Args:
@@ -89,9 +89,9 @@ class Audited:
 
     def to_json(self) -> dict[str, Any]:
         """With the verdict; infinity as the string "inf"."""
-        found = {**dataclasses.asdict(self), "verdict": self.verdict, "note": LOW_VALUE}
+        fields = {**dataclasses.asdict(self), "verdict": self.verdict, "note": LOW_VALUE}
         return {
-            name: "inf" if isinstance(value, float) and math.isinf(value) else value for name, value in found.items()
+            name: "inf" if isinstance(value, float) and math.isinf(value) else value for name, value in fields.items()
         }
 
 
@@ -109,7 +109,7 @@ def audit(
     seed: int = 0,
     sink: Sink = silent,
     noise_seed: int | None = None,
-) -> Audited:
+) -> AuditReport:
     """Measure what a method gives away at the least, through its own loop on small nets, beside its claim.
 
     Args:
@@ -129,38 +129,40 @@ def audit(
     Raises:
         RequestError: if the method promises nothing, or the settings are impossible.
     """
-    asked = method_named(method)
-    if asked.without_guarantee:
+    chosen_method = method_named(method)
+    if chosen_method.without_guarantee:
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. `gossamer attack` shows what it "
             "gives away."
         )
-    small, began = SMALL[method], time.monotonic()
-    chosen = {**small.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
-    kind = "gradients" if chosen.get("divergence") == "none" else small.canary  # a canary of gradients alone
-    together = kind == "gradients" and not final
-    trials = trials or (_FINAL if final else small.trials(epsilon))
-    in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if together else 1  # delta is below 1 / declared size
-    card = DataCard(shape=small.shape, classes=small.classes, declared_size=ORDINARY + in_a_run)
-    if "expected_batch_size" in {each.name for each in dataclasses.fields(asked.config_type)}:
-        chosen.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
-    if chosen.get("draw") == "paper":  # which gives one answer a step
-        chosen |= {"steps": chosen["steps"] * chosen["answers"], "answers": 1}
-    request = plan(method, card, chosen, epsilon=epsilon, delta=delta)
-    runs = Runs(request.job, delta, seed, noise_seed)
+    trial_config, began = TRIAL_CONFIGS[method], time.monotonic()
+    merged = {**trial_config.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
+    kind = "gradients" if merged.get("divergence") == "none" else trial_config.canary  # a canary of gradients alone
+    shared = kind == "gradients" and not final
+    trials = trials or (_FINAL if final else trial_config.trials(epsilon))
+    in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if shared else 1  # delta is below 1 / declared size
+    card = DataCard(shape=trial_config.shape, classes=trial_config.classes, declared_size=ORDINARY + in_a_run)
+    if "expected_batch_size" in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
+        merged.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
+    if merged.get("draw") == "paper":  # which gives one answer a step
+        merged |= {"steps": merged["steps"] * merged["answers"], "answers": 1}
+    request = plan(method, card, merged, epsilon=epsilon, delta=delta)
+    runner = TrialRunner(request.job, delta, seed, noise_seed)
     if final:
-        declared, *models = runs.models(kind, trials, sink)
-        found = of_models(declared, *models, delta=delta, confidence=confidence)
-        counts = [len(each) for each in models]
+        declared, *models = runner.models(kind, trials, sink)
+        bound = of_models(declared, *models, delta=delta, confidence=confidence)
+        counts = [len(scores) for scores in models]
     else:
-        inside, outside = runs.together(trials, sink) if together else runs.dealt(kind, trials, jobs, sink)
+        inside, outside = (
+            runner.shared_runs(trials, sink) if shared else runner.parallel_trials(kind, trials, jobs, sink)
+        )
         declared, counts = inside.declared, [inside.x.shape[1], outside.x.shape[1]]
-        found = lower_bound(inside, outside, delta=delta, confidence=confidence)
-    return Audited(
+        bound = lower_bound(inside, outside, delta=delta, confidence=confidence)
+    return AuditReport(
         method=method,
         claim=float(rounded_up(request.promise.epsilon)),
-        lower_bound=found.epsilon,
-        counted=found.counted,
+        lower_bound=bound.epsilon,
+        counted=bound.counted,
         delta=delta,
         confidence=confidence,
         trials=counts[0],
@@ -168,16 +170,16 @@ def audit(
         releases=declared.count,
         sampling_rate=declared.rate,
         noise_multiplier=declared.noise,
-        noise_at_most=found.noise,
+        noise_at_most=bound.noise,
         seconds=time.monotonic() - began,
-        canary=small.about if kind == small.canary else SMALL["dpgan"].about,
-        statistic=found.statistic,
+        canary=trial_config.about if kind == trial_config.canary else TRIAL_CONFIGS["dpgan"].about,
+        statistic=bound.statistic,
         settings=request.job.settings,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class AuditBound:
     """The best bound of several statistics.
 
     Args:
@@ -193,40 +195,48 @@ class Found:
     statistic: str
 
 
-def lower_bound(inside: Seen, outside: Seen, *, delta: float, confidence: float) -> Found:
+def lower_bound(inside: Observations, outside: Observations, *, delta: float, confidence: float) -> AuditBound:
     """The best of the statistics: the exact one, and one for noise that is drawn once and used again.
 
     They share what may go wrong, 19 parts of 20 to the first. Each chooses its threshold on a fifth of the trials.
     """
     declared, wrong = inside.declared, 1 - confidence
-    found = [
-        _by("log-likelihood ratio", inside.ratio, outside.ratio, declared, delta=delta, confidence=1 - 0.95 * wrong)
+    candidates = [
+        _bound_from(
+            "log-likelihood ratio", inside.ratio, outside.ratio, declared, delta=delta, confidence=1 - 0.95 * wrong
+        )
     ]
     if declared.count > 1:
-        found.append(
-            _by(
+        candidates.append(
+            _bound_from(
                 "spread of the releases", inside.spread, outside.spread, declared,
                 delta=delta, confidence=1 - 0.05 * wrong,
             )
         )  # fmt: skip
-    return max(found, key=lambda each: (each.epsilon, each.counted))
+    return max(candidates, key=lambda candidate: (candidate.epsilon, candidate.counted))
 
 
-def of_models(declared: Releases, inside: Scores, outside: Scores, *, delta: float, confidence: float) -> Found:
+def of_models(
+    declared: ReleaseProfile, inside: Scores, outside: Scores, *, delta: float, confidence: float
+) -> AuditBound:
     """From scores of released models."""
-    return _by("weights of the model", inside, outside, declared, delta=delta, confidence=confidence)
+    return _bound_from("weights of the model", inside, outside, declared, delta=delta, confidence=confidence)
 
 
-def _by(name: str, inside: Scores, outside: Scores, declared: Releases, *, delta: float, confidence: float) -> Found:
-    threshold, mine, others = bounds.split(inside, outside)
-    errors = bounds.errors_at(mine, others, threshold, confidence=confidence)
+def _bound_from(
+    name: str, inside: Scores, outside: Scores, declared: ReleaseProfile, *, delta: float, confidence: float
+) -> AuditBound:
+    threshold, with_canary, without = bounds.split(inside, outside)
+    errors = bounds.errors_at(with_canary, without, threshold, confidence=confidence)
     noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
     epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
-    return Found(epsilon=epsilon, counted=bounds.epsilon_from_errors(errors, delta=delta), noise=noise, statistic=name)
+    return AuditBound(
+        epsilon=epsilon, counted=bounds.epsilon_from_errors(errors, delta=delta), noise=noise, statistic=name
+    )
 
 
 @checked_arguments
-def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink: Sink = silent) -> Audited:
+def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink: Sink = silent) -> AuditReport:
     """Audit the method of a finished RUN at the run's epsilon and delta, and write RUN/audit.json, which its report shows.
 
     What is audited is the method's own loop in small, as by `audit`: no record of the run is read. What the run says about
@@ -256,28 +266,28 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     epsilon, delta = (float(certificate.guarantee[name]) for name in ("epsilon", "delta"))
     if math.isinf(epsilon):
         raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
-    kept = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
+    run_settings = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
     method = method_of(certificate.method, folder=folder.path).name
-    found = audit(method, epsilon=epsilon, delta=delta, settings=kept, trials=trials, seed=seed, sink=sink)
+    report = audit(method, epsilon=epsilon, delta=delta, settings=run_settings, trials=trials, seed=seed, sink=sink)
     unchanged()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    write_atomically(folder.file(AUDIT), json.dumps({**found.to_json(), "date": today}, indent=2) + "\n")
+    write_atomically(folder.file(AUDIT), json.dumps({**report.to_json(), "date": today}, indent=2) + "\n")
     write_report(folder.path, internal=True)
-    return found
+    return report
 
 
-def lines(found: Audited) -> list[str]:
+def lines(report: AuditReport) -> list[str]:
     """The result in words, for the terminal."""
-    share = found.lower_bound / found.claim
-    counted = f"{found.counted:.3f} from the counted errors alone"
+    share = report.lower_bound / report.claim
+    counted = f"{report.counted:.3f} from the counted errors alone"
     return [
-        f"{found.method}: claims epsilon {found.claim:g} at delta {in_full(found.delta)}",
-        f"lower bound  {found.lower_bound:.3f} ({share:.0%} of the claim) at {found.confidence:.0%} confidence; {counted}",
-        f"attacker     {found.canary}; {found.statistic}",
-        f"trials       {found.trials:,} with a canary and {found.without:,} without, {found.releases:,} releases each, rate "
-        f"{found.sampling_rate:.4g}, noise multiplier {found.noise_multiplier:.4g} (at most {found.noise_at_most:.4g} is left "
-        "by what was seen)",
-        f"cost         {found.seconds:.0f} s",
-        f"verdict      {found.verdict}",
+        f"{report.method}: claims epsilon {report.claim:g} at delta {in_full(report.delta)}",
+        f"lower bound  {report.lower_bound:.3f} ({share:.0%} of the claim) at {report.confidence:.0%} confidence; {counted}",
+        f"attacker     {report.canary}; {report.statistic}",
+        f"trials       {report.trials:,} with a canary and {report.without:,} without, {report.releases:,} releases each, rate "
+        f"{report.sampling_rate:.4g}, noise multiplier {report.noise_multiplier:.4g} (at most {report.noise_at_most:.4g} is "
+        "left by what was seen)",
+        f"cost         {report.seconds:.0f} s",
+        f"verdict      {report.verdict}",
         LOW_VALUE,
     ]

@@ -1,6 +1,6 @@
-"""What an auditor sees of a run: `Watched` stands in the place of `Confined`, and lets canaries into its queries.
+"""What an auditor sees of a run: `CanaryConfined` stands in the place of `Confined`, and lets canaries into its queries.
 
-Charges, sampling, clipping and noise stay those of the run. Each kind of `Watch` knows one kind of canary
+Charges, sampling, clipping and noise stay those of the run. Each kind of `CanaryObserver` knows one kind of canary
 (`attacks/canaries.py`), and keeps how far every release went along it, in units of the most that a record may add.
 """
 
@@ -35,17 +35,17 @@ U = TypeVar("U")
 
 
 @dataclass
-class Watch(ABC):
+class CanaryObserver(ABC):
     """What the attacker keeps of the releases of one run.
 
     Args:
-        seen: of each release, how far it went along each canary, in units of what a record may add: [canaries].
+        observed: of each release, how far it went along each canary, in units of what a record may add: [canaries].
         rates: the sampling rate that was declared for each.
         noise: the noise multiplier that was.
         present: whether the canary takes part, where there is one at a time. It may change between releases.
     """
 
-    seen: list[Scores] = field(default_factory=list)
+    observed: list[Scores] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)
     present: bool = True
@@ -56,26 +56,26 @@ class Watch(ABC):
 
     def keep(self, x: Any, *, rate: float, noise: float) -> None:
         """What one release showed."""
-        self.seen.append(np.atleast_1d(np.asarray(x, dtype=np.float64)))
+        self.observed.append(np.atleast_1d(np.asarray(x, dtype=np.float64)))
         self.rates.append(rate)
         self.noise.append(noise)
 
-    def held(self, inner: Confined[Any]) -> Confined[Any]:
+    def present_records(self, inner: Confined[Any]) -> Confined[Any]:
         """The records, without the canary where it does not take part."""
         return inner if self.present else inner.map(canaries.others)
 
 
-class Watched(Confined[T]):
+class CanaryConfined(Confined[T]):
     """The same value, with someone at the door who lets canaries in and looks at what comes out."""
 
-    __slots__ = ("_inner", "_watch")
+    __slots__ = ("_inner", "_observer")
 
-    def __init__(self, inner: Confined[T], watch: Watch) -> None:
-        self._inner, self._watch = inner, watch
+    def __init__(self, inner: Confined[T], observer: CanaryObserver) -> None:
+        self._inner, self._observer = inner, observer
 
-    def map(self, fn: Callable[[T], U]) -> "Watched[U]":
+    def map(self, fn: Callable[[T], U]) -> "CanaryConfined[U]":
         """See `Confined.map`."""
-        return Watched(self._inner.map(fn), self._watch)
+        return CanaryConfined(self._inner.map(fn), self._observer)
 
     def update(self, fn: Callable[[T], object]) -> None:
         """See `Confined.update`."""
@@ -83,7 +83,7 @@ class Watched(Confined[T]):
 
     def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
         """Charges and reads like `Confined.release`, which it calls."""
-        return self._watch.release(self._inner, mechanism, query)
+        return self._observer.release(self._inner, mechanism, query)
 
     def remaining(self, event: DpEvent) -> int:
         """See `Confined.remaining`."""
@@ -91,7 +91,7 @@ class Watched(Confined[T]):
 
 
 @dataclass
-class Gradients(Watch):
+class GradientCanaries(CanaryObserver):
     """Many canaries in one run, each with a weight of its own that pulls: half of them are among the records.
 
     Args:
@@ -101,23 +101,23 @@ class Gradients(Watch):
 
     count: int = 0
     steered: bool = False
-    known: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
+    cached: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `Watch`. A query that asks for no gradients (a quantile) is let through as it is."""
+        """See `CanaryObserver`. A query that asks for no gradients (a quantile) is let through as it is."""
         if isinstance(mechanism, TermwiseGaussianSum) and mechanism.max_norm_batch > 0:
             raise RequestError("a batch-wise term takes one canary a run")
         gradient = query.phi if isinstance(mechanism, TermwiseGaussianSum) else query
         if not isinstance(gradient, PerRecordGradient | PenaltyGradient):
             return inner.release(mechanism, query)
         groups = len(mechanism.bounds.norms) if isinstance(mechanism, GroupedGaussianSum) else 1
-        asked, tables = self._with_canaries(gradient, groups)
+        canary_query, tables = self._with_canaries(gradient, groups)
         if gradient is not query:
-            asked = dataclasses.replace(query, phi=asked)
-        released = self.held(inner).release(_widened(mechanism, gradient, groups), asked)
+            canary_query = dataclasses.replace(query, phi=canary_query)
+        released = self.present_records(inner).release(_widened(mechanism, gradient, groups), canary_query)
         size = released.shape[-1] - tables.size
-        own, beside = released[..., :size].contiguous(), released[..., size:]
-        pulls = beside.reshape(-1, groups, self.count + 1)[:, :, 1:]
+        own, canary_part = released[..., :size].contiguous(), released[..., size:]
+        pulls = canary_part.reshape(-1, groups, self.count + 1)[:, :, 1:]
         self.keep(
             _in_units(pulls[0].double().numpy(), mechanism),
             rate=mechanism.sampling_rate,
@@ -131,12 +131,12 @@ class Gradients(Watch):
     def _with_canaries(self, gradient: Any, groups: int) -> tuple[Any, WithCanaries]:
         """The query with canaries in it, one for each query of the loop, because a query remembers its network."""
         key = id(gradient)
-        if key not in self.known or len(self.known[key][2].tables) != groups:
+        if key not in self.cached or len(self.cached[key][2].tables) != groups:
             if isinstance(gradient, PenaltyGradient):
-                self.known[key] = gradient, *canaries.pulling_points(gradient, self.count, groups)
+                self.cached[key] = gradient, *canaries.pulling_points(gradient, self.count, groups)
             else:
-                self.known[key] = gradient, *canaries.pulling(gradient, self.count)
-        return self.known[key][1:]
+                self.cached[key] = gradient, *canaries.pulling(gradient, self.count)
+        return self.cached[key][1:]
 
 
 def steered(own: Tensor, pulls: Tensor, sizes: Sequence[int], of_tensor: Sequence[int]) -> Tensor:
@@ -153,12 +153,12 @@ def steered(own: Tensor, pulls: Tensor, sizes: Sequence[int], of_tensor: Sequenc
     """
     member = torch.repeat_interleave(torch.tensor(list(of_tensor)), torch.tensor(list(sizes)))
     signs = torch.randint(2, (own.shape[1],), generator=torch.Generator().manual_seed(0)).to(own) * 2 - 1
-    found = own.clone()
+    release = own.clone()
     for group in range(pulls.shape[1]):
         here = torch.where(member == group, signs, 0)
         u = here / here.norm()
-        found += (pulls[:, group] - own @ u)[:, None] * u
-    return found
+        release += (pulls[:, group] - own @ u)[:, None] * u
+    return release
 
 
 def _widened(mechanism: Any, gradient: Any, groups: int) -> Any:
@@ -179,7 +179,7 @@ def _in_units(tail: Scores, mechanism: Any) -> Scores:
 
 
 @dataclass
-class OneRecord(Watch):
+class RecordCanary(CanaryObserver):
     """One canary, a record of its own, in a release over all records.
 
     Args:
@@ -189,20 +189,20 @@ class OneRecord(Watch):
     canary: Records | None = None
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `Watch`."""
+        """See `CanaryObserver`."""
         assert self.canary is not None
         if not isinstance(mechanism, PoissonGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("one record is looked for in releases over all records")
-        alone = canaries.Alone(query, self.canary)
-        released = self.held(inner).release(mechanism, alone)
-        along, length = alone.seen(released, mechanism.max_norm)
+        wrapped_query = canaries.Alone(query, self.canary)
+        released = self.present_records(inner).release(mechanism, wrapped_query)
+        projection, length = wrapped_query.seen(released, mechanism.max_norm)
         # Added up to s where the bound is 1: in units of s, the noise is larger by 1 / s.
-        self.keep(along / length, rate=1.0, noise=mechanism.noise_multiplier / length)
+        self.keep(projection / length, rate=1.0, noise=mechanism.noise_multiplier / length)
         return released
 
 
 @dataclass
-class OneCritic(Watch):
+class CriticCanary(CanaryObserver):
     """One canary, the last record, whose shard turns its critic around.
 
     With the secret draw nobody knows who answers. With the others everyone does, and the attacker is told which critic's shard
@@ -210,15 +210,15 @@ class OneCritic(Watch):
     """
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `Watch`. In turns, only the answers of the canary's own critic are kept: one of each pass."""
+        """See `CanaryObserver`. In turns, only the answers of the canary's own critic are kept: one of each pass."""
         if not isinstance(mechanism, SanitizedRows):
             raise RequestError("there are no critics here that one record could turn around")
         turned = canaries.TurnedCritics(query, -1, present=self.present)
         released = inner.release(mechanism, turned)
-        along = released.view(mechanism.answers, mechanism.batch_size, -1)[:, :, 0].double().mean(1)
+        projections = released.view(mechanism.answers, mechanism.batch_size, -1)[:, :, 0].double().mean(1)
         joint = mechanism.noise_multiplier / math.sqrt(mechanism.batch_size)
         rate = 1.0 if mechanism.draw == "round_robin" else 1 / mechanism.critics
-        for answer, own in zip(along, turned.own, strict=True):
+        for answer, own in zip(projections, turned.own, strict=True):
             if mechanism.draw == "secret" or own:
                 self.keep(float(answer) / (2 * mechanism.max_norm) + 0.5, rate=rate, noise=joint)
             elif mechanism.draw == "paper":
@@ -227,29 +227,29 @@ class OneCritic(Watch):
 
 
 @dataclass
-class OneInBothTerms(Watch):
+class TwoTermCanary(CanaryObserver):
     """One canary that adds to the sample-wise sum, and turns the gradient of its group around.
 
     Args:
-        steered: as of `Gradients`.
+        steered: as of `GradientCanaries`.
     """
 
     steered: bool = False
-    known: tuple[Any, Any, int] | None = None
+    cached: tuple[Any, Any, int] | None = None
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `Watch`."""
+        """See `CanaryObserver`."""
         if not isinstance(mechanism, TermwiseGaussianSum) or mechanism.max_norm_batch == 0:
             raise RequestError("there is no batch-wise term: leave --divergence none to canaries of gradients")
-        if self.known is None or self.known[0] is not query:
+        if self.cached is None or self.cached[0] is not query:
             phi, tables = canaries.pulling(query.phi, 1)
-            self.known = query, canaries.TurnedGroup(dataclasses.replace(query, phi=phi)), tables.size
-        released = self.held(inner).release(mechanism, self.known[1])
+            self.cached = query, canaries.TurnedGroup(dataclasses.replace(query, phi=phi)), tables.size
+        released = self.present_records(inner).release(mechanism, self.cached[1])
         first, second = mechanism.weights or (0.5**0.5, 0.5**0.5)
         samples = float(released[0, -1]) / mechanism.max_norm
         batches = float(released[1, -1]) / (2 * mechanism.max_norm_batch) + mechanism.partitions / 2
         self.keep(
             first**2 * samples + second**2 * batches, rate=mechanism.sampling_rate, noise=mechanism.noise_multiplier
         )
-        own = released[:, : -self.known[2]].contiguous()
+        own = released[:, : -self.cached[2]].contiguous()
         return steered(own, released[:, -1:], query.phi.sizes, (0,) * len(query.phi.sizes)) if self.steered else own

@@ -34,7 +34,14 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.auditing.canary_confined import Gradients, OneCritic, OneInBothTerms, OneRecord, Watch, Watched
+from gossamer.run.auditing.canary_confined import (
+    CanaryConfined,
+    CanaryObserver,
+    CriticCanary,
+    GradientCanaries,
+    RecordCanary,
+    TwoTermCanary,
+)
 
 ORDINARY = 60
 """Records beside the canaries."""
@@ -49,7 +56,7 @@ _SHADOWS_SEED = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Small:
+class TrialConfig:
     """How a method is audited.
 
     Args:
@@ -58,7 +65,7 @@ class Small:
         shape: of the records.
         classes: of the records.
         about: in words, what the attacker's canary is.
-        most: trials with one canary at epsilon 1, where most are needed.
+        max_trials: trials with one canary at epsilon 1, where most are needed.
     """
 
     canary: str
@@ -66,124 +73,127 @@ class Small:
     shape: tuple[int, int, int] = (1, 28, 28)
     classes: int = 2
     about: str
-    most: int = 60_000
+    max_trials: int = 60_000
 
     def trials(self, epsilon: float) -> int:
         """Canaries that take part, and about as many that do not, unless others are asked for."""
         if self.canary == "gradients":
             return IN_A_RUN * (3 if epsilon < 2 else 1)
-        hundreds: int = round(self.most / 100 * max(1.0, epsilon) ** -0.8)
+        hundreds: int = round(self.max_trials / 100 * max(1.0, epsilon) ** -0.8)
         return 100 * hundreds
 
 
 _GRADIENT = "records whose clipped gradient points along a weight that no other record moves"
 _RECORD = "one record unlike the others, found along what it adds"
-SMALL: dict[str, Small] = {
-    "dpgan": Small(
+TRIAL_CONFIGS: dict[str, TrialConfig] = {
+    "dpgan": TrialConfig(
         canary="gradients", about=_GRADIENT,
         settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2},
     ),
-    "dp-wgan": Small(
+    "dp-wgan": TrialConfig(
         canary="gradients", about=f"{_GRADIENT}, in every group",
         settings={"steps": 10, "width": 2, "latent_size": 4, "critic_steps": 2, "grouping": "weight-bias"},
     ),
-    "privae": Small(
-        canary="terms", shape=(1, 2, 2), most=100_000,
+    "privae": TrialConfig(
+        canary="terms", shape=(1, 2, 2), max_trials=100_000,
         about="a record that adds to the sample-wise sum and turns the gradient of its group around",
         settings={
             "steps": 1, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
         },
     ),
-    "gs-wgan": Small(
-        canary="critic", most=30_000, about="a record whose critic, and no other, says the opposite of what the others say",
+    "gs-wgan": TrialConfig(
+        canary="critic", max_trials=30_000,
+        about="a record whose critic, and no other, says the opposite of what the others say",
         settings={
             "steps": 1, "answers": 2, "critics": 2, "batch_size": 2, "critic_steps": 1, "critic_batch_size": 2,
             "width": 2, "latent_size": 2, "warm_steps": 0, "generator": "dcgan",
         },
     ),
-    "dp-diffusion": Small(
+    "dp-diffusion": TrialConfig(
         canary="gradients", about=_GRADIENT, shape=(1, 8, 8),
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     ),
-    "dp-mepf": Small(
-        canary="record", most=6_000, about=_RECORD, shape=(1, 28, 28),
+    "dp-mepf": TrialConfig(
+        canary="record", max_trials=6_000, about=_RECORD, shape=(1, 28, 28),
         settings={
             "axes": 2, "pixel_axes": 2, "features_steps": 1, "features_batch_size": 2, "features_width": 1, "warm_steps": 0,
             "matching_steps": 1,
             "likeness_steps": 2, "batch_size": 4, "width": 2, "latent_size": 2, "rounds": 1, "candidates": 4,
         },
     ),
-    "moments": Small(canary="record", most=30_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
-    "evolve": Small(
-        canary="record", most=30_000, about="one record, found at the candidate that it votes for",
+    "moments": TrialConfig(canary="record", max_trials=30_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
+    "evolve": TrialConfig(
+        canary="record", max_trials=30_000, about="one record, found at the candidate that it votes for",
         settings={
             "steps": 2, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
         },
     ),
-    "teacher": Small(canary="gradients", about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
+    "teacher": TrialConfig(canary="gradients", about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
 }  # fmt: skip
 """Each method that promises something: small nets, few steps, many trials."""
 
 
 @dataclass(frozen=True)
-class Releases:
+class ReleaseProfile:
     """What a run declares of the releases of one trial: a family of mechanisms, which differ in their noise.
 
     Args:
         rate: with which the canary has a part in each.
         noise: the noise multiplier.
         count: how many.
-        told: whether everyone knows in which of them it had one.
+        revealed: whether everyone knows in which of them it had one.
     """
 
     rate: float
     noise: float
     count: int
-    told: bool = False
+    revealed: bool = False
 
     def profile(self, noise: float) -> Profile:
         """The privacy curve with another noise multiplier."""
-        curve = bounds.revealed_draw_profile if self.told else bounds.poisson_gaussian
+        curve = bounds.revealed_draw_profile if self.revealed else bounds.poisson_gaussian
         return curve(self.rate, noise, self.count)
 
     def epsilon(self, noise: float, delta: float) -> float:
         """Epsilon with another noise multiplier."""
-        found = bounds.revealed_draw_epsilon if self.told else bounds.poisson_gaussian_epsilon
-        return found(self.rate, noise, self.count, delta)
+        epsilon_of = bounds.revealed_draw_epsilon if self.revealed else bounds.poisson_gaussian_epsilon
+        return epsilon_of(self.rate, noise, self.count, delta)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Observations:
     """What some trials showed.
 
     Args:
         x: [T, n], a column for each trial.
         rates: [T], the sampling rates that were declared.
         noise: [T], the noise multipliers.
-        told: whether everyone knows in which releases the canary had a part; x is 1/2 in the others, which says nothing.
+        revealed: whether everyone knows in which releases the canary had a part; x is 1/2 in the others, which says nothing.
     """
 
     x: Scores
     rates: Scores
     noise: Scores
-    told: bool = False
+    revealed: bool = False
 
     @classmethod
-    def joined(cls, parts: Sequence["Seen"]) -> "Seen":
+    def joined(cls, parts: Sequence["Observations"]) -> "Observations":
         """Trials of the same kind side by side."""
-        return dataclasses.replace(parts[0], x=np.concatenate([each.x for each in parts], axis=1))
+        return dataclasses.replace(parts[0], x=np.concatenate([part.x for part in parts], axis=1))
 
     @property
-    def declared(self) -> Releases:
+    def declared(self) -> ReleaseProfile:
         """The releases of a trial. Those over all records make one Gaussian."""
         if len(np.unique(self.rates)) > 1:
             raise RequestError("the releases have different sampling rates; audit one kind at a time")
-        return Releases(float(self.rates[0]), float(np.mean(self.noise**-2.0) ** -0.5), len(self.x), self.told)
+        return ReleaseProfile(
+            float(self.rates[0]), float(np.mean(self.noise**-2.0) ** -0.5), len(self.x), self.revealed
+        )
 
     @property
     def ratio(self) -> Scores:
         """The exact statistic. [n]"""
-        return bounds.log_likelihood_ratio(self.x, 1.0 if self.told else self.rates, self.noise)
+        return bounds.log_likelihood_ratio(self.x, 1.0 if self.revealed else self.rates, self.noise)
 
     @property
     def spread(self) -> Scores:
@@ -192,7 +202,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Runs:
+class TrialRunner:
     """Runs of one job, in memory.
 
     Args:
@@ -209,59 +219,65 @@ class Runs:
     noise_seed: int | None = None
     ranks: Ranks = ALONE
 
-    def together(self, trials: int, sink: Sink = silent) -> tuple[Seen, Seen]:
+    def shared_runs(self, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
         """Runs with so many canaries, each with a weight of its own; as many weights have no canary."""
-        each = self.job.card.declared_size - ORDINARY
-        found = []
-        for first in range(0, trials, each):
-            found.append(self._sharing(min(each, trials - first), first))
-            sink(progress("audit", min(first + each, trials), trials))
-        with_canary, without = (Seen.joined(parts) for parts in zip(*found, strict=True))
+        per_run = self.job.card.declared_size - ORDINARY
+        results = []
+        for first in range(0, trials, per_run):
+            results.append(self._shared_run(min(per_run, trials - first), first))
+            sink(progress("audit", min(first + per_run, trials), trials))
+        with_canary, without = (Observations.joined(parts) for parts in zip(*results, strict=True))
         return with_canary, without
 
-    def _sharing(self, trials: int, first: int) -> tuple[Seen, Seen]:
+    def _shared_run(self, trials: int, first: int) -> tuple[Observations, Observations]:
         """One such run."""
-        watch = Gradients(count=2 * trials)
+        observer = GradientCanaries(count=2 * trials)
         self._drive(
             self.job,
             planted(self._ordinary, canaries.blank(trials, self._shape)),
-            watch,
+            observer,
             [True],
             noise_seed=None if self.noise_seed is None else self.noise_seed + first,
         )
-        x, rates, noise = np.stack(watch.seen), np.array(watch.rates), np.array(watch.noise)
-        return Seen(x[:, :trials], rates, noise), Seen(x[:, trials:], rates, noise)
+        x, rates, noise = np.stack(observer.observed), np.array(observer.rates), np.array(observer.noise)
+        return Observations(x[:, :trials], rates, noise), Observations(x[:, trials:], rates, noise)
 
-    def one_by_one(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Seen, Seen]:
+    def single_trials(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
         """Twice so many trials; each has the canary, or has it not, by a coin of its own."""
-        watch, records = self._one(kind)
+        observer, records = self._observer_and_records(kind)
         coins = self._coins(2 * trials)
         size = _IN_A_TRAINING if "steps" in self.job.settings else 1
         for first in range(0, len(coins), size):
-            some = coins[first : first + size]
+            chunk = coins[first : first + size]
             noise_seed = None if self.noise_seed is None else self.noise_seed + first
-            self._drive(self._lasting(len(some)), records, watch, list(some), noise_seed=noise_seed)
-            sink(progress("audit", first + len(some), len(coins)))
-        x, noise, rates = (np.reshape(each, (len(coins), -1)).T for each in (watch.seen, watch.noise, watch.rates))
+            self._drive(self._lengthened(len(chunk)), records, observer, list(chunk), noise_seed=noise_seed)
+            sink(progress("audit", first + len(chunk), len(coins)))
+        x, noise, rates = (
+            np.reshape(rows, (len(coins), -1)).T for rows in (observer.observed, observer.noise, observer.rates)
+        )
         noise, rates = np.mean(noise**2, axis=1) ** 0.5, rates[:, 0]
-        return Seen(x[:, coins], rates, noise, self._told), Seen(x[:, ~coins], rates, noise, self._told)
+        return Observations(x[:, coins], rates, noise, self._revealed), Observations(
+            x[:, ~coins], rates, noise, self._revealed
+        )
 
-    def dealt(self, kind: str, trials: int, jobs: int, sink: Sink = silent) -> tuple[Seen, Seen]:
+    def parallel_trials(
+        self, kind: str, trials: int, jobs: int, sink: Sink = silent
+    ) -> tuple[Observations, Observations]:
         """The same, dealt to so many processes, each with coins and noise of its own."""
         if jobs == 1:
-            return self.one_by_one(kind, trials, sink)
+            return self.single_trials(kind, trials, sink)
         terms = self.job.method.name, self.job.settings, self.job.card, self.delta, self.seed
         seeds = [None if self.noise_seed is None else self.noise_seed + (part << 20) for part in range(jobs)]
-        found = []
+        results = []
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            asked = [pool.submit(_part, *terms, seed, kind, -(-trials // jobs)) for seed in seeds]
-            for part in as_completed(asked):
-                found.append(part.result())
-                sink(progress("audit", len(found), jobs))
-        with_canary, without = (Seen.joined(parts) for parts in zip(*found, strict=True))
+            futures = [pool.submit(_part, *terms, seed, kind, -(-trials // jobs)) for seed in seeds]
+            for part in as_completed(futures):
+                results.append(part.result())
+                sink(progress("audit", len(results), jobs))
+        with_canary, without = (Observations.joined(parts) for parts in zip(*results, strict=True))
         return with_canary, without
 
-    def models(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Releases, Scores, Scores]:
+    def models(self, kind: str, trials: int, sink: Sink = silent) -> tuple[ReleaseProfile, Scores, Scores]:
         """Twice so many whole trainings with one canary or without, by coins; only what they release is looked at.
 
         Returns:
@@ -272,38 +288,40 @@ class Runs:
             [self._model(kind, present, noise_seed=_SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)]
             for present in (True, False)
         ]
-        along, scores = fisher_direction(*map(np.stack, shadows)), []
+        direction, scores = fisher_direction(*map(np.stack, shadows)), []
         for number, present in enumerate(coins):
             noise_seed = None if self.noise_seed is None else self.noise_seed + number
-            watch, weights = self._model(kind, bool(present), noise_seed=noise_seed)
-            scores.append(float(along @ weights))
+            observer, weights = self._model(kind, bool(present), noise_seed=noise_seed)
+            scores.append(float(direction @ weights))
             sink(progress("audit", number + 1, len(coins)))
-        declared = Seen(np.stack(watch.seen), np.array(watch.rates), np.array(watch.noise), self._told).declared
-        found = np.array(scores)
-        return declared, found[coins], found[~coins]
+        declared = Observations(
+            np.stack(observer.observed), np.array(observer.rates), np.array(observer.noise), self._revealed
+        ).declared
+        values = np.array(scores)
+        return declared, values[coins], values[~coins]
 
-    def _model(self, kind: str, present: bool, *, noise_seed: int | None) -> tuple[Watch, NDArray[np.float32]]:
+    def _model(self, kind: str, present: bool, *, noise_seed: int | None) -> tuple[CanaryObserver, NDArray[np.float32]]:
         """One training, and the numbers that it releases."""
-        watch, records = self._one(kind, steered=True)
-        training = self._drive(self.job, records, watch, [present], noise_seed=noise_seed)
-        held = [each.detach().flatten() for each in training.state.released.state_dict().values()]
-        return watch, torch.cat([each.float() for each in held if each.is_floating_point()]).cpu().numpy()
+        observer, records = self._observer_and_records(kind, steered=True)
+        training = self._drive(self.job, records, observer, [present], noise_seed=noise_seed)
+        tensors = [tensor.detach().flatten() for tensor in training.state.released.state_dict().values()]
+        return observer, torch.cat([tensor.float() for tensor in tensors if tensor.is_floating_point()]).cpu().numpy()
 
-    def _one(self, kind: str, *, steered: bool = False) -> tuple[Watch, Planted]:
+    def _observer_and_records(self, kind: str, *, steered: bool = False) -> tuple[CanaryObserver, Planted]:
         """One canary of a kind, and the records with it as the last."""
         canary = canaries.out_of_distribution(self._shape)
-        watches: dict[str, Watch] = {
-            "gradients": Gradients(count=1, steered=steered),
-            "record": OneRecord(canary=canary),
-            "critic": OneCritic(),
-            "terms": OneInBothTerms(steered=steered),
+        observers: dict[str, CanaryObserver] = {
+            "gradients": GradientCanaries(count=1, steered=steered),
+            "record": RecordCanary(canary=canary),
+            "critic": CriticCanary(),
+            "terms": TwoTermCanary(steered=steered),
         }
-        return watches[kind], planted(self._ordinary, canary)
+        return observers[kind], planted(self._ordinary, canary)
 
     def _coins(self, count: int) -> NDArray[np.bool_]:
         return np.random.default_rng(self.noise_seed).random(count) < 0.5
 
-    def _lasting(self, trials: int) -> Job[BaseConfig, State]:
+    def _lengthened(self, trials: int) -> Job[BaseConfig, State]:
         """The job with the steps of so many trials."""
         if trials == 1:
             return self.job
@@ -311,24 +329,30 @@ class Runs:
         return METHODS[self.job.method.name].job({**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
 
     def _drive(
-        self, job: Job[BaseConfig, State], records: Planted, watch: Watch, coins: list[bool], *, noise_seed: int | None
+        self,
+        job: Job[BaseConfig, State],
+        records: Planted,
+        observer: CanaryObserver,
+        coins: list[bool],
+        *,
+        noise_seed: int | None,
     ) -> Training[BaseConfig, State]:
         """One training of as many trials as there are coins, with a ledger of its own."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
-        mine = records[self.ranks.shard(len(records))]
+        shard = records[self.ranks.shard(len(records))]
         *_, last = job.phases
-        watch.present = coins[0]
+        observer.present = coins[0]
         public = self._ordinary if job.needs_public else None  # pictures of nobody
-        for reached in training.drive(Watched(Confined(mine, ledger, self.ranks), watch), public):
-            trial, into = divmod(reached.step * len(coins), last.steps)
-            if reached.phase.name == last.name and not into and trial < len(coins):
-                watch.present = coins[trial]
+        for result in training.drive(CanaryConfined(Confined(shard, ledger, self.ranks), observer), public):
+            trial, remainder = divmod(result.step * len(coins), last.steps)
+            if result.phase.name == last.name and not remainder and trial < len(coins):
+                observer.present = coins[trial]
         return training
 
     @property
-    def _told(self) -> bool:
+    def _revealed(self) -> bool:
         return self.job.settings.get("draw") == "paper"
 
     @property
@@ -346,9 +370,11 @@ class Runs:
 def _part(
     method: str, settings: Mapping[str, Any], card: DataCard, delta: float, seed: int, noise_seed: int | None,
     kind: str, trials: int,
-) -> tuple[Seen, Seen]:  # fmt: skip
+) -> tuple[Observations, Observations]:  # fmt: skip
     """What one process does, for as long as someone waits for it."""
-    return Runs(METHODS[method].job(settings, card), delta, seed, noise_seed).one_by_one(kind, trials, _while_awaited)
+    return TrialRunner(METHODS[method].job(settings, card), delta, seed, noise_seed).single_trials(
+        kind, trials, _while_awaited
+    )
 
 
 def _while_awaited(_event: Event) -> None:

@@ -15,16 +15,16 @@ from gossamer.privacy.accounting.cost import Bound
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.budget.entry import book_at, charge_from, new_book, place_of, today, worth
+from gossamer.run.budget.entry import budget_log_at, charge_from, cost_of, new_log_note, place_of, today
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
-_ANY = 1e-5
+_LIFTED_DELTA = 1e-5
 """The delta of a limit that is lifted: it stands nowhere else."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Spent:
+class BudgetReport:
     """What `gossamer budget` says of a data set.
 
     Args:
@@ -50,7 +50,7 @@ class Spent:
                     "folder": entry.charge.folder,
                     "status": entry.status,
                     "public_share": entry.charge.given_up,
-                    **worth(entry.charge).to_json(),
+                    **cost_of(entry.charge).to_json(),
                 }
                 for entry in self.account.entries
             ],
@@ -60,32 +60,36 @@ class Spent:
 
     def lines(self) -> list[str]:
         """In words, one line for each run, then the sum and the limits."""
-        name, *others = self.account.names
-        told = [self.new] if self.new else []
-        told.append(f"{name}, the same records as {', '.join(others)}" if others else name)
+        name, *aliases = self.account.names
+        sentences = [self.new] if self.new else []
+        sentences.append(f"{name}, the same records as {', '.join(aliases)}" if aliases else name)
         for entry in self.account.entries:
             charge = entry.charge
             share = f", {charge.given_up:.3g} given up as public" if charge.given_up else ""
-            told.append(f"{charge.date}  {charge.method}  {worth(charge)}{share}  {entry.status}  {charge.folder}")
+            sentences.append(
+                f"{charge.date}  {charge.method}  {cost_of(charge)}{share}  {entry.status}  {charge.folder}"
+            )
         count = len(self.account.entries)
         if not count:
-            told.append("no run has been entered")
+            sentences.append("no run has been entered")
         else:
-            told += [f"{bound.accountant}: {bound.guarantee}" for bound in self.bounds if len(self.bounds) > 1]
-            told.append(f"together, {count} run{'s' if count > 1 else ''}: {smallest(self.bounds)}")
+            sentences += [f"{bound.accountant}: {bound.guarantee}" for bound in self.bounds if len(self.bounds) > 1]
+            sentences.append(f"together, {count} run{'s' if count > 1 else ''}: {smallest(self.bounds)}")
         if any(entry.charge.given_up for entry in self.account.entries):
-            told.append("The sum protects those who were given up as public in none of these runs.")
+            sentences.append("The sum protects those who were given up as public in none of these runs.")
         for limit in self.account.limits:
             if math.isinf(limit.epsilon):
-                told.append(f"{limit.name} has no limit any more: it was lifted on {limit.date}")
+                sentences.append(f"{limit.name} has no limit any more: it was lifted on {limit.date}")
                 continue
             passing = ", not counting runs without a guarantee" if limit.allow_infinite else ""
-            told.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
+            sentences.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
             if self.bounds and not limit.allow_infinite and smallest(self.bounds).epsilon > limit.epsilon:
-                told.append("More than that has been spent: no further run will pass.")
+                sentences.append("More than that has been spent: no further run will pass.")
         if not count and not self.is_place:
-            told.append(f"There is nothing at {name}: a limit binds runs whose card has data_set = {json.dumps(name)}.")
-        return told
+            sentences.append(
+                f"There is nothing at {name}: a limit binds runs whose card has data_set = {json.dumps(name)}."
+            )
+        return sentences
 
 
 def budget(
@@ -97,7 +101,7 @@ def budget(
     allow_infinite: bool = False,
     force: bool = False,
     accounts: str | Path | None = None,
-) -> Spent:
+) -> BudgetReport:
     """What the runs on a data set have spent together; with epsilon and delta, its limit is set first. Reads no record.
 
     The sum stands at the limit's delta, or else at the largest delta of the runs.
@@ -117,34 +121,36 @@ def budget(
         BudgetLogError: if the book cannot be used.
     """
     if epsilon == math.inf and delta is None:
-        delta = _ANY
+        delta = _LIFTED_DELTA
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
         raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
-    named = DataCard.load(card).data_set if card is not None else ""
+    card_name = DataCard.load(card).data_set if card is not None else ""
     place = place_of(DataSources.of(data, public=None, labels_key=None, units=None))
-    book = book_at(accounts)
-    pages = book.read()
-    known = {
-        *pages.limits,
-        *(each for entry in pages.entries for each in (entry.charge.name, entry.charge.place) if each),
+    budget_log = budget_log_at(accounts)
+    log = budget_log.read()
+    names = {
+        *log.limits,
+        *(identifier for entry in log.entries for identifier in (entry.charge.name, entry.charge.place) if identifier),
     }
     base = place.removesuffix(":test")
-    is_place = data not in known and (place in known or base in EMBEDDED or Path(base).exists())
-    name = named or (place if is_place else data)
+    is_place = data not in names and (place in names or base in EMBEDDED or Path(base).exists())
+    name = card_name or (place if is_place else data)
     if epsilon is not None and delta is not None:
         limit = BudgetLimit(name=name, epsilon=epsilon, delta=delta, allow_infinite=allow_infinite, date=today())
-        with book.opened() as pages:
-            pages.set_limit(limit, force=force)
-    elif name not in known:
+        with budget_log.opened() as log:
+            log.set_limit(limit, force=force)
+    elif name not in names:
         raise RequestError(
-            f"the account book {pages.where} knows no data set {name!r}.{did_you_mean(name, known)} Known: "
-            f"{', '.join(sorted(known)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
+            f"the account book {log.where} knows no data set {name!r}.{did_you_mean(name, names)} Known: "
+            f"{', '.join(sorted(names)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
         )
-    account, found = pages.budget_of_names(name), bool(named) or base in EMBEDDED or Path(base).exists()
+    account, exists = log.budget_of_names(name), bool(card_name) or base in EMBEDDED or Path(base).exists()
     deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
         entry.charge.delta for entry in account.entries
     ]
-    return Spent(account, account.spent(max(deltas)) if deltas else (), found, new_book(pages) if pages.new else "")
+    return BudgetReport(
+        account, account.spent(max(deltas)) if deltas else (), exists, new_log_note(log) if log.new else ""
+    )
 
 
 def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
@@ -166,16 +172,16 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
     with folder.locked():
         _check_unfinished(folder)
         try:
-            kept = folder.source()["accounts"]
+            log_folder = folder.source()["accounts"]
         except RunFolderError:
-            kept = None
-        with book_at(accounts or kept, beside=folder).opened() as pages:
-            told = _give_up(folder, pages) if _is_whole(folder) else _give_up_rest(folder, pages)
+            log_folder = None
+        with budget_log_at(accounts or log_folder, beside=folder).opened() as log:
+            sentences = _discard_entry(folder, log) if _is_intact(folder) else _discard_remains(folder, log)
         folder.remove()
-    return told
+    return sentences
 
 
-def _is_whole(folder: RunFolder) -> bool:
+def _is_intact(folder: RunFolder) -> bool:
     """Whether settings and sources can be read, and are those that the run began with, as far as its ledger can tell."""
     try:
         folder.config()
@@ -187,101 +193,103 @@ def _is_whole(folder: RunFolder) -> bool:
         return False
 
 
-def _give_up(folder: RunFolder, pages: OpenBudgetLog) -> list[str]:
+def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
     """Note in the book that a run is given up; says what is lost."""
     run, where = folder.config().get("run", ""), str(folder.path.absolute())
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
-        mine = [each for each in pages.entries if run and each.charge.run == run]
-        if not mine:
-            raise _unknown(folder, pages, "its ledger cannot be read") from None
-        for each in mine:
-            if each.charge.folder == where:
-                pages.discard(each, today())
+        own_entries = [own_entry for own_entry in log.entries if run and own_entry.charge.run == run]
+        if not own_entries:
+            raise _unknown_run(folder, log, "its ledger cannot be read") from None
+        for own_entry in own_entries:
+            if own_entry.charge.folder == where:
+                log.discard(own_entry, today())
         return [
             f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
         ]
     with closing(ledger):
         charge, new = charge_from(folder, ledger), []
-        entry = _entry(ledger, pages)
+        entry = _find_entry(ledger, log)
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
-            return [_copy(folder, entry)]
-        if entry is None and not _is_counted(run, ledger, folder, pages):
-            entry = pages.add_run(charge, _given_up(ledger))  # what it has released is known here alone
+            return [_copy_note(folder, entry)]
+        if entry is None and not _is_counted(run, ledger, folder, log):
+            entry = log.add_run(charge, _discard_token(ledger))  # what it has released is known here alone
             new = [
-                f"The account book {pages.where} did not have what this folder has released (a copy that went on by itself, a "
+                f"The account book {log.where} did not have what this folder has released (a copy that went on by itself, a "
                 "run whose folder was moved, or another book's): its plan was entered now."
             ]
         if entry is not None:
-            pages.discard(entry, today())
-        return [*_lost(folder, ledger, charge), *new]
+            log.discard(entry, today())
+        return [*_discard_summary(folder, ledger, charge), *new]
 
 
-def _give_up_rest(folder: RunFolder, pages: OpenBudgetLog) -> list[str]:
+def _discard_remains(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
     """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone or changed."""
-    told = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
+    sentence = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
-        if any(each.discarded and each.charge.folder == str(folder.path.absolute()) for each in pages.entries):
-            return [told]  # given up before, and a kill came while it was deleted
-        raise _unknown(
-            folder, pages, "its ledger cannot be read, and its settings or its sources are gone or changed"
+        if any(entry.discarded and entry.charge.folder == str(folder.path.absolute()) for entry in log.entries):
+            return [sentence]  # given up before, and a kill came while it was deleted
+        raise _unknown_run(
+            folder, log, "its ledger cannot be read, and its settings or its sources are gone or changed"
         ) from None
     with closing(ledger):
-        entry = _entry(ledger, pages)
-        if entry is None and not _is_given_up(ledger, pages):
-            raise _unknown(folder, pages, "its settings or its sources are gone or changed")
+        entry = _find_entry(ledger, log)
+        if entry is None and not _is_discarded(ledger, log):
+            raise _unknown_run(folder, log, "its settings or its sources are gone or changed")
         if entry is not None and _is_elsewhere(entry.charge.run, entry.charge.folder, folder):
-            return [_copy(folder, entry)]
+            return [_copy_note(folder, entry)]
         if entry is not None:
-            pages.discard(entry, today())
-    return [told]
+            log.discard(entry, today())
+    return [sentence]
 
 
-def _entry(ledger: PrivacyLedger, pages: OpenBudgetLog) -> BudgetEntry | None:
+def _find_entry(ledger: PrivacyLedger, log: OpenBudgetLog) -> BudgetEntry | None:
     """The entry that the folder of this ledger holds; also one that was made to give it up, where a kill came before that."""
-    return pages.resumable_entry([*ledger.sessions, _given_up(ledger)], ledger.last_hash, ledger.settled)
+    return log.resumable_entry([*ledger.sessions, _discard_token(ledger)], ledger.last_hash, ledger.settled)
 
 
-def _given_up(ledger: PrivacyLedger) -> str:
+def _discard_token(ledger: PrivacyLedger) -> str:
     """In place of a session, for what is entered and given up at once: no ledger has it, so that nobody goes on with it."""
     return f"given up at {ledger.settled}"
 
 
-def _copy(folder: RunFolder, entry: BudgetEntry) -> str:
-    there = entry.charge.folder
-    return f"{folder.path}: a copy of the run in {there}, deleted. That one stays as it is, and so does its charge."
+def _copy_note(folder: RunFolder, entry: BudgetEntry) -> str:
+    original = entry.charge.folder
+    return f"{folder.path}: a copy of the run in {original}, deleted. That one stays as it is, and so does its charge."
 
 
-def _unknown(folder: RunFolder, pages: OpenBudgetLog, why: str) -> RunFolderError:
+def _unknown_run(folder: RunFolder, log: OpenBudgetLog, why: str) -> RunFolderError:
     return RunFolderError(
-        f"{folder.path}: {why}, and the account book {pages.where} does not know the run, so that nobody can enter what it has "
+        f"{folder.path}: {why}, and the account book {log.where} does not know the run, so that nobody can enter what it has "
         "spent. Name its book with --accounts. If there is none, restore the folder from a copy; or delete it yourself, and "
         "count its whole plan as spent."
     )
 
 
-def _is_given_up(ledger: PrivacyLedger, pages: OpenBudgetLog) -> bool:
+def _is_discarded(ledger: PrivacyLedger, log: OpenBudgetLog) -> bool:
     """Whether the book says that the run of this very ledger was given up: a kill came before its folder was deleted."""
-    return any(each.discarded and each.session in (*ledger.sessions[-1:], _given_up(ledger)) for each in pages.entries)
+    return any(
+        entry.discarded and entry.session in (*ledger.sessions[-1:], _discard_token(ledger)) for entry in log.entries
+    )
 
 
-def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, pages: OpenBudgetLog) -> bool:
+def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, log: OpenBudgetLog) -> bool:
     """Whether all that this ledger has paid for is in the book: the run was given up, or this is a copy of its beginning.
 
     The last is so where the ledger in the run's own folder holds the last line of this one that is no session: hashes are
     chained, so that it holds all lines before. A folder that went on by itself after it was copied has lines of its own.
     """
-    if _is_given_up(ledger, pages):
+    if _is_discarded(ledger, log):
         return True
     last = f'"hash": "{ledger.settled}"'.encode()
     return any(
-        each.charge.run == run
-        and _is_elsewhere(run, each.charge.folder, folder)
-        and last in (Path(each.charge.folder) / LEDGER).read_bytes()
-        for each in pages.entries
+        entry.charge.run == run
+        and _is_elsewhere(run, entry.charge.folder, folder)
+        and last in (Path(entry.charge.folder) / LEDGER).read_bytes()
+        for entry in log.entries
     )
 
 
@@ -306,9 +314,9 @@ def _check_unfinished(folder: RunFolder) -> None:
         )
 
 
-def _lost(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:
+def _discard_summary(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:
     paid, reserved = sum(count for _, count in ledger.charged), sum(count for _, count in ledger.plan)
     return [
         f"{folder.path}: given up and deleted, with {paid:,} of {reserved:,} releases charged, {ledger.spent()}.",
-        f"The account book keeps its whole plan under {charge.name}: {worth(charge)}.",
+        f"The account book keeps its whole plan under {charge.name}: {cost_of(charge)}.",
     ]

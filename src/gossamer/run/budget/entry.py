@@ -29,7 +29,7 @@ from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
 Log = Callable[[str], None]
 
 
-def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> BudgetLog:
+def budget_log_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> BudgetLog:
     """The account book in a folder that was named, else in the user's state folder. The one place that reads the environment.
 
     Args:
@@ -42,12 +42,12 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
     if accounts is not None:
         folder = Path(accounts).absolute()
         try:
-            there = folder.resolve()
+            resolved = folder.resolve()
         except (RuntimeError, OSError):  # the first up to Python 3.12
             raise BudgetLogError(f"{folder} is a link that leads back to itself. Name another folder.") from None
-        inside = beside is not None and beside.path.resolve() in (there, *there.parents)
-        own = beside is not None and there == (beside.private / ACCOUNTS).resolve()
-        if beside is not None and not own and (inside or _in_a_run(there / ACCOUNTS)):
+        inside = beside is not None and beside.path.resolve() in (resolved, *resolved.parents)
+        own = beside is not None and resolved == (beside.private / ACCOUNTS).resolve()
+        if beside is not None and not own and (inside or _in_a_run(resolved / ACCOUNTS)):
             raise BudgetLogError(
                 f"{folder} lies in a run itself, and the account book has to outlive it. Name another."
             )
@@ -65,7 +65,7 @@ def book_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> 
 
 def _in_a_run(path: Path) -> bool:
     """Whether a path lies in the private folder of a run."""
-    return any(each.name == PRIVATE and (each.parent / LEDGER).is_file() for each in path.parents)
+    return any(folder.name == PRIVATE and (folder.parent / LEDGER).is_file() for folder in path.parents)
 
 
 def data_set(card: DataCard, sources: DataSources) -> str:
@@ -148,13 +148,13 @@ class RunEntry:
     """A run that stands in the book, for as long as this process trains it.
 
     Args:
-        book: the book.
+        budget_log: the budget log.
         charge: what was charged.
         session: the word that this process wrote into the run's ledger and into the book.
         log: tells the person at the terminal.
     """
 
-    book: BudgetLog
+    budget_log: BudgetLog
     charge: Charge
     session: str
     log: Log
@@ -165,20 +165,22 @@ class RunEntry:
         Raises:
             BudgetError: if it would have to be charged anew, and a limit forbids it. The run is not certified then.
         """
-        with self.book.opened() as pages:
-            entry = pages.resumable_entry([self.session], ledger.last_hash, ledger.settled)
+        with self.budget_log.opened() as open_log:
+            entry = open_log.resumable_entry([self.session], ledger.last_hash, ledger.settled)
             if entry is None:
-                pages.budget_of_run(self.charge).refuse_beyond_limit(self.charge)
-                entry = pages.add_run(self.charge, self.session)
+                open_log.budget_of_run(self.charge).refuse_beyond_limit(self.charge)
+                entry = open_log.add_run(self.charge, self.session)
                 self.log("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
-            pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
+            open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
 
 
-def begin(book: BudgetLog, charge: Charge, write: Callable[[dict[str, Any], str], None], *, log: Log) -> RunEntry:
+def add_entry(
+    budget_log: BudgetLog, charge: Charge, write: Callable[[dict[str, Any], str], None], *, log: Log
+) -> RunEntry:
     """Enter a new run, before it trains.
 
     Args:
-        book: the book.
+        budget_log: the budget log.
         charge: what the run costs.
         write: writes the run's folder and its ledger; takes what the settings say of the account, and the session.
         log: tells the person at the terminal.
@@ -188,21 +190,21 @@ def begin(book: BudgetLog, charge: Charge, write: Callable[[dict[str, Any], str]
         BudgetLogError: if the book cannot be used.
     """
     session = new_run_id()
-    with book.opened() as pages:
-        account = pages.budget_of_run(charge)
+    with budget_log.opened() as open_log:
+        account = open_log.budget_of_run(charge)
         account.refuse_beyond_limit(charge)
-        named = pages.budget_under_name(charge.name)
-        known = {
-            "earlier_runs": len(named.entries),
-            "together": smallest(named.spent(charge.delta, charge)).to_json(),
+        same_name = open_log.budget_under_name(charge.name)
+        log_facts = {
+            "earlier_runs": len(same_name.entries),
+            "together": smallest(same_name.spent(charge.delta, charge)).to_json(),
         }
-        _tell(pages, account, charge, log)
-        write(known, session)
-        pages.add_run(charge, session)
-    return RunEntry(book, charge, session, log)
+        _log_charge(open_log, account, charge, log)
+        write(log_facts, session)
+        open_log.add_run(charge, session)
+    return RunEntry(budget_log, charge, session, log)
 
 
-def resume_entry(book: BudgetLog, charge: Charge, ledger: PrivacyLedger, *, log: Log) -> RunEntry:
+def resume_entry(budget_log: BudgetLog, charge: Charge, ledger: PrivacyLedger, *, log: Log) -> RunEntry:
     """Go on with a run: free for the folder that the book knows, the whole plan for a copy of it or an unknown one.
 
     Raises:
@@ -210,20 +212,20 @@ def resume_entry(book: BudgetLog, charge: Charge, ledger: PrivacyLedger, *, log:
         BudgetLogError: if the book cannot be used.
     """
     session = new_run_id()
-    with book.opened() as pages:
-        entry = pages.resumable_entry(ledger.sessions, ledger.last_hash, ledger.settled)
+    with budget_log.opened() as open_log:
+        entry = open_log.resumable_entry(ledger.sessions, ledger.last_hash, ledger.settled)
         if entry is None:
-            account = pages.budget_of_run(charge)
+            account = open_log.budget_of_run(charge)
             account.refuse_beyond_limit(charge)
-            log(_why_charged(charge, pages.entries))
-            _tell(pages, account, charge, log)
+            log(_why_charged(charge, open_log.entries))
+            _log_charge(open_log, account, charge, log)
         ledger.begin_session(session)
         if entry is None:
-            pages.add_run(charge, session)
+            open_log.add_run(charge, session)
         else:
-            pages.resume(entry, session)
+            open_log.resume(entry, session)
             charge = entry.charge
-    return RunEntry(book, charge, session, log)
+    return RunEntry(budget_log, charge, session, log)
 
 
 def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None:
@@ -248,21 +250,21 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
     ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
     charge = charge_from(folder, ledger)
     with suppress(BudgetLogError):  # its own book knows the digest of the records, of a run of an earlier version too
-        entries = book_at(source_json["accounts"]).read().entries
-        charge = next((each.charge for each in entries if charge.run and each.charge.run == charge.run), charge)
+        entries = budget_log_at(source_json["accounts"]).read().entries
+        charge = next((entry.charge for entry in entries if charge.run and entry.charge.run == charge.run), charge)
     sessions = ledger.sessions or [f"ended at {ledger.settled}"]  # of a run that no book was kept of
-    with book_at(accounts, beside=folder).opened() as pages:
-        entry = pages.resumable_entry(sessions, ledger.last_hash, ledger.settled)
+    with budget_log_at(accounts, beside=folder).opened() as open_log:
+        entry = open_log.resumable_entry(sessions, ledger.last_hash, ledger.settled)
         if entry is None:
-            account = pages.budget_of_run(charge)
-            _tell(pages, account, charge, log)
+            account = open_log.budget_of_run(charge)
+            _log_charge(open_log, account, charge, log)
             try:
                 account.refuse_beyond_limit(charge)
             except BudgetError:
                 log(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
-            entry = pages.add_run(charge, sessions[-1])
+            entry = open_log.add_run(charge, sessions[-1])
         if not entry.finished:
-            pages.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
+            open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
     folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
 
 
@@ -285,33 +287,32 @@ def _why_charged(charge: Charge, entries: list[BudgetEntry]) -> str:
     return "The account book does not know this run (another machine, or another book): its whole plan is entered now."
 
 
-def _tell(pages: OpenBudgetLog, account: DataSetBudget, charge: Charge, log: Log) -> None:
+def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge, log: Log) -> None:
     """What is charged, and what it comes to with the earlier runs; and that there are none, because the book is new."""
-    if pages.new and Path(charge.folder) not in pages.where.parents:  # there it is the run's own, as the demo's is
+    in_run = Path(charge.folder) in open_log.where.parents  # the run's own budget log, as the demo's is
+    if open_log.new and not in_run:
         log(
-            f"{new_book(pages)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, when it "
-            "has ended or you have stopped it."
+            f"{new_log_note(open_log)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, "
+            "when it has ended or you have stopped it."
         )
-    told = (
-        f"account book: {charge.name} is charged with the whole plan, {worth(charge)}; it stays charged whatever comes."
-    )
+    message = f"account book: {charge.name} is charged with the whole plan, {cost_of(charge)}; it stays charged whatever comes."
     if count := len(account.entries):
         sum_ = smallest(account.spent(charge.delta, charge))
-        told += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."
-    others = [name for name in account.names if name not in (charge.name, charge.place)]
-    if others:
-        told += (
-            f" The book knows the same records as {', '.join(others)} too. A certificate counts the runs under one name only: "
+        message += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."
+    aliases = [name for name in account.names if name not in (charge.name, charge.place)]
+    if aliases:
+        message += (
+            f" The book knows the same records as {', '.join(aliases)} too. A certificate counts the runs under one name only: "
             "give the records one with data_set on their cards."
         )
-    log(told)
+    log(message)
 
 
-def new_book(pages: OpenBudgetLog) -> str:
+def new_log_note(open_log: OpenBudgetLog) -> str:
     """What to say where a book has just been made: its folder may be mistyped, or a disk not there."""
-    return f"A new account book begins in {pages.where}: it knows of no earlier run and of no limit."
+    return f"A new account book begins in {open_log.where}: it knows of no earlier run and of no limit."
 
 
-def worth(charge: Charge) -> Guarantee:
+def cost_of(charge: Charge) -> Guarantee:
     """What one run costs by itself."""
     return smallest(DataSetBudget((), (charge.name,), ()).spent(charge.delta, charge))

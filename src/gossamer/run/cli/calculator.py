@@ -80,8 +80,8 @@ def account(
         return _of_critics(draw, critics, batch_size, sampling_rate, noise_multiplier, steps, delta, epsilon)
     if critics is not None or batch_size is not None:
         raise BudgetError("--critics and --batch-size go with --draw secret, round_robin or paper.")
-    given = {"--sampling-rate": sampling_rate, "--noise-multiplier": noise_multiplier, "--steps": steps}
-    missing = [flag for flag, value in given.items() if value is None]
+    required = {"--sampling-rate": sampling_rate, "--noise-multiplier": noise_multiplier, "--steps": steps}
+    missing = [flag for flag, value in required.items() if value is None]
     _check(sampling_rate, noise_multiplier, steps, delta)
     if len(missing) != (epsilon is not None):
         raise BudgetError(

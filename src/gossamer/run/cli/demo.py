@@ -41,7 +41,7 @@ def demo(out: Path, sink: Sink) -> list[str]:
     sink(
         note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")
     )
-    found = evaluate(
+    evaluation = evaluate(
         out, train="digits", test="digits", count=SAMPLES, protocol="reduced", sink=sink
     )  # fmt: skip
     sink(note("3/4 attacks: can the training records be recognised?"))
@@ -50,8 +50,8 @@ def demo(out: Path, sink: Sink) -> list[str]:
     verdict = verify(out)
     if not verdict.ok:
         raise PrivacyError(" ".join(verdict.problems))
-    told = [synthesizer.certificate.statement, *lines(found.metrics), *attacked.verdict]
-    return [*told, f"verified; the report is {out / REPORT}"]
+    sentences = [synthesizer.certificate.statement, *lines(evaluation.metrics), *attacked.verdict]
+    return [*sentences, f"verified; the report is {out / REPORT}"]
 
 
 def _clear(out: Path) -> None:

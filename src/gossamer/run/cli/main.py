@@ -80,8 +80,8 @@ class Commands(NearestName):
                 formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in group.items()])
 
 
-def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked:
+def _version(ctx: click.Context, _option: click.Parameter, requested: bool) -> None:
+    if requested:
         version = importlib.import_module("importlib.metadata").version("gossamer")
         click.echo(f"gossamer, version {version}")
         ctx.exit()
@@ -121,10 +121,10 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
         name: how the program is called.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in argv
     try:
-        code = command.main([word for word in given if word != "--debug"], prog_name=name, standalone_mode=False)
+        code = command.main([word for word in argv if word != "--debug"], prog_name=name, standalone_mode=False)
     except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
         code = _explain(error, debug=debug)
     except KeyboardInterrupt:
@@ -138,8 +138,8 @@ def _explain(error: Exception, *, debug: bool) -> int:
         traceback.print_exception(error)
     if torchrun.rank() > 0:  # what all ranks would say, rank 0 has said
         if not isinstance(error, NotBegun | Interrupted | click.ClickException):
-            said = str(error) if isinstance(error, GossamerError) else type(error).__name__
-            click.echo(f"gossamer, rank {torchrun.rank()}: {said}", err=True)
+            text = str(error) if isinstance(error, GossamerError) else type(error).__name__
+            click.echo(f"gossamer, rank {torchrun.rank()}: {text}", err=True)
         else:
             torchrun.wait_for_the_words()
         return 2 if isinstance(error, RequestError | click.ClickException) else 1
@@ -173,9 +173,9 @@ def _explain(error: Exception, *, debug: bool) -> int:
         )
         return 1
     if isinstance(error, OSError) and error.strerror:  # the system's own words, and a name: no value read from a record
-        named = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        click.echo(f"gossamer: {named}{error.strerror}. Mend that and run the command again.", err=True)
-        return 2 if named else 1
+        file_prefix = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        click.echo(f"gossamer: {file_prefix}{error.strerror}. Mend that and run the command again.", err=True)
+        return 2 if file_prefix else 1
     # The message of an error nobody foresaw could hold a value read from a record.
     click.echo(f"gossamer: unexpected {type(error).__name__}. Please report it; --debug shows where.", err=True)
     return 1

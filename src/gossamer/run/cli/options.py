@@ -75,27 +75,27 @@ def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callabl
             name = parameter.arg
             if name not in _NO_FLAGS and name in (names or [name]):
                 kinds = ast.unparse(parameter.annotation or ast.Constant(None)).split(" | ")
-                told = _BY_NAME.get(name, {}) | changed.get(name, {})
-                callback = _flag(name, kinds, default, {"help": _help(function, name), **told})(callback)
+                overrides = _BY_NAME.get(name, {}) | changed.get(name, {})
+                callback = _flag(name, kinds, default, {"help": _help(function, name), **overrides})(callback)
         return callback
 
     return decorate
 
 
-def _flag(name: str, kinds: list[str], default: ast.expr | None, told: dict[str, Any]) -> Callable[[F], F]:
+def _flag(name: str, kinds: list[str], default: ast.expr | None, overrides: dict[str, Any]) -> Callable[[F], F]:
     """The flag of a parameter. `default` is the expression in the signature; None: there is none."""
-    value = told.get("default", default.value if isinstance(default, ast.Constant) else None)
-    kind = next((_KINDS[each] for each in _KINDS if each in kinds), str)
-    given = {
+    value = overrides.get("default", default.value if isinstance(default, ast.Constant) else None)
+    kind = next((_KINDS[annotation] for annotation in _KINDS if annotation in kinds), str)
+    arguments = {
         "flags": [_spelled(name)],
         "type": kind,
         "is_flag": kind is bool,
         "default": value,
         "show_default": value is not None and value is not False,
         "required": default is None and value is None and "None" not in kinds,
-        **told,
+        **overrides,
     }
-    return click.option(*given.pop("flags"), name, **given)
+    return click.option(*arguments.pop("flags"), name, **arguments)
 
 
 def _help(function: str, name: str) -> str:
@@ -103,8 +103,8 @@ def _help(function: str, name: str) -> str:
     about = _arguments(ast.get_docstring(_parsed(function)) or "").get(name, "")
     if elsewhere := re.fullmatch(r"see `([\w.]+)`\.", about):
         return _help(f"gossamer.{elsewhere[1]}", name)
-    known = [each.arg for each in _parsed(function).args.kwonlyargs]
-    return _capital(re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in known else word[0], about))
+    parameters = [parameter.arg for parameter in _parsed(function).args.kwonlyargs]
+    return _capital(re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in parameters else word[0], about))
 
 
 @functools.cache
@@ -116,9 +116,9 @@ def _parsed(function: str) -> ast.FunctionDef:
     assert isinstance(spec.loader, InspectLoader)
     source = spec.loader.get_source(module) or ""
     head, docstring, _ = source[source.index(f"\ndef {name}(") :].split('"""', 2)
-    (found,) = ast.parse(f'{head}"""{docstring}"""').body
-    assert isinstance(found, ast.FunctionDef)
-    return found
+    (definition,) = ast.parse(f'{head}"""{docstring}"""').body
+    assert isinstance(definition, ast.FunctionDef)
+    return definition
 
 
 def _arguments(docstring: str) -> dict[str, str]:
@@ -151,10 +151,10 @@ class NearestName(click.Group):
         """Find the command, or say which one was probably meant."""
         name = args[0]
         if self.get_command(ctx, name) is None:
-            known = self.list_commands(ctx)
-            what = "METHOD" if ctx.parent is not None else "command"
+            commands = self.list_commands(ctx)
+            kind = "METHOD" if ctx.parent is not None else "command"
             raise click.UsageError(
-                f"there is no {what} {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.", ctx
+                f"there is no {kind} {name!r}.{did_you_mean(name, commands)} Known: {', '.join(commands)}.", ctx
             )
         return super().resolve_command(ctx, args)
 
@@ -199,7 +199,7 @@ class PerMethod(NearestName):
 
     def _of_method(self, method: AnyMethod) -> click.Command:
         def callback(**values: Any) -> None:
-            settings = {each.name: values.pop(each.name) for each in dataclasses.fields(method.config_type)}
+            settings = {field.name: values.pop(field.name) for field in dataclasses.fields(method.config_type)}
             self._command(method=method.name, settings=settings, **values)
 
         decorated: Any = flags_of(method.config_type)(callback)
@@ -227,8 +227,8 @@ def per_method(
 
 def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
     """The flags of all fields of a Config, its own before those of a start."""
-    inherited = {each.name for each in dataclasses.fields(StartConfig)}
-    fields = sorted(dataclasses.fields(config), key=lambda each: each.name in inherited)
+    inherited = {field.name for field in dataclasses.fields(StartConfig)}
+    fields = sorted(dataclasses.fields(config), key=lambda field: field.name in inherited)
 
     def decorate(callback: F) -> F:
         for field in reversed(fields):
@@ -261,8 +261,8 @@ def documentation(config: type) -> dict[str, str]:
     """The entries under "Args:" in the docstrings of a dataclass and of those that it is made from, by field."""
     return {
         name: about
-        for each in reversed(config.__mro__)
-        for name, about in _arguments(inspect.cleandoc(each.__doc__ or "")).items()
+        for base in reversed(config.__mro__)
+        for name, about in _arguments(inspect.cleandoc(base.__doc__ or "")).items()
     }
 
 

@@ -68,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackReport:
     """What came of the attacks.
 
     Args:
@@ -100,7 +100,7 @@ def attack(
     units: str | None = None,
     seed: int = 0,
     sink: Sink = silent,
-) -> Attacked:
+) -> AttackReport:
     """Attack a run, or a release, with members and non-members that are known.
 
     Half of the non-members take part, the other half are held out: for principal components, and as the reference of
@@ -131,8 +131,8 @@ def attack(
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
-    for said in dict.fromkeys((*inside.notes, *outside.notes)):
-        sink(note(said))
+    for text in dict.fromkeys((*inside.notes, *outside.notes)):
+        sink(note(text))
     training, reason = _private_state(folder, synthesizer)
     target = _target(synthesizer, inside, outside, training, count, limit, seed)
     on += (
@@ -144,18 +144,18 @@ def attack(
     for name, make in _attacks(target):
         sink(note(f"attacking: {name}"))
         try:
-            entries += [_entry(found) for found in make()]
+            entries += [_entry(result) for result in make()]
         except DataError as error:
             left_out[name] = str(error)
     sink(note("the control: a classifier that never saw the run"))
     control = separability(target.members.images, target.nonmembers.images, seed=seed)
     verdict = wording.control(control, units=units is not None, unit=synthesizer.card.unit)
     verdict += wording.verdict(entries, synthesizer.certificate.guarantee)
-    found = Attacked(entries, left_out, verdict, on, dataclasses.asdict(control))
+    report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
     if path is not None:
-        write_atomically(path, json.dumps(dataclasses.asdict(found), indent=2) + "\n", private=True)
+        write_atomically(path, json.dumps(dataclasses.asdict(report), indent=2) + "\n", private=True)
     if folder.private.is_dir():
         line = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -164,18 +164,18 @@ def attack(
         with (folder.private / READINGS).open("a") as file:
             file.write(json.dumps(line) + "\n")
         write_report(folder.path, internal=True)
-    return found
+    return report
 
 
-def lines(found: Attacked) -> list[str]:
+def lines(report: AttackReport) -> list[str]:
     """The figures, the verdict, and what was left out, for the terminal: rates of false alarms have a table of their own."""
-    head, *rows = wording.attack_rows(found.attacks)
+    head, *rows = wording.attack_rows(report.attacks)
     shown = wording.aligned([row[:4] for row in (head, *rows)])
     if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {wording.NONE}]:
         shown += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
-    shown += [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
+    shown += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
     closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
-    return [line.replace(PERCENT, " %") for line in (*shown, found.on, " ".join(found.verdict), closing)]
+    return [line.replace(PERCENT, " %") for line in (*shown, report.on, " ".join(report.verdict), closing)]
 
 
 def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:
@@ -212,21 +212,21 @@ def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]
 def _on_discriminators(target: Target) -> list[Attack]:
     """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
     assert target.training is not None
-    inside, outside = (_scores(target.training, each) for each in (target.members, target.nonmembers))
+    inside, outside = (_scores(target.training, records) for records in (target.members, target.nonmembers))
     if target.training.method.scores_have_no_scale:
         inside, outside = ranked(inside, outside)
-    found = [white_box(inside, outside, how="max")]
+    attacks = [white_box(inside, outside, how="max")]
     if len(inside) > 1:
-        found.append(white_box(inside, outside, how="mean"))
+        attacks.append(white_box(inside, outside, how="mean"))
     oracle = total_variation(inside, outside, seed=target.seed)
-    return [*found, oracle.raw, oracle.corrected, oracle.accuracy]
+    return [*attacks, oracle.raw, oracle.corrected, oracle.accuracy]
 
 
 def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarray:
     """What the discriminators of a run say about records: float64 [D, n], higher where a record looks real."""
     with torch.no_grad():
-        found = [training.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
-    return torch.cat([each for each in found if each is not None], dim=1).double().numpy()
+        chunks = [training.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
+    return torch.cat([chunk for chunk in chunks if chunk is not None], dim=1).double().numpy()
 
 
 def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
@@ -258,7 +258,7 @@ def _sets(
 ) -> tuple[Records, Records, str]:
     """Members and non-members, checked; and in words what was found about them."""
     card, classes = synthesizer.card, synthesizer.card.classes
-    asked: dict[str, Any] = {
+    read_options: dict[str, Any] = {
         "images_key": images_key,
         "labels_key": labels_key,
         "units": units,
@@ -268,13 +268,13 @@ def _sets(
     }
     if units is not None:
         check_two_arrays(units, [(members, "train"), (nonmembers, "test")])
-    inside = read(members, split="train", **asked)
-    outside = read(nonmembers, split="test", **asked)
+    inside = read(members, split="train", **read_options)
+    outside = read(nonmembers, split="test", **read_options)
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")
-    apart = ~shared(outside, inside)
-    if not apart.any():
+    unshared = ~shared(outside, inside)
+    if not unshared.any():
         raise DataError(
             "--nonmembers: all of these records are among the members; give records that the run never saw."
         )
@@ -283,14 +283,14 @@ def _sets(
         trained_on = folder.source().get("records")  # a run of an older version knew them by another digest
         if fingerprint(outside) == trained_on:
             raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
-        each, alone = digests(inside), dataclasses.replace(inside, units=None, names=None)
-        if trained_on in (fingerprint(inside, each), fingerprint(alone, each)):
+        unit_digests, without_units = digests(inside), dataclasses.replace(inside, units=None, names=None)
+        if trained_on in (fingerprint(inside, unit_digests), fingerprint(without_units, unit_digests)):
             on = "The members are the run's own records."
-    copies = int((~apart).sum())
+    copies = int((~unshared).sum())
     if copies:
         on += f" {copies:,} non-members are exact copies of members and were left out."
-    outside = outside[np.flatnonzero(apart)]
-    counts = _people(inside), _people(outside)
+    outside = outside[np.flatnonzero(unshared)]
+    counts = _count_units(inside), _count_units(outside)
     if counts[0] < FEWEST or counts[1] < 2 * FEWEST:
         of = "" if units is None else f", counted by {card.unit if card.unit != 'record' else 'unit'},"
         raise DataError(
@@ -312,26 +312,26 @@ def _target(
     """Equal numbers of members and non-members at random, and held-out records that are neither."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(outside))
-    first = _one_of_each(outside, order)
+    first = _first_per_unit(outside, order)
     half = len(first) // 2
-    takes_part = _one_of_each(inside, rng.permutation(len(inside)))
+    takes_part = _first_per_unit(inside, rng.permutation(len(inside)))
     m = min(len(takes_part), half, limit)
     return Target(
         samples=synthesizer.sample(count, seed=seed),
         members=inside[takes_part[:m]],
         nonmembers=outside[first[:m]],
-        held_out=outside[_of_the_same(outside, first[half:], order)[:HELD_OUT]],
+        held_out=outside[_records_of_units(outside, first[half:], order)[:HELD_OUT]],
         training=training,
         seed=seed,
     )
 
 
-def _people(records: Records) -> int:
+def _count_units(records: Records) -> int:
     """Units of which there is a record."""
     return len(records) if records.units is None else len(np.unique(records.units))
 
 
-def _one_of_each(records: Records, order: np.ndarray) -> np.ndarray:
+def _first_per_unit(records: Records, order: np.ndarray) -> np.ndarray:
     """The first record of each unit, in this order of all records."""
     if records.units is None:
         return order
@@ -339,26 +339,26 @@ def _one_of_each(records: Records, order: np.ndarray) -> np.ndarray:
     return order[np.sort(first)]
 
 
-def _of_the_same(records: Records, some: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _records_of_units(records: Records, subset: np.ndarray, order: np.ndarray) -> np.ndarray:
     """All records of the units of some, in this order of all records."""
-    return some if records.units is None else order[np.isin(records.units[order], records.units[some])]
+    return subset if records.units is None else order[np.isin(records.units[order], records.units[subset])]
 
 
-def _entry(found: Attack) -> dict[str, Any]:
+def _entry(result: Attack) -> dict[str, Any]:
     """One figure as JSON, with its curve where single records are scored."""
     entry: dict[str, Any] = {
-        "attack": found.name,
-        "measure": found.measure,
-        **dataclasses.asdict(found.estimate),
-        "chance": found.chance,
-        "lowest": found.lowest,
-        "needs": found.needs,
-        "note": found.note,
+        "attack": result.name,
+        "measure": result.measure,
+        **dataclasses.asdict(result.estimate),
+        "chance": result.chance,
+        "lowest": result.lowest,
+        "needs": result.needs,
+        "note": result.note,
         "internal": True,
         "tpr": {},
         "roc": None,
     }
-    if found.roc is not None:
-        entry["tpr"] = {f"{rate:g}": dataclasses.asdict(found.roc.tpr_at(rate)) for rate in LOW_RATES}
-        entry["roc"] = {"fpr": found.roc.fpr.tolist(), "tpr": found.roc.tpr.tolist()}
+    if result.roc is not None:
+        entry["tpr"] = {f"{rate:g}": dataclasses.asdict(result.roc.tpr_at(rate)) for rate in LOW_RATES}
+        entry["roc"] = {"fpr": result.roc.fpr.tolist(), "tpr": result.roc.tpr.tolist()}
     return entry

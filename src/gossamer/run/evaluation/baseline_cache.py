@@ -35,39 +35,41 @@ class Baselines:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
 
-    def estimates(self, what: str, compute: Callable[[], dict[str, Estimate]]) -> dict[str, Estimate]:
-        """The figures of that name, from the cache or computed. `what` names everything that they depend on."""
-        path = self._path(what, ".json")
+    def estimates(self, key: str, compute: Callable[[], dict[str, Estimate]]) -> dict[str, Estimate]:
+        """The figures of that name, from the cache or computed. `key` names everything that they depend on."""
+        path = self._path(key, ".json")
         if path is None:
             return compute()
-        with _one_at_a_time(path):
+        with _hold_lock(path):
             try:
                 return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
             except (OSError, ValueError, TypeError):  # not there, or not whole: computed anew
-                found = compute()
+                figures = compute()
                 write_atomically(
-                    path, json.dumps({name: dataclasses.asdict(each) for name, each in found.items()}), private=True
+                    path,
+                    json.dumps({name: dataclasses.asdict(estimate) for name, estimate in figures.items()}),
+                    private=True,
                 )
-                return found
+                return figures
 
-    def features(self, what: str, compute: Callable[[], ClassifierFeatures]) -> ClassifierFeatures:
+    def features(self, key: str, compute: Callable[[], ClassifierFeatures]) -> ClassifierFeatures:
         """The feature classifier of that name, from the cache or trained."""
-        path = self._path(what, ".safetensors")
+        path = self._path(key, ".safetensors")
         if path is None:
             return compute()
-        with _one_at_a_time(path):
+        with _hold_lock(path):
             if not path.is_file():
                 compute().save(path)
                 path.chmod(0o600)
             return ClassifierFeatures.load(path)
 
-    def _path(self, what: str, suffix: str) -> Path | None:
+    def _path(self, key: str, suffix: str) -> Path | None:
         if self._folder is None:
             return None
-        digest = hashlib.sha256(f"{self._about} {what}".encode()).hexdigest()[:24]
+        digest = hashlib.sha256(f"{self._about} {key}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}{suffix}"
 
 
-def _one_at_a_time(path: Path) -> IO[bytes]:
+def _hold_lock(path: Path) -> IO[bytes]:
     """What another process computes is waited for: it takes minutes, and is the same."""
     return hold(path.with_name(f"{path.name}.lock"), wait=True)

@@ -41,10 +41,10 @@ def chosen_metric(entries: Sequence[dict[str, Any]], name: str) -> str:
     Raises:
         RequestError: if a run lacks it; says the nearest that all have.
     """
-    known = [each for each in entries[0]["metrics"] if all(each in entry["metrics"] for entry in entries)]
-    if name not in known:
+    shared = [metric for metric in entries[0]["metrics"] if all(metric in entry["metrics"] for entry in entries)]
+    if name not in shared:
         raise RequestError(
-            f"not every run has the figure {name!r}.{did_you_mean(name, known)} All have: {', '.join(known) or 'none'}."
+            f"not every run has the figure {name!r}.{did_you_mean(name, shared)} All have: {', '.join(shared) or 'none'}."
         )
     return name
 
@@ -71,8 +71,8 @@ def unlike(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[st
     def computed_on(entry: dict[str, Any], name: str) -> str:
         return str(entry["metrics"].get(name, {}).get("computed_on", ""))
 
-    found = {name: {computed_on(entry, name) for entry in entries} - {""} for name in metrics}
-    return [name for name, ways in found.items() if len(ways) > 1]
+    conditions = {name: {computed_on(entry, name) for entry in entries} - {""} for name in metrics}
+    return [name for name, ways in conditions.items() if len(ways) > 1]
 
 
 def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
@@ -106,10 +106,10 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
 
 
 def _figure(entry: dict[str, Any], name: str) -> str:
-    found = entry["metrics"].get(name)
-    if found is None:
+    figure = entry["metrics"].get(name)
+    if figure is None:
         return "-"
     if metric_names.figure(name).share:
-        value, low, high = (percent(found[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
+        value, low, high = (percent(figure[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
         return f"{value} ({low} to {high})"
-    return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})"
+    return f"{figure['value']:.4g} ({figure['low']:.4g} to {figure['high']:.4g})"

@@ -117,10 +117,10 @@ def evaluate(
     facts = None if card is None else DataCard.load(card)
     samples = _read_samples(synth, facts) if synthesizer is None else synthesizer.sample(count, seed=seed)
     reading = _reading(samples, synthesizer, facts)
-    asked: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
-    real = read(train, split="train", **asked)
-    asked["class_names"] = asked["class_names"] or real.class_names
-    tests = read(test, split="test", **asked)
+    read_options: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
+    real = read(train, split="train", **read_options)
+    read_options["class_names"] = read_options["class_names"] or real.class_names
+    tests = read(test, split="test", **read_options)
     remarks = (polarity.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
     for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:
@@ -135,20 +135,24 @@ def evaluate(
     where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
     inputs = metric_functions.Inputs(
         samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
-        classes=max(int(each.labels.max()) for each in (samples, real, tests)) + 1, synthesizer=synthesizer,
+        classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1, synthesizer=synthesizer,
         public=_public_records(folder, synthesizer),
         baselines=Baselines(where, real, tests, seed), protocol=protocol, seed=seed, inception=inception,
         labelled_records=labelled, limit=limit, sink=sink,
         pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None,
     )  # fmt: skip
-    found = Evaluation([], {}, real.class_names)
+    evaluation = Evaluation([], {}, real.class_names)
     for name, figures, reason in measured(inputs, names):
-        found.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
+        evaluation.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
         if reason:
-            found.left_out[name] = reason
+            evaluation.left_out[name] = reason
     unchanged()
     return _written(
-        found, folder, is_run, None if out is None else Path(out), {"evaluate": names, "train": train, "test": test}
+        evaluation,
+        folder,
+        is_run,
+        None if out is None else Path(out),
+        {"evaluate": names, "train": train, "test": test},
     )
 
 
@@ -156,8 +160,8 @@ def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> lis
     """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent, classes by name."""
     names = [metric_names.shown(entry["metric"], class_names) for entry in metrics]
     width = max(map(len, names), default=0)
-    told = zip(names, metrics, strict=True)
-    return [f"{name:<{width}}  {in_units(entry)}  {entry['computed_on']}" for name, entry in told]
+    rows = zip(names, metrics, strict=True)
+    return [f"{name:<{width}}  {in_units(entry)}  {entry['computed_on']}" for name, entry in rows]
 
 
 def in_units(entry: dict[str, Any]) -> str:
@@ -185,14 +189,14 @@ def _read_samples(path: Path, card: DataCard | None) -> Samples:
     of their names, which the card's need not be.
     """
     shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
-    found = read(str(path), split="train", shape=shape)
-    labels, names = found.labels, found.class_names
+    records = read(str(path), split="train", shape=shape)
+    labels, names = records.labels, records.class_names
     numbers = [int(name) for name in names if name.isdecimal() and str(int(name)) == name and int(name) < MOST_CLASSES]
     if names and len(numbers) == len(names) and (card is None or numbers == list(range(len(names)))):
-        return Samples(found.images, np.array(numbers)[labels])
+        return Samples(records.images, np.array(numbers)[labels])
     if names and card is not None:
         labels, names = match_labels(labels, names, card.reading["class_names"], where=str(path)), card.class_names
-    return Samples(found.images, labels, names)
+    return Samples(records.images, labels, names)
 
 
 def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard | None) -> dict[str, Any]:
@@ -204,10 +208,12 @@ def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard |
     return {"shape": samples.shape, "class_names": samples.class_names}
 
 
-def _written(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]) -> Evaluation:
+def _written(
+    evaluation: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]
+) -> Evaluation:
     """Write the figures where they belong. A RUN keeps those of earlier evaluations that were not measured again."""
     own = is_run and folder.private.is_dir()
-    entries = found.metrics
+    entries = evaluation.metrics
     if own and out is None:
         new = {entry["metric"] for entry in entries}
         entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
@@ -217,7 +223,7 @@ def _written(found: Evaluation, folder: RunFolder, is_run: bool, out: Path | Non
     if own:
         _note(folder, note)
         write_report(folder.path, internal=True)
-    return found
+    return evaluation
 
 
 def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
@@ -232,9 +238,9 @@ def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _note(folder: RunFolder, what: dict[str, Any]) -> None:
+def _note(folder: RunFolder, entry: dict[str, Any]) -> None:
     """Write down, in the private folder, that real records were read outside the guarantee."""
     if folder.private.is_dir():
-        line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **what}
+        line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **entry}
         with (folder.private / READINGS).open("a") as file:
             file.write(json.dumps(line) + "\n")

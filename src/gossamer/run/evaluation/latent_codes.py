@@ -59,28 +59,30 @@ def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
     stream = torch.Generator().manual_seed(seed)
     images, labels = tests.tensors("cpu")
     mean, scale = net.encode(images, labels)
-    drawn, prior, some = (
+    drawn, prior, count = (
         torch.randn(mean.shape, generator=stream),
         torch.randn(mean.shape, generator=stream),
         LIKELIHOOD,
     )
-    noise = torch.randn(LIKELIHOOD_DRAWS, len(mean[:some]), net.latent_size, generator=stream)
-    weights = net.log_weights(images[:some], labels[:some], noise)
+    noise = torch.randn(LIKELIHOOD_DRAWS, len(mean[:count]), net.latent_size, generator=stream)
+    weights = net.log_weights(images[:count], labels[:count], noise)
     used = mean[:, mean.std(0) > 0].numpy()  # a dimension that the encoder never uses has no scale
-    found = {
+    figures = {
         "sparsity of the codes": latent.hoyer_sparsity(used),
         f"log p(x), nats, {LIKELIHOOD_DRAWS} draws": latent.iwae(weights.numpy()),
         "MMD between codes and prior": latent.prior_discrepancy(
             (mean + scale * drawn).numpy(), net.prior.from_normal(prior).numpy()
         ),
     }
-    found["distance of reconstructions"] = intervals.mean(
+    figures["distance of reconstructions"] = intervals.mean(
         net.distances(images, labels).tolist(), f"{len(images):,} records, by the mean of q(z|x)", lowest=0.0
     )
     if len(labels.unique()) > 1:
-        found["separation of the classes' codes (silhouette)"] = latent.cluster_separation(mean.numpy(), labels.numpy())
+        figures["separation of the classes' codes (silhouette)"] = latent.cluster_separation(
+            mean.numpy(), labels.numpy()
+        )
         if net.prior.centres is not None:
-            found["classes by the prior's nearest centre (adjusted Rand)"] = latent.cluster_agreement(
+            figures["classes by the prior's nearest centre (adjusted Rand)"] = latent.cluster_agreement(
                 mean.numpy(), labels.numpy(), net.prior.centres.numpy()
             )
-    return found
+    return figures

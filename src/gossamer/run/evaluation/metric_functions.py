@@ -83,39 +83,41 @@ class Inputs:
     inception: tuple[Path, str] | None = None
     pictures: Path | None = None
     sink: Sink = silent
-    _kept: dict[str, ClassifierFeatures] = field(default_factory=dict)
+    _cache: dict[str, ClassifierFeatures] = field(default_factory=dict)
 
-    def progress(self, what: str) -> Callable[..., None]:
+    def progress(self, label: str) -> Callable[..., None]:
         """A progress function for one training: done, all, and perhaps an accuracy."""
 
         def report(done: int, total: int, held_out: float | None = None) -> None:
-            known = held_out is not None and np.isfinite(held_out)  # a protocol without held-out pictures has none
-            self.sink(progress(what, done, total, f"{held_out:.1%} of the held-out pictures" if known else ""))
+            has_held_out = held_out is not None and np.isfinite(
+                held_out
+            )  # a protocol without held-out pictures has none
+            self.sink(progress(label, done, total, f"{held_out:.1%} of the held-out pictures" if has_held_out else ""))
 
         return report
 
     def features(self) -> ClassifierFeatures:
         """The classifier trained on the real training records whose features measure distances."""
-        if "classifier" not in self._kept:
-            self._kept["classifier"] = self.baselines.features(
+        if "classifier" not in self._cache:
+            self._cache["classifier"] = self.baselines.features(
                 "features",
                 lambda: ClassifierFeatures.train(
                     self.real.images, self.real.labels, classes=self.classes, seed=self.seed,
                     progress=self.progress("the classifier for features"),
                 ),
             )  # fmt: skip
-        return self._kept["classifier"]
+        return self._cache["classifier"]
 
     def distance_features(self) -> Features:
         """Those of Inception-V3 where its weights are given, else those of the classifier."""
         return self.features() if self.inception is None else InceptionFeatures(*self.inception)
 
-    def some(self, records: Labelled, most: int) -> np.ndarray:
+    def subset(self, records: Labelled, limit: int) -> np.ndarray:
         """At most so many of the pictures, at random: files may be sorted by class."""
-        if len(records) <= most:
+        if len(records) <= limit:
             return records.images
-        chosen = np.sort(np.random.default_rng(self.seed).permutation(len(records))[:most])
-        return np.asarray(records.images[chosen])
+        indices = np.sort(np.random.default_rng(self.seed).permutation(len(records))[:limit])
+        return np.asarray(records.images[indices])
 
 
 def accuracy(inputs: Inputs) -> Figures:
@@ -123,12 +125,12 @@ def accuracy(inputs: Inputs) -> Figures:
     protocol = PROTOCOLS[inputs.protocol]
 
     def of(figure: metric_names.Figure, records: Labelled) -> dict[str, Estimate]:
-        found = classify.accuracy(
+        estimate = classify.accuracy(
             records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
             protocol=protocol, seed=inputs.seed, trained_on=TRAINED_ON[figure.name],
             progress=inputs.progress(figure.name),
         )  # fmt: skip
-        return {figure.name: found}
+        return {figure.name: estimate}
 
     return {
         **of(metric_names.ACCURACY, inputs.samples),
@@ -144,10 +146,10 @@ def _protocol_accuracy(classifier: str, protocol: classify.Protocol) -> Callable
     name = metric_names.of_classifier(classifier)
 
     def measure(inputs: Inputs) -> Figures:
-        def of(what: str, records: Labelled, trained_on: str) -> Estimate:
+        def of(title: str, records: Labelled, trained_on: str) -> Estimate:
             return classify.accuracy(
                 records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
-                protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=inputs.progress(what),
+                protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=inputs.progress(title),
             )  # fmt: skip
 
         baseline = metric_names.of_baseline(name)
@@ -218,34 +220,34 @@ def frechet_distance(inputs: Inputs) -> Figures:
 def neighbours(inputs: Inputs) -> Figures:
     """Precision, recall, density and coverage on the features of the classifier."""
     features = inputs.features()
-    found = neighbourhood(
-        features(inputs.some(inputs.samples, NEIGHBOURS)), features(inputs.some(inputs.tests, NEIGHBOURS))
+    result = neighbourhood(
+        features(inputs.subset(inputs.samples, NEIGHBOURS)), features(inputs.subset(inputs.tests, NEIGHBOURS))
     )
     return {
-        metric_names.PRECISION.name: found.precision,
-        metric_names.RECALL.name: found.recall,
-        metric_names.DENSITY.name: found.density,
-        metric_names.COVERAGE.name: found.coverage,
+        metric_names.PRECISION.name: result.precision,
+        metric_names.RECALL.name: result.recall,
+        metric_names.DENSITY.name: result.density,
+        metric_names.COVERAGE.name: result.coverage,
     }
 
 
 def discrepancy(inputs: Inputs) -> Figures:
     """Maximum mean discrepancy on the features of the classifier."""
     features = inputs.features()
-    samples, tests = inputs.some(inputs.samples, KERNEL), inputs.some(inputs.tests, KERNEL)
+    samples, tests = inputs.subset(inputs.samples, KERNEL), inputs.subset(inputs.tests, KERNEL)
     return {metric_names.MMD.name: mmd(features(samples), features(tests))}
 
 
 def jensen_shannon(inputs: Inputs) -> Figures:
     """The Jensen-Shannon score of Zhang et al.: can a classifier tell samples from records?"""
-    found = discriminate(
-        inputs.some(inputs.samples, DISCRIMINATED), inputs.some(inputs.real, DISCRIMINATED), seed=inputs.seed,
+    result = discriminate(
+        inputs.subset(inputs.samples, DISCRIMINATED), inputs.subset(inputs.real, DISCRIMINATED), seed=inputs.seed,
         progress=inputs.progress("real against synthetic"),
     )  # fmt: skip
     return {
-        metric_names.JENSEN_SHANNON.name: found.jensen_shannon,
-        metric_names.JENSEN_SHANNON_PAPER.name: found.jensen_shannon_paper,
-        metric_names.TOLD_APART.name: found.accuracy,
+        metric_names.JENSEN_SHANNON.name: result.jensen_shannon,
+        metric_names.JENSEN_SHANNON_PAPER.name: result.jensen_shannon_paper,
+        metric_names.TOLD_APART.name: result.accuracy,
     }
 
 
@@ -254,21 +256,21 @@ def by_class(inputs: Inputs) -> Figures:
     features = inputs.features()
     probabilities = features.probabilities(inputs.samples.images)
     predicted = probabilities.argmax(1)
-    found = {
+    figures = {
         metric_names.AMBIGUITY.name: per_class.ambiguity(probabilities),
         metric_names.DIVERSITY.name: per_class.diversity(predicted, classes=inputs.classes),
     }
     if inputs.labelled:
         table = classify.confusion(inputs.samples.labels, predicted, classes=inputs.classes)
         for label, estimate in per_class.per_class_accuracy(table).items():
-            found[metric_names.of_class(label)] = Estimate(
+            figures[metric_names.of_class(label)] = Estimate(
                 estimate.value,
                 estimate.low,
                 estimate.high,
                 estimate.n,
                 "samples, judged by the classifier trained on real records",
             )
-    return found
+    return figures
 
 
 def semi(inputs: Inputs) -> Figures:
@@ -279,7 +281,7 @@ def semi(inputs: Inputs) -> Figures:
     if not hasattr(net, "latent_size"):
         raise RequestError("semi-supervised needs a generator whose samples have codes, and this one has none.")
     synthesizer = inputs.synthesizer
-    chosen = np.random.default_rng(inputs.seed).permutation(len(inputs.real))[: inputs.labelled_records]
+    indices = np.random.default_rng(inputs.seed).permutation(len(inputs.real))[: inputs.labelled_records]
 
     def draw(n: int, coins: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         stream = torch.Generator().manual_seed(int(coins.integers(2**62)))
@@ -290,14 +292,14 @@ def semi(inputs: Inputs) -> Figures:
         hot = torch.nn.functional.one_hot(labels, synthesizer.classes).float()
         return torch.cat([codes, hot], 1).numpy(), images
 
-    found = semi_supervised.compare(
-        inputs.real.images[chosen], inputs.real.labels[chosen], inputs.tests.images, inputs.tests.labels, draw,
+    comparison = semi_supervised.compare(
+        inputs.real.images[indices], inputs.real.labels[indices], inputs.tests.images, inputs.tests.labels, draw,
         classes=inputs.classes, seed=inputs.seed, progress=inputs.progress("semi-supervised"),
     )  # fmt: skip
     n = inputs.labelled_records
     return {
-        metric_names.semi_supervised(n, with_synthetic=True): found.with_synthetic,
-        metric_names.semi_supervised(n, with_synthetic=False): found.baseline,
+        metric_names.semi_supervised(n, with_synthetic=True): comparison.with_synthetic,
+        metric_names.semi_supervised(n, with_synthetic=False): comparison.baseline,
     }
 
 
@@ -306,8 +308,8 @@ def latent_space(inputs: Inputs) -> Figures:
     net = None if inputs.synthesizer is None else inputs.synthesizer.net
     if getattr(net, "encoder", None) is None:
         raise RequestError("latent needs the encoder of a privae run: train it with --release-encoder.")
-    chosen = np.random.default_rng(inputs.seed).permutation(len(inputs.tests))[:CODED]
-    return codes(cast(Encodes, net), inputs.tests[np.sort(chosen)], seed=inputs.seed)
+    indices = np.random.default_rng(inputs.seed).permutation(len(inputs.tests))[:CODED]
+    return codes(cast(Encodes, net), inputs.tests[np.sort(indices)], seed=inputs.seed)
 
 
 def copies(inputs: Inputs) -> Figures:
@@ -317,13 +319,13 @@ def copies(inputs: Inputs) -> Figures:
     per_class = np.repeat(np.arange(inputs.synthesizer.classes), 10)
     grid = inputs.synthesizer.sample(len(per_class), labels=per_class, seed=0)
     real = inputs.real.images.reshape(len(inputs.real), -1)
-    found = nearest(grid.images.reshape(len(grid), -1) / np.float32(255), real / np.float32(255))
-    pairs = np.stack([grid.images, inputs.real.images[found.index]], 1).reshape(-1, *grid.shape)
+    closest = nearest(grid.images.reshape(len(grid), -1) / np.float32(255), real / np.float32(255))
+    pairs = np.stack([grid.images, inputs.real.images[closest.index]], 1).reshape(-1, *grid.shape)
     write_atomically(
         inputs.pictures, sample_grid(pairs, np.repeat(per_class, 2), columns=20, names=grid.class_names), private=True
     )
-    words = f"samples of the grid against {len(real):,} real training records, pixel by pixel"
-    return {metric_names.COPIES.name: proportion(int((found.distance == 0).sum()), len(grid), words)}
+    description = f"samples of the grid against {len(real):,} real training records, pixel by pixel"
+    return {metric_names.COPIES.name: proportion(int((closest.distance == 0).sum()), len(grid), description)}
 
 
 gs_wgan_cnn: Callable[[Inputs], Figures] = _protocol_accuracy("LeNet-5 of GS-WGAN", classify.GS_WGAN)

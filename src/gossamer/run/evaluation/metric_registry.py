@@ -72,7 +72,7 @@ def chosen_metrics(text: str) -> list[str]:
             raise RequestError(
                 f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Known: all, {', '.join(METRICS)}."
             )
-        names += [each for each in (IN_ALL if name == "all" else (name,)) if each not in names]
+        names += [metric for metric in (IN_ALL if name == "all" else (name,)) if metric not in names]
     return names
 
 

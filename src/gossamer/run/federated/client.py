@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -121,12 +121,12 @@ class Client:
             try:
                 return reply(message, act(message))
             except Malformed as error:
-                said = f"the message is malformed: {error}"
+                reason_text = f"the message is malformed: {error}"
             except Exception as error:  # all others alike: an error that ended the client would be seen too
                 reason = str(error) if isinstance(error, GossamerError) else withheld(error)
                 self.sink(note(f"{message.metadata.message_type} is refused: {reason}"))
-                said = REFUSED
-            return refusal(message, said)
+                reason_text = REFUSED
+            return refusal(message, reason_text)
 
         return answer
 
@@ -167,10 +167,10 @@ class Client:
         """The method with the one critic of this client, which grants as many answers as the run may ask of it."""
         try:
             config, seed, answers = dict(terms["config"]), int(terms["seed"]), int(terms["answers"])
-            theirs = DataCard.from_dict(terms["card"])
+            server_card = DataCard.from_dict(terms["card"])
         except (KeyError, TypeError, ValueError, GossamerError):
             raise Malformed("the terms lack settings, card, seed or answers") from None
-        if theirs != self.card:
+        if server_card != self.card:
             raise Malformed("the card of the run is not the one that this client was given")
         alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": "", "start_settings": ""}
         own = {**config, **alone, "steps": answers}
@@ -215,8 +215,8 @@ class Client:
             folder=self.folder.path, infinite=rng.reproducible,
         )  # fmt: skip
         if self.accounts is not False:
-            book = book_at(self.accounts or source_json.get("accounts"), beside=self.folder)
-            run = dataclasses.replace(run, budget_entry=resume_entry(book, charge, ledger, log=run.log))
+            budget_log = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
+            run = dataclasses.replace(run, budget_entry=resume_entry(budget_log, charge, ledger, log=run.log))
             if self.accounts is not None:
                 self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
         saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: run.log(
@@ -248,10 +248,10 @@ class Client:
         state = self._training.state
         if state.phase == "training":
             return
-        for reached in self._training.drive(private):
-            if reached.logs is None:
+        for result in self._training.drive(private):
+            if result.logs is None:
                 break
-            self.sink(progress(reached.phase.name, reached.step, reached.phase.steps))
+            self.sink(progress(result.phase.name, result.step, result.phase.steps))
         self._save()
 
     # ------------------------------------------------------------------ rounds
@@ -261,20 +261,20 @@ class Client:
         if self._terms is None:
             raise Malformed("the run has not told its terms yet")
         config = self._config
-        asked = read_round(
+        request = read_round(
             message.content, shape=self.card.shape, classes=self.card.classes, trains=max(
                 config.critic_batch_size, config.batch_size * int(self._terms["config"]["answers"])
             ), rows=config.batch_size,
         )  # fmt: skip
         self._run.ledger.check_place()
-        if len(asked.asked) > self._panel.left:
+        if len(request.to_answer) > self._panel.left:
             raise UnplannedRelease(
-                f"this client has granted {config.steps:,} answers, {self._panel.left:,} are left, and {len(asked.asked):,} "
-                "were asked for at once"
+                f"this client has granted {config.steps:,} answers, {self._panel.left:,} are left, and "
+                f"{len(request.to_answer):,} were asked for at once"
             )
-        if asked.train is not None:
-            self._panel.train(asked.train)
-        rows = [self._panel.release(fakes) for fakes in asked.asked]
+        if request.train is not None:
+            self._panel.train(request.train)
+        rows = [self._panel.release(fakes) for fakes in request.to_answer]
         self._training.state.step += 1
         if self.clock.due():
             self._save()
@@ -293,7 +293,7 @@ class Client:
             return
         net = self._training.state.released
         net.load_state_dict(read_weights(message.content, net.state_dict()))
-        checkpoint.give_room(self.folder.private)
+        checkpoint.free_reserve(self.folder.private)
         certify(self._run, self._training.state)
         write_report(self.folder.path, internal=True)
         self.close()

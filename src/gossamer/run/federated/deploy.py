@@ -122,7 +122,7 @@ def client(
         try:
             attend(
                 one.app, address, Identity(ca, certificate, key), until=lambda: one.finished, wait=wait,
-                say=lambda text: sink(note(text)),
+                log=lambda text: sink(note(text)),
             )  # fmt: skip
         finally:
             one.close()

@@ -25,18 +25,18 @@ class NamedGrid(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send, and wait for the replies, at most `timeout` seconds."""
         missing = set(self.push_messages(messages))
-        found: list[Message] = []
+        replies: list[Message] = []
         end = None if timeout is None else time.monotonic() + timeout
         while missing:
             new = list(self.pull_messages(missing))
-            missing -= {each.metadata.reply_to_message_id for each in new}
-            found += new
+            missing -= {reply.metadata.reply_to_message_id for reply in new}
+            replies += new
             if end is not None and time.monotonic() >= end:
                 break
             if missing and not new:
                 time.sleep(_PAUSE)
         self.forget(missing)
-        return found
+        return replies
 
     @abstractmethod
     def forget(self, message_ids: Iterable[str]) -> None:

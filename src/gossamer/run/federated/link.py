@@ -113,7 +113,7 @@ class Link(NamedGrid):
             numbers.append(number)
             with self._lock:
                 self._waiting[number] = message
-                outgoing = next((each for of, each in self._streams.values() if of == node), None)
+                outgoing = next((stream for of, stream in self._streams.values() if of == node), None)
             if outgoing is None:
                 self._give_up(node, "has gone")
             else:
@@ -168,19 +168,19 @@ class Link(NamedGrid):
     def _take(self, answer: Message, node: int) -> None:
         """Keep a reply, under the client's own node whatever it says."""
         with self._lock:
-            asked = self._waiting.get(answer.metadata.reply_to_message_id)
-            if asked is None or asked.metadata.dst_node_id != node:
+            request = self._waiting.get(answer.metadata.reply_to_message_id)
+            if request is None or request.metadata.dst_node_id != node:
                 return
-            said = answer.error if answer.has_error() else answer.content
-            self._replies[asked.metadata.message_id] = Message(said, reply_to=asked)
-            del self._waiting[asked.metadata.message_id]
+            content = answer.error if answer.has_error() else answer.content
+            self._replies[request.metadata.message_id] = Message(content, reply_to=request)
+            del self._waiting[request.metadata.message_id]
 
     def _give_up(self, node: int, why: str) -> None:
         """Answer in place of a client that will not."""
         with self._lock:
-            for number, asked in list(self._waiting.items()):
-                if asked.metadata.dst_node_id == node:
-                    self._replies[number] = Message(Error(_GONE, why), reply_to=asked)
+            for number, request in list(self._waiting.items()):
+                if request.metadata.dst_node_id == node:
+                    self._replies[number] = Message(Error(_GONE, why), reply_to=request)
                     del self._waiting[number]
 
 
@@ -191,7 +191,7 @@ def attend(
     *,
     until: Callable[[], bool],
     wait: float,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> None:
     """A client's end: call the server, answer what comes, and call again when the stream breaks.
 
@@ -201,7 +201,7 @@ def attend(
         identity: of this client.
         until: asked after every answer: whether that was the last.
         wait: seconds for which a server that cannot be reached is called again.
-        say: tells the person at the terminal.
+        log: tells the person at the terminal.
 
     Raises:
         RequestError: if no server can be reached for so long, or it does not show or take a certificate.
@@ -230,6 +230,6 @@ def attend(
             replies.put(None)
         if not until():
             if connected is not False:
-                say(f"no connection to {address}; calling again and again")
+                log(f"no connection to {address}; calling again and again")
             connected = False
             time.sleep(_BACK_OFF)

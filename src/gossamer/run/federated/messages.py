@@ -45,11 +45,11 @@ class Round:
 
     Args:
         train: fakes for a visit to its critic; None: it does not train.
-        asked: fakes to answer for, one batch for each answer.
+        to_answer: fakes to answer for, one batch for each answer.
     """
 
     train: Fakes | None
-    asked: list[Fakes]
+    to_answer: list[Fakes]
 
 
 def to_client(node: int, kind: str, content: RecordDict) -> Message:
@@ -73,8 +73,8 @@ def refusal(message: Message, reason: str) -> Message:
 
 def reason_of(message: Message) -> str:
     """Why a client refused, in its own words: one short printable line."""
-    said = message.error.reason or "no reason given"
-    return "".join(letter if letter.isprintable() else " " for letter in said[:_SHORT])
+    reason = message.error.reason or "no reason given"
+    return "".join(letter if letter.isprintable() else " " for letter in reason[:_SHORT])
 
 
 # ---------------------------------------------------------------------- what is in them
@@ -91,12 +91,12 @@ def terms_record(terms: Mapping[str, Any], start: Mapping[str, Tensor] | None = 
 def read_terms(content: RecordDict) -> dict[str, Any]:
     """The settings, card and seed of `terms_record`. Raises Malformed."""
     try:
-        found = json.loads(str(_config(content, "terms", beside={"start"})["json"]))
-        if not isinstance(found, dict):
+        terms = json.loads(str(_config(content, "terms", beside={"start"})["json"]))
+        if not isinstance(terms, dict):
             raise TypeError
     except (KeyError, TypeError, ValueError, RecursionError):
         raise Malformed("the terms are no JSON object") from None
-    return found
+    return terms
 
 
 def networks(state: State) -> nn.ModuleDict:
@@ -116,20 +116,20 @@ def grant_record(*, answers: int, noise_multiplier: float) -> RecordDict:
 
 def read_grant(content: RecordDict) -> tuple[int, float]:
     """The inverse of `grant_record`. Raises Malformed."""
-    found = _config(content, "grant")
-    answers, noise = found.get("answers"), found.get("noise_multiplier")
+    grant = _config(content, "grant")
+    answers, noise = grant.get("answers"), grant.get("noise_multiplier")
     if type(answers) is not int or type(noise) is not float:
         raise Malformed("the grant is no whole number of answers with a noise multiplier")
     return answers, noise
 
 
-def round_record(asked: Round) -> RecordDict:
+def round_record(message: Round) -> RecordDict:
     """Fakes and labels, and nothing else."""
     parts = RecordDict()
-    if asked.train is not None:
-        parts["train"] = _fakes_record([asked.train])
-    if asked.asked:
-        parts["asked"] = _fakes_record(asked.asked)
+    if message.train is not None:
+        parts["train"] = _fakes_record([message.train])
+    if message.to_answer:
+        parts["asked"] = _fakes_record(message.to_answer)
     return parts
 
 
@@ -149,10 +149,10 @@ def read_round(content: RecordDict, *, shape: tuple[int, ...], classes: int, tra
     if not set(content) <= {"train", "asked"} or not content:
         raise Malformed("a round holds fakes to train on, or to answer for")
     train = _read_fakes(content, "train", shape=shape, classes=classes, n=trains) if "train" in content else []
-    asked = _read_fakes(content, "asked", shape=shape, classes=classes, n=rows) if "asked" in content else []
+    to_answer = _read_fakes(content, "asked", shape=shape, classes=classes, n=rows) if "asked" in content else []
     if len(train) > 1:
         raise Malformed("a round trains once")
-    return Round(train[0] if train else None, asked)
+    return Round(train[0] if train else None, to_answer)
 
 
 def rows_record(rows: Tensor) -> RecordDict:
@@ -173,8 +173,8 @@ def read_rows(content: RecordDict, *, shape: tuple[int, ...], largest: float) ->
     """
     if set(content) != {"rows"}:
         raise Malformed("the reply holds no rows, or something besides")
-    found = _array(content, "rows", "rows", shape, np.float32)
-    rows = torch.from_numpy(found.copy())
+    array = _array(content, "rows", "rows", shape, np.float32)
+    rows = torch.from_numpy(array.copy())
     if not bool(torch.isfinite(rows).all()):
         raise Malformed("a row holds a value that is not finite")
     if len(rows) and float(rows.flatten(1).double().norm(dim=1).max()) > largest:
@@ -212,8 +212,8 @@ def _read_weights(content: RecordDict, part: str, like: Mapping[str, Tensor]) ->
 
 def _fakes_record(batches: list[Fakes]) -> ArrayRecord:
     """images [batches, n, C, H, W], labels [batches, n]."""
-    images = torch.stack([each.images.detach() for each in batches]).cpu().numpy()
-    labels = torch.stack([each.labels for each in batches]).cpu().numpy()
+    images = torch.stack([batch.images.detach() for batch in batches]).cpu().numpy()
+    labels = torch.stack([batch.labels for batch in batches]).cpu().numpy()
     return ArrayRecord({"images": Array(images), "labels": Array(labels)})
 
 
@@ -239,25 +239,27 @@ def _array(content: RecordDict, part: str, name: str, shape: tuple[int | None, .
     try:
         if np.lib.format.read_magic(data) != (1, 0):
             raise ValueError
-        found, fortran, of = np.lib.format.read_array_header_1_0(data)
+        actual_shape, fortran, of = np.lib.format.read_array_header_1_0(data)
     except Exception:  # what NumPy raises on damaged bytes is open-ended, and may quote them
         raise Malformed(f"{name} is no array") from None
-    fits = len(found) == len(shape) and all(asked in (None, n) for n, asked in zip(found, shape, strict=True))
-    size = int(np.prod(found, dtype=object)) * np.dtype(dtype).itemsize
+    fits = len(actual_shape) == len(shape) and all(
+        expected in (None, n) for n, expected in zip(actual_shape, shape, strict=True)
+    )
+    size = int(np.prod(actual_shape, dtype=object)) * np.dtype(dtype).itemsize
     if not fits or fortran or of != np.dtype(dtype) or len(arrays[name].data) - data.tell() != size:
         raise Malformed(f"{name} has another shape or type than the terms say")
-    return np.frombuffer(arrays[name].data, dtype=dtype, offset=data.tell()).reshape(found)
+    return np.frombuffer(arrays[name].data, dtype=dtype, offset=data.tell()).reshape(actual_shape)
 
 
 def _arrays(content: RecordDict, part: str) -> ArrayRecord:
-    found = content.get(part)
-    if not isinstance(found, ArrayRecord):
+    record = content.get(part)
+    if not isinstance(record, ArrayRecord):
         raise Malformed(f"there are no arrays called {part}")
-    return found
+    return record
 
 
 def _config(content: RecordDict, part: str, beside: Set[str] = frozenset()) -> ConfigRecord:
-    found = content.get(part)
-    if not isinstance(found, ConfigRecord) or not set(content) <= {part, *beside}:
+    record = content.get(part)
+    if not isinstance(record, ConfigRecord) or not set(content) <= {part, *beside}:
         raise Malformed(f"there is no {part}, or something besides")
-    return found
+    return record

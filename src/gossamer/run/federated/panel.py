@@ -53,7 +53,7 @@ class Clients:
         terms: what clients are told at the start: settings, card, seed, and the answers that each has to grant.
         patience: seconds that a reply may take.
         wait: seconds for which too few clients are waited for.
-        say: tells the person at the terminal.
+        log: tells the person at the terminal.
         start: weights that clients begin with, from public records; None: fresh ones.
     """
 
@@ -63,12 +63,12 @@ class Clients:
     terms: dict[str, Any]
     patience: float
     wait: float
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     start: Mapping[str, Tensor] | None = None
     _enlisted: dict[str, int] = field(default_factory=dict, init=False)
     _shut_out: set[str] = field(default_factory=set, init=False)
-    _asked: dict[str, int] = field(default_factory=dict, init=False)
-    _told: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _pending: dict[str, int] = field(default_factory=dict, init=False)
+    _logged: set[tuple[str, str]] = field(default_factory=set, init=False)
     _training: dict[str, Fakes] = field(default_factory=dict, init=False)
 
     @property
@@ -88,56 +88,56 @@ class Clients:
 
     def train(self, fakes: Fakes) -> None:
         """A visit to each client whose turn it is: in turns, whoever is drawn; one that is away misses its turn."""
-        there = self._there()
+        present = self._wait_for_clients()
         everybody = sorted(self._enlisted.keys() - self._shut_out)
         config = self.run.config
         first = (config.steps - self.left) * config.visits
         turn = {everybody[(first + i) % len(everybody)] for i in range(min(config.visits, len(everybody)))}
-        self._training = dict.fromkeys(turn & there.keys(), fakes)
+        self._training = dict.fromkeys(turn & present.keys(), fakes)
 
     def release(self, fakes: Fakes) -> Tensor:
         """What the drawn clients say about the first images, sanitised by them. [answers x B, C, H, W]"""
         config = self.run.config
-        there = self._there()
+        present = self._wait_for_clients()
         if self.run.rng.reproducible:
             self.ledger.declassify(FIXED_SEED)
         for _ in range(config.answers):
             self.ledger.charge(self._event)
-        names = sorted(there)
+        names = sorted(present)
         drawn = [names[i] for i in self.run.rng.integers(config.answers, len(names))]
-        return self._ask(there, drawn, fakes)
+        return self._ask(present, drawn, fakes)
 
-    def _ask(self, there: dict[str, int], drawn: list[str], fakes: Fakes) -> Tensor:
+    def _ask(self, present: dict[str, int], drawn: list[str], fakes: Fakes) -> Tensor:
         """One message to each client that trains or answers; rows of zeros where none come."""
         B = self.run.config.batch_size
-        asked = {name: [i for i, one in enumerate(drawn) if one == name] for name in dict.fromkeys(drawn)}
+        turns = {name: [i for i, drawn_name in enumerate(drawn) if drawn_name == name] for name in dict.fromkeys(drawn)}
         rows = torch.zeros(len(drawn) * B, *self.run.card.shape)
-        by_number = {there[name]: name for name in there}
+        by_number = {present[name]: name for name in present}
         sent = [
-            to_client(there[name], ROUND, round_record(Round(
-                self._training.get(name), [fakes[i * B : (i + 1) * B] for i in asked.get(name, [])]
+            to_client(present[name], ROUND, round_record(Round(
+                self._training.get(name), [fakes[i * B : (i + 1) * B] for i in turns.get(name, [])]
             )))
-            for name in dict.fromkeys([*self._training, *asked])
-            if name in there
+            for name in dict.fromkeys([*self._training, *turns])
+            if name in present
         ]  # fmt: skip
         self._training = {}
         came: Counter[str] = Counter()
         for answer in self.grid.send_and_receive(sent, timeout=self.patience):
             name = by_number[answer.metadata.src_node_id]
             came[name] += 1
-            found = self._rows(name, answer, len(asked.get(name, [])))
-            if found is not None:
-                for i, one in zip(asked[name], found.split(B), strict=True):
-                    rows[i * B : (i + 1) * B] = one
+            client_rows = self._rows(name, answer, len(turns.get(name, [])))
+            if client_rows is not None:
+                for i, answer_rows in zip(turns[name], client_rows.split(B), strict=True):
+                    rows[i * B : (i + 1) * B] = answer_rows
         for name in by_number.values():
-            if name in asked and not came[name]:
-                self._tell(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")
+            if name in turns and not came[name]:
+                self._log_once(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")
         return rows.to(self.run.device)
 
     def _rows(self, name: str, answer: Message, answers: int) -> Tensor | None:
         """What a client sent, checked; None where it sent none, or nothing that is taken."""
         if answer.has_error():
-            self._tell(name, reason_of(answer))
+            self._log_once(name, reason_of(answer))
             return None
         if not answers:
             if answer.content:
@@ -155,7 +155,7 @@ class Clients:
 
     # ------------------------------------------------------------------ who is there
 
-    def _there(self) -> dict[str, int]:
+    def _wait_for_clients(self) -> dict[str, int]:
         """Clients that take part and can be reached now: at least `critics`, or this waits for them.
 
         Raises:
@@ -166,33 +166,33 @@ class Clients:
         while True:
             self._enlist()
             present = self.grid.present().items()
-            there = {name: node for name, node in present if self._takes_part(name, node)}
-            if len(there) >= self.run.config.critics:
-                return there
+            reachable = {name: node for name, node in present if self._takes_part(name, node)}
+            if len(reachable) >= self.run.config.critics:
+                return reachable
             if time.monotonic() > end:
                 raise TooFewClients(
-                    f"only {len(there):,} of the {self.run.config.critics:,} clients that a draw needs are there, after "
+                    f"only {len(reachable):,} of the {self.run.config.critics:,} clients that a draw needs are there, after "
                     f"{self.wait:g} s. Nothing is lost: bring them back and resume the server."
                 )
             if not waiting:
-                self.say(f"waiting for clients: {len(there):,} of {self.run.config.critics:,} are there")
+                self.log(f"waiting for clients: {len(reachable):,} of {self.run.config.critics:,} are there")
                 waiting = True
             time.sleep(_PAUSE)
 
     def _enlist(self) -> None:
         """Tell the terms to whoever is new, and take in those who have granted enough."""
         present = self.grid.present()
-        gone = [number for number, node in self._asked.items() if node not in present.values()]
+        gone = [number for number, node in self._pending.items() if node not in present.values()]
         self.grid.forget(gone)
         for number in gone:
-            del self._asked[number]
+            del self._pending[number]
         for name, node in sorted(present.items()):
-            if node not in self._asked.values() and name not in self._shut_out and not self._takes_part(name, node):
+            if node not in self._pending.values() and name not in self._shut_out and not self._takes_part(name, node):
                 for number in self.grid.push_messages([to_client(node, TERMS, terms_record(self.terms, self.start))]):
-                    self._asked[number] = node
+                    self._pending[number] = node
         names = {node: name for name, node in present.items()}
-        for answer in self.grid.pull_messages(list(self._asked)):
-            node = self._asked.pop(answer.metadata.reply_to_message_id)
+        for answer in self.grid.pull_messages(list(self._pending)):
+            node = self._pending.pop(answer.metadata.reply_to_message_id)
             self._take_in(names[node], node, answer)
 
     def _takes_part(self, name: str, node: int) -> bool:
@@ -236,7 +236,7 @@ class Clients:
             for answer in self.grid.send_and_receive(sent, timeout=self.patience):
                 name = ready[answer.metadata.src_node_id]
                 if answer.has_error():
-                    self._tell(name, reason_of(answer))
+                    self._log_once(name, reason_of(answer))
                 else:
                     served.add(name)
             if ready:
@@ -244,15 +244,15 @@ class Clients:
             else:
                 time.sleep(_PAUSE)
         if len(served) < awaited:
-            self.say(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
+            self.log(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
 
     def _shut(self, name: str, reason: str) -> None:
         """Ask a client nothing any more, and say why."""
         self._shut_out.add(name)
-        self._tell(name, f"shut out: {reason}")
+        self._log_once(name, f"shut out: {reason}")
 
-    def _tell(self, name: str, what: str) -> None:
+    def _log_once(self, name: str, message: str) -> None:
         """Each thing about each client once."""
-        if (name, what) not in self._told:
-            self._told.add((name, what))
-            self.say(f"{name}: {what}")
+        if (name, message) not in self._logged:
+            self._logged.add((name, message))
+            self.log(f"{name}: {message}")

@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -90,8 +90,8 @@ def decide(
             'a federated run protects each client with all its records: set unit = "client" in the card (or writer, hospital '
             "...), and declared_size to the number of clients."
         )
-    chosen = {**settings, "critics": settings.get("critics") or card.declared_size}
-    request = plan(METHOD, card, chosen, epsilon=epsilon, delta=delta, preset=preset)
+    merged = {**settings, "critics": settings.get("critics") or card.declared_size}
+    request = plan(METHOD, card, merged, epsilon=epsilon, delta=delta, preset=preset)
     config = cast(Config, request.job.config)
     if config.draw != "secret":
         raise RequestError(f"--draw {config.draw}: a federated run draws its clients in secret.")
@@ -115,8 +115,8 @@ def serve(
     sink: Sink = silent,
     rng: Rng | None = None,
     sources: DataSources | None = None,
-    held: PublicData | None = None,
-    kept: Mapping[str, Any] | None = None,
+    public_data: PublicData | None = None,
+    private_entries: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder.
@@ -136,8 +136,8 @@ def serve(
         sink: takes the events, with notes and progress.
         rng: for tests: a generator with a fixed noise seed.
         sources: where all records are, in a simulation; None: elsewhere.
-        held: the public records and the facts of all records, in a simulation; None: what the server has.
-        kept: what the private folder keeps besides, in a simulation.
+        public_data: the public records and the facts of all records, in a simulation; None: what the server has.
+        private_entries: what the private folder keeps besides, in a simulation.
         settings: fields of the method's Config.
 
     Raises:
@@ -154,14 +154,14 @@ def serve(
     ledger.reserve(request.plan)
     rng = rng or Rng(seed)
     sources = sources or DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
-    held = held or _own(sources, card)
+    public_data = public_data or _own(sources, card)
     with folder.locked(), closing(ledger):
         folder.check_free()
         serving = Serving(grid, patience, wait, sink)
         role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
         return _train(
-            serving, folder, ledger, config, card, held, rng,
-            enter=lambda run: reserve(run, sources, accounts=accounts, config=role, private=kept),
+            serving, folder, ledger, config, card, public_data, rng,
+            enter=lambda run: reserve(run, sources, accounts=accounts, config=role, private=private_entries),
         )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def go_on_serving(
     wait: float = 600.0,
     sink: Sink = silent,
     rng: Rng | None = None,
-    held: PublicData | None = None,
+    public_data: PublicData | None = None,
 ) -> Synthesizer:
     """Go on with a federated run whose server was stopped or killed; a finished one charges nothing, and gives its generator to
     clients that do not have it yet.
@@ -198,25 +198,25 @@ def go_on_serving(
             return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
         source_json = folder.source()
         sources = DataSources.from_json(source_json["sources"])
-        held = held or _own(sources, card)
-        if held.facts.public != config_json["public"]:
+        public_data = public_data or _own(sources, card)
+        if public_data.facts.public != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
         rng = rng or Rng(config_json["seed"])
         entry = None
         if config_json["accounts"] is not None:
             charge = charge_of(
-                ledger, run=config_json["run"], card=card, sources=sources, facts=held.facts, method=METHOD, folder=folder.path,
-                infinite=rng.reproducible, by_client=True,
+                ledger, run=config_json["run"], card=card, sources=sources, facts=public_data.facts, method=METHOD,
+                folder=folder.path, infinite=rng.reproducible, by_client=True,
             )  # fmt: skip
-            log_folder = book_at(accounts or source_json["accounts"], beside=folder)
-            entry = resume_entry(log_folder, charge, ledger, log=_say(sink))
+            log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
+            entry = resume_entry(log_folder, charge, ledger, log=_logger(sink))
             if accounts is not None:
                 folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
-        saved = checkpoint.load(folder.private, ledger, lost=lambda count: _say(sink)(
+        saved = checkpoint.load(folder.private, ledger, lost=lambda count: _logger(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
         return _train(
-            serving, folder, ledger, config, card, held, rng, saved=saved,
+            serving, folder, ledger, config, card, public_data, rng, saved=saved,
             enter=lambda run: dataclasses.replace(run, budget_entry=entry),
         )  # fmt: skip
 
@@ -237,7 +237,7 @@ def _train(
     ledger: PrivacyLedger,
     config: Config,
     card: DataCard,
-    held: PublicData,
+    public_data: PublicData,
     rng: Rng,
     *,
     enter: Callable[[TrainingRun], TrainingRun],
@@ -247,7 +247,8 @@ def _train(
     method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
     run = TrainingRun(
         folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
-        data=RawData(held.public, held.facts, _nothing(card)).confine(ledger), rng=rng, device="cpu", sink=serving.sink,
+        data=RawData(public_data.public, public_data.facts, _nothing(card)).confine(ledger), rng=rng, device="cpu",
+        sink=serving.sink,
     )  # fmt: skip
     synthesizer = train_and_certify(enter(run), saved=saved)
     assert method.clients is not None
@@ -259,12 +260,12 @@ def _serve_again(
     serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
 ) -> Synthesizer:
     """Give the generator of a finished run to clients that were away at its end, and so have no certificate yet."""
-    synthesizer, say = Synthesizer.load(folder.path), _say(serving.sink)
+    synthesizer, log = Synthesizer.load(folder.path), _logger(serving.sink)
     lacking = card.declared_size - len(_served(folder))
     if not lacking:
-        say(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
+        log(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
         return synthesizer
-    say(
+    log(
         f"{folder.path} is finished, and nothing more is charged. Its generator is given to those who do not have it, "
         f"{lacking:,} of {card.declared_size:,}; this waits {serving.wait:g} s for them."
     )
@@ -296,7 +297,7 @@ def _clients(
     config, answers = run.config, _answers(run.config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
     start = networks(state).state_dict() if state is not None and state.own_fakes else None
-    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _say(serving.sink), start)
+    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _logger(serving.sink), start)
 
 
 def _answers(config: Config, card: DataCard) -> int:
@@ -316,5 +317,5 @@ def _nothing(card: DataCard) -> Records:
     return Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
 
 
-def _say(sink: Sink) -> Callable[[str], None]:
+def _logger(sink: Sink) -> Callable[[str], None]:
     return lambda text: sink(note(text))

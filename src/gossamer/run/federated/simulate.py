@@ -80,18 +80,18 @@ def simulate(
         began = DataSources.from_json(folder.source()["sources"])
         raw = dataclasses.replace(sources, public=began.public).read_unconfined(card)
         answers_delta = float(folder.config()["delta"])
-        with clients_of(folder, raw.private, card, sources, answers_delta, _kept(folder, card)) as grid:
-            return go_on_serving(grid, out, accounts=accounts, sink=sink, held=PublicData(raw.public, raw.facts))
+        with clients_of(folder, raw.private, card, sources, answers_delta, _stored_places(folder, card)) as grid:
+            return go_on_serving(grid, out, accounts=accounts, sink=sink, public_data=PublicData(raw.public, raw.facts))
     request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    raw, places = sources.read_unconfined(card), dealt(card.declared_size)
+    raw, places = sources.read_unconfined(card), random_unit_order(card.declared_size)
     with clients_of(folder, raw.private, card, sources, request.delta, places) as grid:
         return serve(
             grid, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts, sink=sink,
-            sources=sources, held=PublicData(raw.public, raw.facts), kept={PLACES: places}, **settings,
+            sources=sources, public_data=PublicData(raw.public, raw.facts), private_entries={PLACES: places}, **settings,
         )  # fmt: skip
 
 
-def dealt(count: int) -> list[int]:
+def random_unit_order(count: int) -> list[int]:
     """The number of the unit that each client is, by secret coins; numbers beyond the units are clients without records.
 
     Clients take turns by their names. If names followed the ids of units, one unit replaced by another would move the turns of
@@ -100,7 +100,7 @@ def dealt(count: int) -> list[int]:
     return random.SystemRandom().sample(range(count), count)
 
 
-def _kept(folder: RunFolder, card: DataCard) -> list[int]:
+def _stored_places(folder: RunFolder, card: DataCard) -> list[int]:
     """Who is which client of a simulation that has begun.
 
     Raises:
@@ -119,7 +119,7 @@ def _kept(folder: RunFolder, card: DataCard) -> list[int]:
 def clients_of(
     folder: RunFolder, records: Records, card: DataCard, sources: DataSources, delta: float, places: Sequence[int]
 ) -> Iterator[LocalGrid]:
-    """A client for each unit, and one without records for each that is declared and not there. places: of `dealt`.
+    """A client for each unit, and one without records for each that is declared and not there. places: of `random_unit_order`.
 
     Raises:
         RequestError: if there are more units than the card declares.
@@ -135,7 +135,7 @@ def clients_of(
         own = _of(records, unit)
         facts = DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own))
         clients[name] = Client(
-            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_given(RawData(None, facts, own)),
+            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_confining(RawData(None, facts, own)),
             card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,
         )  # fmt: skip
     try:
@@ -162,12 +162,12 @@ def _allow_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _given(data: RawData) -> Callable[[DataCard, PrivacyLedger], LoadedData]:
+def _confining(data: RawData) -> Callable[[DataCard, PrivacyLedger], LoadedData]:
     """In place of reading it."""
     return lambda _card, ledger: data.confine(ledger)
 
 
 def _of(records: Records, unit: int) -> Records:
     """The records of one unit, none where there is no such unit."""
-    mine = (np.arange(len(records)) if records.units is None else records.units) == unit
-    return Records(records.images[mine], records.labels[mine], class_names=records.class_names)
+    selected = (np.arange(len(records)) if records.units is None else records.units) == unit
+    return Records(records.images[selected], records.labels[selected], class_names=records.class_names)

@@ -24,8 +24,8 @@ _SAME_WORK = ("steps", "expected_batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outlook:
-    """What is known of a run beforehand.
+class Forecast:
+    """What is known of a run before it begins.
 
     Args:
         expected: its quality, for each data set that was measured; empty: unknown.
@@ -56,7 +56,7 @@ class Outlook:
             settings = "with these settings" if self.same else "with other settings; with these there was none"
             quality = [
                 f"accuracy of a classifier {of}, from measured runs {settings} (other pictures may be harder or easier):",
-                *(f"  {each}" for each in self.expected),
+                *(f"  {figure}" for figure in self.expected),
                 f"  nearest: {self.like}",
             ]
             quality += [f"  which differs by: {', '.join(self.differs)}"] if self.differs else []
@@ -70,7 +70,7 @@ class Outlook:
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return {
-            "expected": [each.to_json() for each in self.expected],
+            "expected": [figure.to_json() for figure in self.expected],
             "same_settings": self.same,
             "nearest": None if self.like is None else str(self.like),
             "differs": list(self.differs),
@@ -80,7 +80,7 @@ class Outlook:
         }
 
 
-def outlook(request: Request, *, public: bool = False) -> Outlook:
+def forecast_run(request: Request, *, public: bool = False) -> Forecast:
     """What to expect of a run that is decided.
 
     Args:
@@ -89,18 +89,22 @@ def outlook(request: Request, *, public: bool = False) -> Outlook:
     """
     job, epsilon, delta = request.job, request.promise.epsilon, request.delta
     card = job.card
-    known = [
+    measured = [
         run for run in measured_runs.of_method(job.method.name, epsilon=epsilon) if measured_runs.comparable(run, card)
     ]
-    same = [run for run in known if bool(run.public) == public and not _other_settings(run, job)]
-    like = nearest(same or known, card, epsilon=epsilon, delta=delta)
-    enough = measured_runs.enough([run for run in known if public or not run.public]) or measured_runs.enough(known)
+    same = [run for run in measured if bool(run.public) == public and not _other_settings(run, job)]
+    like = nearest(same or measured, card, epsilon=epsilon, delta=delta)
+    enough = measured_runs.enough([run for run in measured if public or not run.public]) or measured_runs.enough(
+        measured
+    )
     other = {} if like is None else _other_settings(like, job)
-    return Outlook(
-        expected=measured_runs.expected(same or known, card, epsilon=epsilon, delta=delta),
+    return Forecast(
+        expected=measured_runs.expected(same or measured, card, epsilon=epsilon, delta=delta),
         same=bool(same),
         like=like,
-        differs=() if like is None else (*_differences(like, card, epsilon=epsilon, public=public), *_named(other)),
+        differs=()
+        if like is None
+        else (*_differences(like, card, epsilon=epsilon, public=public), *_setting_differences(other)),
         enough=enough,
         needed=more(enough, card, epsilon=epsilon, delta=delta) if enough is not None else "",
         minutes=None if like is None else _time(like, other, card),
@@ -110,13 +114,13 @@ def outlook(request: Request, *, public: bool = False) -> Outlook:
 
 def nearest(runs: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> Measured | None:
     """The run that is nearest in clearness; of equally near ones one on MNIST, and the best of those."""
-    here = measured_runs.clearness(card.declared_size, epsilon, delta)
+    clearness = measured_runs.clearness(card.declared_size, epsilon, delta)
 
-    def place(run: Measured) -> tuple[float, bool, float]:
-        apart = abs(math.log(run.clearness / here))
-        return max(apart, math.log(presets.NEAR)), run.data != REFERENCE, -run.accuracy
+    def rank(run: Measured) -> tuple[float, bool, float]:
+        distance = abs(math.log(run.clearness / clearness))
+        return max(distance, math.log(presets.NEAR)), run.data != REFERENCE, -run.accuracy
 
-    return min(runs, key=place, default=None)
+    return min(runs, key=rank, default=None)
 
 
 def time_of(like: Measured, card: DataCard) -> float | None:
@@ -141,14 +145,14 @@ def about(minutes: float | None) -> str:
 
 def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> str:
     """Whether these records are enough to be as clear as a run that was useful, or what would be; in a sentence."""
-    least = f"the least clear run that reached {percent(USEFUL)} is one of {enough.method}: {enough}."
+    example = f"the least clear run that reached {percent(USEFUL)} is one of {enough.method}: {enough}."
     if math.isinf(epsilon):
-        return least
+        return example
     needed = measured_runs.records_needed(enough, epsilon=epsilon, delta=delta)
     if card.declared_size < needed <= presets.NEAR * card.declared_size:
-        return f"{least} These {card.declared_size:,} {card.unit}s at this epsilon are about as clear as that."
+        return f"{example} These {card.declared_size:,} {card.unit}s at this epsilon are about as clear as that."
     if needed <= card.declared_size:
-        return f"{least} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."
+        return f"{example} About {needed:,} {card.unit}s at this epsilon are as clear as that, and there are more."
     larger = measured_runs.epsilon_needed(enough, records=card.declared_size, delta=delta)
     if larger is not None:
         other = f"or these at epsilon {larger:g}"
@@ -156,38 +160,40 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
         other = f"and with these not even epsilon {LAST:g} would do"
     else:
         other = "and no larger epsilon replaces them"
-    return f"{least} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
+    return f"{example} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
 
 
 def _differences(run: Measured, card: DataCard, *, epsilon: float, public: bool) -> list[str]:
     """In what a measured run differs from the one asked for, besides its pictures and its settings; in words."""
-    told = []
+    differences = []
     if run.records != card.declared_size:
-        told.append(f"{run.records:,} records instead of {card.declared_size:,}")
+        differences.append(f"{run.records:,} records instead of {card.declared_size:,}")
     if not math.isclose(run.epsilon, epsilon, rel_tol=0.02):
-        told.append(f"epsilon {run.epsilon:g} instead of {epsilon:.3g}")
+        differences.append(f"epsilon {run.epsilon:g} instead of {epsilon:.3g}")
     if run.shape != card.shape:
-        told.append(f"pictures of {by(run.shape)} instead of {by(card.shape)}")
+        differences.append(f"pictures of {by(run.shape)} instead of {by(card.shape)}")
     if bool(run.public) != public:
-        told.append(f"{run.public or 'none'} as public records instead of {'others' if public else 'none'}")
-    return told
+        differences.append(f"{run.public or 'none'} as public records instead of {'others' if public else 'none'}")
+    return differences
 
 
-def _other_settings(run: Measured, asked: Job[BaseConfig, State]) -> dict[str, tuple[Any, Any]]:
+def _other_settings(run: Measured, job: Job[BaseConfig, State]) -> dict[str, tuple[Any, Any]]:
     """The settings in which a measured run differs: {name: (its own, the one asked for)}. The noise follows from epsilon."""
-    noise = {} if asked.method.without_guarantee else {"noise_multiplier": asked.settings["noise_multiplier"]}
+    noise = {} if job.method.without_guarantee else {"noise_multiplier": job.settings["noise_multiplier"]}
     own = (presets.settings(run.method, run.preset) if run.preset else {}) | run.settings
-    theirs = asked.method.job({**own, **noise}, asked.card)
-    differing = [name for name, value in asked.in_full.items() if theirs.in_full[name] != value]
-    return {name: (theirs.settings[name], asked.settings[name]) for name in differing}
+    measured_job = job.method.job({**own, **noise}, job.card)
+    differing = [name for name, value in job.in_full.items() if measured_job.in_full[name] != value]
+    return {name: (measured_job.settings[name], job.settings[name]) for name in differing}
 
 
-def _named(other: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    shown = ((name.replace("_", "-"), theirs, asked) for name, (theirs, asked) in other.items())
-    return [f"{name} {_said(theirs)} instead of {_said(asked)}" for name, theirs, asked in shown]
+def _setting_differences(other: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    shown = ((name.replace("_", "-"), measured, requested) for name, (measured, requested) in other.items())
+    return [
+        f"{name} {_setting_text(measured)} instead of {_setting_text(requested)}" for name, measured, requested in shown
+    ]
 
 
-def _said(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return setting_in_words(value) or "none"
 
 
@@ -197,9 +203,9 @@ def _time(like: Measured, other: Mapping[str, tuple[Any, Any]], card: DataCard) 
         return None
     minutes = time_of(like, card)
     for name in _SAME_WORK:
-        theirs, asked = other.get(name, (1, 1))
+        measured, requested = other.get(name, (1, 1))
         if minutes is not None:
-            minutes = minutes * asked / theirs if theirs and asked else None
+            minutes = minutes * requested / measured if measured and requested else None
     return minutes
 
 

@@ -119,11 +119,11 @@ class Expected:
     runs: tuple[Measured, ...]
 
     def __str__(self) -> str:
-        given = f", with {self.public} as public records" if self.public else ""
-        return f"as on {self.data}{given}: {self.words}"
+        suffix = f", with {self.public} as public records" if self.public else ""
+        return f"as on {self.data}{suffix}: {self.range_text}"
 
     @property
-    def words(self) -> str:
+    def range_text(self) -> str:
         """The range, in words."""
         if self.low is not None and self.high is not None:
             low, high = percent(self.low), percent(self.high)
@@ -177,9 +177,9 @@ def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tu
         epsilon: of the run that is asked about.
         pictures: what its records show, where that is known and was measured; None: runs on any.
     """
-    found = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
-    alike = [run for run in found if run.pictures == pictures]
-    return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else found)
+    candidates = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
+    alike = [run for run in candidates if run.pictures == pictures]
+    return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else candidates)
 
 
 def comparable(run: Measured, card: DataCard) -> bool:
@@ -201,22 +201,26 @@ def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, de
         epsilon: the budget.
         delta: of the guarantee.
     """
-    here = clearness(card.declared_size, epsilon, delta)
+    own_clearness = clearness(card.declared_size, epsilon, delta)
     groups = dict.fromkeys((run.data, run.public) for run in measured)
-    return tuple(_expected([run for run in measured if (run.data, run.public) == group], here) for group in groups)
+    return tuple(
+        _expected([run for run in measured if (run.data, run.public) == group], own_clearness) for group in groups
+    )
 
 
-def _expected(alike: Sequence[Measured], here: float) -> Expected:
+def _expected(alike: Sequence[Measured], own_clearness: float) -> Expected:
     """The best of what was no clearer, and the best of the nearest that were no less clear."""
-    below = max((run for run in alike if run.clearness <= NEAR * here), key=lambda run: run.accuracy, default=None)
-    no_less = [run for run in alike if run.clearness * NEAR >= here]
+    below = max(
+        (run for run in alike if run.clearness <= NEAR * own_clearness), key=lambda run: run.accuracy, default=None
+    )
+    no_less = [run for run in alike if run.clearness * NEAR >= own_clearness]
     nearest = min((run.clearness for run in no_less), default=0.0)
     best = [run for run in no_less if run.clearness <= NEAR * nearest]
     above = max(best, key=lambda run: run.accuracy, default=None)
     low = None if below is None else below.at_least
     high = None if above is None else max(above.at_most, 0.0 if below is None else below.at_most)
-    chosen = tuple(dict.fromkeys(run for run in (below, above) if run is not None))
-    return Expected(alike[0].data, alike[0].public, low, high, chosen)
+    neighbours = tuple(dict.fromkeys(run for run in (below, above) if run is not None))
+    return Expected(alike[0].data, alike[0].public, low, high, neighbours)
 
 
 def enough(measured: Sequence[Measured]) -> Measured | None:
@@ -234,7 +238,7 @@ def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
 
 def epsilon_needed(run: Measured, *, records: int, delta: float) -> float | None:
     """The smallest of `EPSILONS` at which so many records would be as clear as that run; None: none of them."""
-    return next((each for each in EPSILONS if clearness(records, each, delta) >= run.clearness), None)
+    return next((epsilon for epsilon in EPSILONS if clearness(records, epsilon, delta) >= run.clearness), None)
 
 
 def clearness(records: int, epsilon: float, delta: float) -> float:

@@ -67,7 +67,7 @@ class Recommended:
     @property
     def useful(self) -> bool:
         """Whether measured runs say that it reaches `USEFUL`, on pictures as easy as theirs."""
-        return any(each.low is not None and each.low >= USEFUL for each in self.expected)
+        return any(figure.low is not None and figure.low >= USEFUL for figure in self.expected)
 
     @property
     def origin(self) -> str:
@@ -84,14 +84,14 @@ class Recommended:
         like = self.like
         if like is None or not self.expected:
             return [self.method, "unknown", "unknown", "not measured on such records"]
-        here = next(each for each in self.expected if (each.data, each.public) == (like.data, like.public))
-        return [self.method, here.in_short, about(self.minutes), like.in_short]
+        expected = next(figure for figure in self.expected if (figure.data, figure.public) == (like.data, like.public))
+        return [self.method, expected.in_short, about(self.minutes), like.in_short]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return {
             "method": self.method,
-            "expected": [each.to_json() for each in self.expected],
+            "expected": [figure.to_json() for figure in self.expected],
             "like": str(self.like) if self.like is not None and self.expected else None,
             "minutes": self.minutes,
             "notes": [*self.hints, *self.notes],
@@ -121,34 +121,46 @@ class Advice:
         """The outlook, a table of all methods with a reason for each, and one command. `--json` has all of them."""
         every = [*self.ranked, *self.labels]
         ranks = [*(f"{number}." for number in range(1, len(self.ranked) + 1)), *("* " for _ in self.labels)]
-        rows = [each.row() for each in every]
+        rows = [candidate.row() for candidate in every]
         rows = [[f"{rank} {method}", *row] for rank, (method, *row) in zip(ranks, rows, strict=True)]
-        told = [
+        report = [
             *self.outlook,
             "",
             *aligned([["method", "accuracy", "time", "because a measured run reached"], *rows]),
             "",
         ]
-        told += [f"{each.method}{'*' if each in self.labels else ''}: {note}." for each in every for note in each.notes]
-        shown = [(each.method, each.like) for each in every if each.like is not None and each.expected]
-        apart = [method for method, like in shown if like.on != "test records"]
-        told += (
-            [f"Of {', '.join(apart)} on training records set apart, by which settings were chosen."] if apart else []
+        report += [
+            f"{candidate.method}{'*' if candidate in self.labels else ''}: {note}."
+            for candidate in every
+            for note in candidate.notes
+        ]
+        shown = [
+            (candidate.method, candidate.like)
+            for candidate in every
+            if candidate.like is not None and candidate.expected
+        ]
+        on_training = [method for method, like in shown if like.on != "test records"]
+        report += (
+            [f"Of {', '.join(on_training)} on training records set apart, by which settings were chosen."]
+            if on_training
+            else []
         )
-        told += [f"The runs were {hint}." for hint in dict.fromkeys(hint for each in every for hint in each.hints)]
-        told += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
+        report += [
+            f"The runs were {hint}." for hint in dict.fromkeys(hint for candidate in every for hint in candidate.hints)
+        ]
+        report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
-            told += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
-            told += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
-            told += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
-        return told
+            report += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
+            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
+            report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
+        return report
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return {
             "outlook": self.outlook,
-            "ranked": [each.to_json() for each in self.ranked],
-            "labels": [each.to_json() for each in self.labels],
+            "ranked": [candidate.to_json() for candidate in self.ranked],
+            "labels": [candidate.to_json() for candidate in self.labels],
             "left_out": self.left_out,
         }
 
@@ -191,32 +203,39 @@ def recommend(
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
     usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
     delta = checked_delta(usual if delta is None else delta, epsilon, facts)
-    words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
-    words += " --units WHOSE" if facts.unit != "record" else ""
-    found: list[Recommended] = []
+    data_flags = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
+    data_flags += " --units WHOSE" if facts.unit != "record" else ""
+    candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
     for name in METHODS:
         try:
-            each = _for(name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, words=words)
+            candidate = _candidate_for(
+                name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, data_flags=data_flags
+            )
         except RequestError as error:
             left_out[name] = str(error)
             continue
-        if minutes is not None and each.minutes is not None and each.minutes > minutes:
-            left_out[name] = f"it would take {duration(each.minutes, each.like)}."
+        if minutes is not None and candidate.minutes is not None and candidate.minutes > minutes:
+            left_out[name] = f"it would take {duration(candidate.minutes, candidate.like)}."
         else:
-            found.append(each)
-    found.sort(key=_place)
-    labels = [each for each in found if each.like is not None and each.like.of == "release"]
-    ranked = [each for each in found if each not in labels]
+            candidates.append(candidate)
+    candidates.sort(key=_rank)
+    labels = [candidate for candidate in candidates if candidate.like is not None and candidate.like.of == "release"]
+    ranked = [candidate for candidate in candidates if candidate not in labels]
     return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out, facts.unit)
 
 
-def _place(each: Recommended) -> tuple[bool, bool, int, float]:
+def _rank(candidate: Recommended) -> tuple[bool, bool, int, float]:
     """Where a method stands, the least first: see the module."""
-    return each.like is None, not each.expected, each.far, 0.0 if each.like is None else -each.like.accuracy
+    return (
+        candidate.like is None,
+        not candidate.expected,
+        candidate.far,
+        0.0 if candidate.like is None else -candidate.like.accuracy,
+    )
 
 
-def _for(
+def _candidate_for(
     name: str,
     card: DataCard,
     *,
@@ -224,7 +243,7 @@ def _for(
     delta: float,
     public: str | Path | None,
     pictures: str | None,
-    words: str,
+    data_flags: str,
 ) -> Recommended:
     """One method for the card.
 
@@ -234,36 +253,36 @@ def _for(
     method = METHODS[name]
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
-    drawn = _drawn(name)
+    drawn = _drawn_classes(name)
     if drawn and pictures not in drawn:
         raise RequestError(
             f"a program draws its samples: {', '.join(drawn)}. With --pictures and one of these it is considered."
         )
-    known = measured_runs.of_method(name, epsilon=epsilon, pictures=pictures)
-    usable = [run for run in known if not run.public or (public is not None and method.takes_public)]
+    measured = measured_runs.of_method(name, epsilon=epsilon, pictures=pictures)
+    usable = [run for run in measured if not run.public or (public is not None and method.takes_public)]
     usable = [run for run in usable if _start(run) != "evolve" or run.pictures == pictures]
-    here = measured_runs.clearness(card.declared_size, epsilon, delta)
+    clearness = measured_runs.clearness(card.declared_size, epsilon, delta)
     comparable = [run for run in usable if measured_runs.comparable(run, card)]
     like = nearest(comparable or usable, card, epsilon=epsilon, delta=delta)
-    chosen = {} if like is None else dict(like.settings)
+    settings = {} if like is None else dict(like.settings)
     preset = None if like is None else like.preset
     without = _for_black_ground(like) if like is not None and like.pictures != pictures else {}
-    chosen = {key: value for key, value in chosen.items() if key not in without}
-    named = presets.settings(name, preset) if preset else {}
-    chosen |= {key: presets.defaults(name)[key] for key in without if key in named}
+    settings = {key: value for key, value in settings.items() if key not in without}
+    preset_settings = presets.settings(name, preset) if preset else {}
+    settings |= {key: presets.defaults(name)[key] for key in without if key in preset_settings}
     if drawn and pictures != presets.defaults(name)[DRAWING]:
-        chosen[DRAWING] = pictures
-    full = {**presets.defaults(name), **named, **chosen}
+        settings[DRAWING] = pictures
+    full = {**presets.defaults(name), **preset_settings, **settings}
     changed = presets.scaled(
         full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
     )
     budget = {} if method.without_guarantee else {"epsilon": epsilon, "delta": delta}
-    asked = {**chosen, **changed}
+    requested = {**settings, **changed}
     noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}  # stands for what --epsilon decides
-    job = checked(method.job({**full, **asked, **noise}, card))
+    job = checked(method.job({**full, **requested, **noise}, card))
     presets.check_net(job)
     if job.needs_public and public is None:
-        digits = any(run.pictures == "digits" and _start(run) == "evolve" for run in known) and pictures != "digits"
+        digits = any(run.pictures == "digits" and _start(run) == "evolve" for run in measured) and pictures != "digits"
         raise RequestError(
             "its settings need public records: give --public"
             + (", or --pictures digits for a start that draws them." if digits else ".")
@@ -274,23 +293,23 @@ def _for(
         like=like,
         changed=changed,
         left_out=without,
-        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * here)))),
+        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * clearness)))),
         enough=measured_runs.enough(comparable),
         minutes=time_of(like, card) if like is not None and comparable else None,
         command=" ".join([
-            f"gossamer fit {name} {words}",
+            f"gossamer fit {name} {data_flags}",
             *presets.flags({key: f"{value:g}" for key, value in budget.items()}),
             *([f"--preset {preset}"] if preset else []),
-            *presets.flags(asked),
+            *presets.flags(requested),
             *([f"--public {shlex.quote(str(public))}"] if public is not None and job.takes_public else []),
             "--out RUN",
         ]),
-        notes=_notes(like, known, drawn),
+        notes=_notes(like, measured, drawn),
         hints=_hints(like, card) if like is not None and comparable else (),
     )  # fmt: skip
 
 
-def _drawn(name: str) -> tuple[str, ...]:
+def _drawn_classes(name: str) -> tuple[str, ...]:
     """What the program of a method draws, whose samples are drawn; empty: the samples of this one are not."""
     hints = get_type_hints(METHODS[name].config_type)
     return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
@@ -304,17 +323,17 @@ def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
 
 def _settings(run: Measured) -> dict[str, Any]:
     """The settings of a run, by its preset and by themselves."""
-    named = presets.settings(run.method, run.preset) if run.preset else {}
-    return {**named, **run.settings}
+    preset_settings = presets.settings(run.method, run.preset) if run.preset else {}
+    return {**preset_settings, **run.settings}
 
 
 def _for_black_ground(run: Measured) -> dict[str, Any]:
     """Those settings of a run that suit pictures on a black ground."""
-    chosen, plain = _settings(run), presets.defaults(run.method)
+    settings, defaults = _settings(run), presets.defaults(run.method)
     return {
-        key: chosen[key]
+        key: settings[key]
         for key in METHODS[run.method].suits_dark_background
-        if chosen.get(key, plain[key]) != plain[key]
+        if settings.get(key, defaults[key]) != defaults[key]
     }
 
 
@@ -323,49 +342,52 @@ def _start(run: Measured) -> str:
     return str(_settings(run).get("start", ""))
 
 
-def _notes(like: Measured | None, known: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
-    told = []
-    if like is None and known and not any(run.public for run in known):
-        told.append("it was measured after a start that draws digits: with --pictures digits that is considered")
-    elif like is None and known:
-        told.append("it was measured with public records only: give --public, if there are any")
+def _notes(like: Measured | None, measured: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
+    notes = []
+    if like is None and measured and not any(run.public for run in measured):
+        notes.append("it was measured after a start that draws digits: with --pictures digits that is considered")
+    elif like is None and measured:
+        notes.append("it was measured with public records only: give --public, if there are any")
     if like is not None and like.of == "release":
-        told.append(
+        notes.append(
             "the figures are of the released classifier; its samples are drawn shapes with labels, not pictures"
         )
     if drawn:
-        told.append("its samples are drawings that the records have chosen, and look like drawings")
-    return tuple(told)
+        notes.append("its samples are drawings that the records have chosen, and look like drawings")
+    return tuple(notes)
 
 
 def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, delta: float) -> list[str]:
     """What to expect at all."""
-    told = [f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."]
-    told += [said] if (said := remark(epsilon)) else []
-    if good := [each.method for each in ranked if each.useful]:
+    sentences = [
+        f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."
+    ]
+    sentences += [warning] if (warning := remark(epsilon)) else []
+    if good := [candidate.method for candidate in ranked if candidate.useful]:
         return [
-            *told,
+            *sentences,
             f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
             f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
         ]
     if card.classes == 1:
-        return [*told, "One class leaves a classifier nothing to tell apart, so no accuracy is forecast."]
-    if not any(each.expected for each in ranked):
+        return [*sentences, "One class leaves a classifier nothing to tell apart, so no accuracy is forecast."]
+    if not any(candidate.expected for candidate in ranked):
         return [
-            *told,
+            *sentences,
             f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
             "forecast. Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
         ]
-    enough = [each.enough for each in ranked if each.enough is not None]
-    least = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
+    enough = [candidate.enough for candidate in ranked if candidate.enough is not None]
+    least_clear = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
     larger = epsilon < LAST and (
-        least is None or measured_runs.epsilon_needed(least, records=card.declared_size, delta=delta) is not None
+        least_clear is None
+        or measured_runs.epsilon_needed(least_clear, records=card.declared_size, delta=delta) is not None
     )
-    told.append(
+    sentences.append(
         f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
         "or more) can be expected here. Longer training does not make up for that; more records"
         + (", or a larger epsilon, do." if larger else " do.")
     )
-    if least is not None:
-        told.append(f"Over all methods, {more(least, card, epsilon=epsilon, delta=delta)}")
-    return told
+    if least_clear is not None:
+        sentences.append(f"Over all methods, {more(least_clear, card, epsilon=epsilon, delta=delta)}")
+    return sentences

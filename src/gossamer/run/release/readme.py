@@ -32,7 +32,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
     sections = [
         ": ".join(filter(None, ["# Synthetic records", _title(certificate.card)])),
         certificate.statement,
-        _what(certificate, declared),
+        _description(certificate, declared),
         _load(certificate.card, samples, no_loader, classifies=classifies),
         _promised(certificate, declared),
         _bullets("What is not promised", [*certificate.facts["not_promised"], *certificate.not_covered]),
@@ -52,7 +52,7 @@ def class_names(card: dict[str, Any]) -> list[str]:
     return [str(name) for name in card.get("class_names") or ()]
 
 
-def _what(certificate: Certificate, declared: dict[str, Any]) -> str:
+def _description(certificate: Certificate, declared: dict[str, Any]) -> str:
     card = certificate.card
     size = " x ".join(map(str, card["shape"]))
     about = [
@@ -63,8 +63,8 @@ def _what(certificate: Certificate, declared: dict[str, Any]) -> str:
         "| who made it says | |",
         "|---|---|",
     ]
-    said = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
-    rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in said.items()]
+    answers = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
+    rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in answers.items()]
     return "## What this is\n\n" + "\n".join([*about, *rows])
 
 
@@ -91,17 +91,17 @@ def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
     lines = [f"Protected: {facts['protects']}.", f"In other words: {facts['adjacency']}."]
     finite = math.isfinite(float(certificate.guarantee["epsilon"]))
     if finite:
-        rows = [f"| {_up(each['epsilon'])} | {in_full(each['delta'])} |" for each in figures["at_deltas"]]
+        rows = [f"| {_up(entry['epsilon'])} | {in_full(entry['delta'])} |" for entry in figures["at_deltas"]]
         lines.append("\n".join(["| epsilon, at most | delta |", "|---|---|", *rows]))
         parts = [
-            f"- {each['purpose']}: {each['count']:,} x {release_in_words(each['event'])}; alone epsilon "
-            f"{_up(each['alone']['epsilon'])} at delta {in_full(each['alone']['delta'])}"
-            for each in figures["components"]
+            f"- {entry['purpose']}: {entry['count']:,} x {release_in_words(entry['event'])}; alone epsilon "
+            f"{_up(entry['alone']['epsilon'])} at delta {in_full(entry['alone']['delta'])}"
+            for entry in figures["components"]
         ]
         lines.append("What looked at the records, and what each part would cost alone:\n\n" + "\n".join(parts))
     inputs = [
-        f"- {each['what']}: where from: {each['origin']}; chosen beside such records: {each['tuned']}"
-        for each in facts["public_inputs"]
+        f"- {entry['what']}: where from: {entry['origin']}; chosen beside such records: {entry['tuned']}"
+        for entry in facts["public_inputs"]
     ]
     lines.append("Public inputs, which nothing protects:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
     lines.append(certificate.adds_up)

@@ -120,8 +120,8 @@ def _prefix(target: Path) -> str:
 def _clear_up(target: Path) -> None:
     """End what a kill has cut off: a release that was being replaced comes back, what was begun is deleted, no more."""
     for left in sorted(target.parent.glob(f"{glob.escape(_prefix(target))}{'?' * 8}*")):
-        with held_folder(left) as mine:
-            if not mine or not _is_ours(left) or (left.suffix == ".old" and left.with_suffix("").exists()):
+        with held_folder(left) as locked:
+            if not locked or not _is_ours(left) or (left.suffix == ".old" and left.with_suffix("").exists()):
                 continue  # somebody is at it, or it is somebody's own
             if left.suffix == ".old" and not target.exists():
                 left.replace(target)
@@ -131,8 +131,8 @@ def _clear_up(target: Path) -> None:
 
 def _is_ours(left: Path) -> bool:
     """Whether a folder holds nothing but files of a release, finished or begun."""
-    known = (*RELEASED, REPORT, *MAY_HAVE, SUMS, SIGNATURE, EVENTS)
-    return all(path.is_file() and (path.name in known or begun(path.name) in known) for path in left.iterdir())
+    expected = (*RELEASED, REPORT, *MAY_HAVE, SUMS, SIGNATURE, EVENTS)
+    return all(path.is_file() and (path.name in expected or begun(path.name) in expected) for path in left.iterdir())
 
 
 def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
@@ -156,7 +156,7 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
     if taken and not force:
         raise RunFolderError(f"{folder} is signed already. --force replaces the signature.")
     verdict = verify(folder)
-    problems = [each for each in verdict.problems if not (taken and each.startswith(SIGNATURE))]
+    problems = [problem for problem in verdict.problems if not (taken and problem.startswith(SIGNATURE))]
     if problems:
         raise RequestError(f"{folder} does not verify and is not signed: {' '.join(problems)}")
     if folder.resolve() in path.resolve().parents:
@@ -182,8 +182,8 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
         answers = dict(declared)
     if RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
-    if said := audited(folder):
-        answers = {"audited": said, **answers}
+    if statement := audited(folder):
+        answers = {"audited": statement, **answers}
     if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
         answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)
@@ -239,10 +239,10 @@ def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
 
 def _check_target(folder: Path, target: Path, *, force: bool) -> None:
     """Refuse a target that is the run, lies in it or around it, or is taken. Changes nothing."""
-    here, there = folder.resolve(), target.resolve()
-    if here == there:
+    source, destination = folder.resolve(), target.resolve()
+    if source == destination:
         raise RunFolderError(f"{target} is the run itself; a release goes into a folder of its own.")
-    if here in there.parents or there in here.parents:
+    if source in destination.parents or destination in source.parents:
         raise RunFolderError(f"{target} lies in {folder}, or around it; a release goes into a folder of its own.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise RunFolderError(f"{target} is a file or a link; a release goes into a folder of its own.")
@@ -251,17 +251,17 @@ def _check_target(folder: Path, target: Path, *, force: bool) -> None:
     if not force:
         raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with --force.")
     try:
-        named = {*read_sums(target), SUMS, SIGNATURE} if is_release(target) else set()
+        listed = {*read_sums(target), SUMS, SIGNATURE} if is_release(target) else set()
     except ValueError:
-        named = set()
-    others = sorted(path.name for path in target.iterdir() if path.name not in named)
-    if others or CERTIFICATE not in named:
-        what = (
-            f"holds {others[0]}, which is no part of a release"
-            if named and others
+        listed = set()
+    foreign = sorted(path.name for path in target.iterdir() if path.name not in listed)
+    if foreign or CERTIFICATE not in listed:
+        obstacle = (
+            f"holds {foreign[0]}, which is no part of a release"
+            if listed and foreign
             else "holds something other than a release"
         )
-        raise RunFolderError(f"{target} {what}; --force replaces releases only. Choose another folder.")
+        raise RunFolderError(f"{target} {obstacle}; --force replaces releases only. Choose another folder.")
 
 
 def _must_hold(folder: Path, verdict: Verdict) -> None:

@@ -53,13 +53,13 @@ def sign(folder: Path, names: list[str], *, key: Path, date: str) -> str:
         RunFolderError: if the folder cannot be written.
     """
     private = _private(key)
-    said = {
+    payload = {
         "format": 1,
         "date": date,
         "files": {name: sha256(folder / name) for name in names},
         "public_key": _hex(private.public_key()),
     }
-    signed = {**said, "signature": private.sign(_message(said)).hex()}
+    signed = {**payload, "signature": private.sign(_message(payload)).hex()}
     try:
         write_atomically(folder / SIGNATURE, _text(signed))
     except OSError as error:
@@ -78,37 +78,39 @@ def check(folder: Path, names: list[str], *, key: str | None) -> tuple[list[str]
     Raises:
         RequestError: if the key is none.
     """
-    wanted = None if key is None else _hex(_public(key))
+    required_key = None if key is None else _hex(_public(key))
     try:
-        said = _read(folder / SIGNATURE)
+        payload = _read(folder / SIGNATURE)
     except FileNotFoundError:
-        if wanted is None:
+        if required_key is None:
             return [], ["It is not signed: nothing here shows who stands for it."]
         return [f"{SIGNATURE} is missing: it is not signed."], []
-    if said is None:
+    if payload is None:
         return [f"{SIGNATURE} is not a signature."], []
-    if wanted is not None and said["public_key"] != wanted:
-        return [f"{SIGNATURE} is by another key, {said['public_key']}."], []
-    signature = bytes.fromhex(said.pop("signature"))
+    if required_key is not None and payload["public_key"] != required_key:
+        return [f"{SIGNATURE} is by another key, {payload['public_key']}."], []
+    signature = bytes.fromhex(payload.pop("signature"))
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(said["public_key"])).verify(signature, _message(said))
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(payload["public_key"])).verify(signature, _message(payload))
     except InvalidSignature:
         return [f"{SIGNATURE} does not hold: it, or what it says, was changed."], []
-    if sorted(said["files"]) != sorted(names):
+    if sorted(payload["files"]) != sorted(names):
         return [f"{SIGNATURE} does not name the files of this folder."], []
-    changed = [name for name in names if not (folder / name).is_file() or sha256(folder / name) != said["files"][name]]
+    changed = [
+        name for name in names if not (folder / name).is_file() or sha256(folder / name) != payload["files"][name]
+    ]
     problems = [f"{name} is not the file that was signed (its SHA-256 differs from {SIGNATURE})." for name in changed]
-    whose = f"Signed on {said['date']} with the key {said['public_key']}"
-    note = f"{whose}." if wanted else f"{whose}; whose that is, this check cannot know: give it with --key."
+    whose = f"Signed on {payload['date']} with the key {payload['public_key']}"
+    note = f"{whose}." if required_key else f"{whose}; whose that is, this check cannot know: give it with --key."
     return problems, [note]
 
 
-def _text(said: Any) -> bytes:
-    return json.dumps(said, indent=2).encode() + b"\n"
+def _text(payload: Any) -> bytes:
+    return json.dumps(payload, indent=2).encode() + b"\n"
 
 
-def _message(said: dict[str, Any]) -> bytes:
-    return _CONTEXT + json.dumps(said, sort_keys=True).encode()
+def _message(payload: dict[str, Any]) -> bytes:
+    return _CONTEXT + json.dumps(payload, sort_keys=True).encode()
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -118,17 +120,17 @@ def _read(path: Path) -> dict[str, Any] | None:
     with path.open("rb") as file:
         content = file.read(_LARGEST)
     try:
-        said = json.loads(content)
+        payload = json.loads(content)
         # not as it is written: an entry may stand there twice, and people read the first, programs the last
-        if content != _text(said):
+        if content != _text(payload):
             return None
     except (ValueError, RecursionError):
         return None
-    match said:
+    match payload:
         case {"format": 1, "date": date, "files": dict(files), "public_key": str(key), "signature": str(signature)}:
             texts = all(isinstance(digest, str) for digest in files.values())
-            whole = len(said) == 5 and texts and is_date(date) and _is_hex(key, 32) and _is_hex(signature, 64)
-            return dict(said) if whole else None
+            whole = len(payload) == 5 and texts and is_date(date) and _is_hex(key, 32) and _is_hex(signature, 64)
+            return dict(payload) if whole else None
         case _:
             return None
 
@@ -151,18 +153,18 @@ def _private(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _public(named: str) -> Ed25519PublicKey:
+def _public(key_text: str) -> Ed25519PublicKey:
     # Whatever lies in the working folder: that may be the folder of whoever wrote the release.
-    if _is_hex(named.lower(), 32):
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(named))
+    if _is_hex(key_text.lower(), 32):
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key_text))
     try:
-        key = serialization.load_pem_public_key(_content(Path(named)))
+        key = serialization.load_pem_public_key(_content(Path(key_text)))
     except (ValueError, UnsupportedAlgorithm):
         raise RequestError(
-            f"{named} holds no public key. --key takes the PEM file of a public key (K.pub) or its 64 hexadecimal digits."
+            f"{key_text} holds no public key. --key takes the PEM file of a public key (K.pub) or its 64 hexadecimal digits."
         ) from None
     if not isinstance(key, Ed25519PublicKey):
-        raise RequestError(f"{named} holds a key of another kind; signatures here are Ed25519.")
+        raise RequestError(f"{key_text} holds a key of another kind; signatures here are Ed25519.")
     return key
 
 

@@ -58,26 +58,26 @@ def loader(method: str) -> str:
         Unloadable: if it would need more than PyTorch and safetensors.
     """
     kind = type(METHODS[method])
-    owner = next(each for each in kind.__mro__ if "sample" in vars(each))
-    found = _Collected()
-    found.take((f"{kind.__module__}.loop", "generator"))
-    found.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
+    owner = next(base for base in kind.__mro__ if "sample" in vars(base))
+    collected = _Collected()
+    collected.take((f"{kind.__module__}.loop", "generator"))
+    collected.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
     frame = resources.files("gossamer.run.release").joinpath("load.py.txt").read_text(encoding="utf-8")
-    taken = {name for node in ast.parse(frame).body for name in _names(node)} & found.texts.keys()
+    taken = {name for node in ast.parse(frame).body for name in _names(node)} & collected.texts.keys()
     if taken:
         raise Unloadable(f"{', '.join(sorted(taken))} would stand for two things")
     head, tail = frame.split(_MARK)
-    if not any(map(classifies, found.texts.values())):
+    if not any(map(classifies, collected.texts.values())):
         tail = _without(tail, "Release", _CLASSIFIES)
     head = head.replace("{version}", versions()["gossamer"]).replace("{method}", method)
-    imports = sorted(found.imports - set(head.splitlines()))
-    return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *found.texts.values(), tail.strip()]) + "\n"
+    imports = sorted(collected.imports - set(head.splitlines()))
+    return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *collected.texts.values(), tail.strip()]) + "\n"
 
 
 def loadable(certificate: Certificate) -> tuple[str, str]:
     """The text of load.py for a release, and why it has none; one of the two is empty."""
-    known = {each.name for each in dataclasses.fields(METHODS[certificate.method].config_type)}
-    if certificate.config.keys() != known:  # a loader has no defaults
+    fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
+    if certificate.config.keys() != fields:  # a loader has no defaults
         return "", EARLIER
     try:
         return loader(certificate.method), ""
@@ -85,16 +85,16 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
         return "", str(error)
 
 
-def is_same(found: bytes, written: str, *, strokes: bool = True) -> bool:
+def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:
     """Whether a load.py is the program that was written here. Another version of Python may have laid it out otherwise.
 
     Args:
-        found: what lies in a release.
+        actual: what lies in a release.
         written: the text that `loader` gives.
         strokes: False leaves out the strokes, which follow from the fonts of the machine that wrote the file.
     """
     try:
-        program = ast.parse(found)  # of bytes, so that the encoding counts which the file itself declares
+        program = ast.parse(actual)  # of bytes, so that the encoding counts which the file itself declares
         return _statements_of(program, strokes=strokes) == _statements_of(ast.parse(written), strokes=strokes)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
@@ -136,8 +136,8 @@ class _Collected:
         module, name = home = _home(place)
         if home not in self._called:
             definition = _module(module).definitions[name]
-            for each in _names(definition):  # a statement may define several
-                self._called[module, each] = self._free(module, each)
+            for defined in _names(definition):  # a statement may define several
+                self._called[module, defined] = self._free(module, defined)
             if home == _STROKES:
                 self.imports |= {"import base64", "import zlib"}
                 self.texts[self._called[home]] = _strokes(self._called[home])
@@ -149,7 +149,9 @@ class _Collected:
         """A method of a class, as a function of this name."""
         kind = _module(owner[0]).definitions[owner[1]]
         assert isinstance(kind, ast.ClassDef)
-        function = next(each for each in kind.body if isinstance(each, ast.FunctionDef) and each.name == method)
+        function = next(
+            statement for statement in kind.body if isinstance(statement, ast.FunctionDef) and statement.name == method
+        )
         copied = _copy(function)
         assert isinstance(copied, ast.FunctionDef)
         copied.name, copied.args.args = name, copied.args.args[1:]
@@ -166,21 +168,21 @@ class _Collected:
         raise Unloadable(f"{name} would stand for two things")
 
     def _put(self, module: str, definition: Definition, called: str) -> None:
-        known, plain = _module(module), _Plain(_module(module))
+        names, plain = _module(module), _Plain(_module(module))
         node = plain.visit(_copy(definition))
-        for each in [each for each in ast.walk(node) if isinstance(each, ast.Name)]:
-            if each in plain.elsewhere:
-                each.id = self.take(plain.elsewhere[each])
-            elif isinstance(each.ctx, ast.Load) and each.id in known.others:
-                line, package = known.others[each.id]
+        for reference in [reference for reference in ast.walk(node) if isinstance(reference, ast.Name)]:
+            if reference in plain.elsewhere:
+                reference.id = self.take(plain.elsewhere[reference])
+            elif isinstance(reference.ctx, ast.Load) and reference.id in names.others:
+                line, package = names.others[reference.id]
                 if package not in _ALLOWED:
                     raise Unloadable(f"it needs {package}")
                 self.imports.add(line)
-            elif isinstance(each.ctx, ast.Load) and each.id in known:
-                taken = self.take((module, each.id))
-                if taken != each.id and each.id in _own(node):
-                    raise Unloadable(f"{each.id} would stand for two things")
-                each.id = taken
+            elif isinstance(reference.ctx, ast.Load) and reference.id in names:
+                taken = self.take((module, reference.id))
+                if taken != reference.id and reference.id in _own(node):
+                    raise Unloadable(f"{reference.id} would stand for two things")
+                reference.id = taken
         for name in _names(definition):
             _rename(node, name, self._called[module, name])
         self.texts[called] = ast.unparse(ast.fix_missing_locations(node))
@@ -230,13 +232,13 @@ def _module(name: str) -> _Module:
     source = _source(name)
     if source is None:
         raise Unloadable(f"{name} has no source")
-    found = _Module({}, {}, {})
+    module = _Module({}, {}, {})
     for node in _statements(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            _note_import(node, found)
+            _note_import(node, module)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
-            found.definitions.update(dict.fromkeys(_names(node), node))
-    return found
+            module.definitions.update(dict.fromkeys(_names(node), node))
+    return module
 
 
 def _source(name: str) -> Path | None:
@@ -261,28 +263,28 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
             yield node
 
 
-def _note_import(node: ast.Import | ast.ImportFrom, found: _Module) -> None:
+def _note_import(node: ast.Import | ast.ImportFrom, module: _Module) -> None:
     source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
     for alias in node.names:
         name, package = alias.asname or alias.name, (source or alias.name).split(".")[0]
         if package == "gossamer" and source:
             inner = f"{source}.{alias.name}"
-            found.ours[name] = (inner, "") if _source(inner) else (source, alias.name)
+            module.ours[name] = (inner, "") if _source(inner) else (source, alias.name)
         else:
-            named = ast.Import([alias]) if not source else ast.ImportFrom(source, [alias], 0)
-            found.others[name] = (ast.unparse(named), package)
+            statement = ast.Import([alias]) if not source else ast.ImportFrom(source, [alias], 0)
+            module.others[name] = (ast.unparse(statement), package)
 
 
 def _home(place: Place) -> Place:
     """Where a name is defined."""
     module, name = place
-    known = _module(module)
-    if name in known.definitions:
+    names = _module(module)
+    if name in names.definitions:
         return place
-    there, original = known.ours.get(name, ("", ""))
+    origin, original = names.ours.get(name, ("", ""))
     if original != name:  # another name, a whole module in the place of a value, or nothing
         raise Unloadable(f"{name} of {module} cannot be cut out")
-    return _home((there, original))
+    return _home((origin, original))
 
 
 class _Plain(ast.NodeTransformer):
@@ -307,9 +309,9 @@ class _Plain(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """The fields of a dataclass are its annotations: they stay, as text."""
-        for each in node.body if node.decorator_list else ():
-            if isinstance(each, ast.AnnAssign):
-                each.annotation = ast.Constant(ast.unparse(each.annotation))
+        for statement in node.body if node.decorator_list else ():
+            if isinstance(statement, ast.AnnAssign):
+                statement.annotation = ast.Constant(ast.unparse(statement.annotation))
         return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
@@ -325,9 +327,9 @@ class _Plain(ast.NodeTransformer):
         if isinstance(node.value, ast.Name):
             module, name = self._module.ours.get(node.value.id, ("", " "))
             if not name:
-                named = ast.Name(node.attr, node.ctx)
-                self.elsewhere[named] = (module, node.attr)
-                return named
+                reference = ast.Name(node.attr, node.ctx)
+                self.elsewhere[reference] = (module, node.attr)
+                return reference
         return node
 
 
@@ -337,13 +339,21 @@ def _copy(node: Definition) -> Any:
 
 def _used(node: ast.AST) -> set[str]:
     """Names that are read in it. Some may be its own; then a definition of the same name comes along, and does no harm."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    return {
+        reference.id
+        for reference in ast.walk(node)
+        if isinstance(reference, ast.Name) and isinstance(reference.ctx, ast.Load)
+    }
 
 
 def _own(node: ast.AST) -> set[str]:
     """Names that are arguments or are assigned to in it."""
-    stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
-    return stored | {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+    stored = {
+        reference.id
+        for reference in ast.walk(node)
+        if isinstance(reference, ast.Name) and not isinstance(reference.ctx, ast.Load)
+    }
+    return stored | {reference.arg for reference in ast.walk(node) if isinstance(reference, ast.arg)}
 
 
 def _rename(node: Definition, name: str, called: str) -> None:
@@ -352,15 +362,21 @@ def _rename(node: Definition, name: str, called: str) -> None:
         node.name = called
         return
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        for each in ast.walk(target):
-            if isinstance(each, ast.Name) and each.id == name:
-                each.id = called
+        for reference in ast.walk(target):
+            if isinstance(reference, ast.Name) and reference.id == name:
+                reference.id = called
 
 
 def _without(text: str, owner: str, method: str) -> str:
     """Source without one method of one of its classes."""
-    kind = next(each for each in ast.parse(text).body if isinstance(each, ast.ClassDef) and each.name == owner)
-    cut = next(each for each in kind.body if isinstance(each, ast.FunctionDef) and each.name == method)
+    kind = next(
+        statement
+        for statement in ast.parse(text).body
+        if isinstance(statement, ast.ClassDef) and statement.name == owner
+    )
+    cut = next(
+        statement for statement in kind.body if isinstance(statement, ast.FunctionDef) and statement.name == method
+    )
     lines = text.split("\n")
     return "\n".join([*lines[: cut.lineno - 2], *lines[cut.end_lineno :]])
 
@@ -371,8 +387,8 @@ def _names(node: ast.stmt) -> list[str]:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
         case ast.Assign(targets=targets):
-            walked = [each for target in targets for each in ast.walk(target)]
-            return [each.id for each in walked if isinstance(each, ast.Name)]
+            walked = [reference for target in targets for reference in ast.walk(target)]
+            return [reference.id for reference in walked if isinstance(reference, ast.Name)]
         case ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
         case _:

@@ -113,26 +113,26 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         raise RunFolderError(
             f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it."
         )
-    found = certificate.check(folder.path)
-    problems = list(found.problems)
-    not_installed = _not_installed(found.settings, folder.path)
-    if found.ledger is not None and found.settings is not None and not not_installed:
-        problems += _settings(found.settings, found.ledger, found.guarantees)
+    checked = certificate.check(folder.path)
+    problems = list(checked.problems)
+    not_installed = _not_installed(checked.settings, folder.path)
+    if checked.ledger is not None and checked.settings is not None and not not_installed:
+        problems += _settings(checked.settings, checked.ledger, checked.guarantees)
     notes: list[str] = []
-    not_checked = [f"{name}: {what}" for name, what in NOT_CHECKED.items() if folder.file(name).is_file()]
+    not_checked = [f"{name}: {reason}" for name, reason in NOT_CHECKED.items() if folder.file(name).is_file()]
     try:
-        named, notes = _sums(folder.path)
-        wrong, said = signing.check(folder.path, to_sign(folder.path), key=key)
-        problems, notes = problems + named + wrong, notes + said
+        sum_problems, notes = _sums(folder.path)
+        signature_problems, signature_notes = signing.check(folder.path, to_sign(folder.path), key=key)
+        problems, notes = problems + sum_problems + signature_problems, notes + signature_notes
         if refuted(folder.path):
             problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
         # Whoever has a release in hand could put a file there: of an audit, its certificate alone speaks.
-        known = "" if is_release(folder.path) else audited(folder.path)
-        notes += filter(None, [known or said_by(found.stated)])
-        if found.ledger is not None and found.ledger.noise[0] == 1 and found.stated.get("format") in (2, 3):
-            notes.append(f"{LEDGER}: {noise(found.ledger)}.")
+        audit_statement = "" if is_release(folder.path) else audited(folder.path)
+        notes += filter(None, [audit_statement or said_by(checked.stated)])
+        if checked.ledger is not None and checked.ledger.noise[0] == 1 and checked.stated.get("format") in (2, 3):
+            notes.append(f"{LEDGER}: {noise(checked.ledger)}.")
         if is_release(folder.path) and not problems and not not_installed:
-            edited, not_compared = _pages(folder.path, Certificate.of(found.stated))
+            edited, not_compared = _pages(folder.path, Certificate.of(checked.stated))
             problems, not_checked = problems + edited, not_checked + not_compared
     except RunFolderError as error:
         problems.append(str(error))
@@ -140,7 +140,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
     if not_installed and not problems:
         raise RunFolderError(not_installed)
-    return Verdict(problems, found.guarantees, notes, not_checked)
+    return Verdict(problems, checked.guarantees, notes, not_checked)
 
 
 def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
@@ -162,8 +162,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
         says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         relation = job.relation
         same = merge(job.plan) == merge(ledger.plan)
-        named = purposes([(phase.name, phase.plan) for phase in job.phases])
-        same_parts = settings.get("components", named) == named
+        planned = purposes([(phase.name, phase.plan) for phase in job.phases])
+        same_parts = settings.get("components", planned) == planned
         same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
         promises = math.isfinite(float(best["epsilon"]))
@@ -210,17 +210,17 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
 
     The format of the certificate numbers the words of the README. The loader is cut out of the source of one version.
     """
-    problems, not_compared, found = [], [], b""
+    problems, not_compared, actual = [], [], b""
     text, cannot = loadable(certificate)
     ours = certificate.versions.get(RELEASED_BY) == with_source()
     another = "not compared, because another version of Gossamer wrote it."
-    named = read_sums(folder)
-    loads = LOADER in named
+    listed = read_sums(folder)
+    loads = LOADER in listed
     if loads:
-        found = (folder / LOADER).read_bytes()
-        if text and is_same(found, text):
+        actual = (folder / LOADER).read_bytes()
+        if text and is_same(actual, text):
             pass
-        elif text and is_same(found, text, strokes=False):
+        elif text and is_same(actual, text, strokes=False):
             not_compared.append(
                 f"{LOADER}: the strokes of its drawing program, which follow from the fonts of a machine."
             )
@@ -231,12 +231,14 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
     if certificate.format < 4:
         return problems, [*not_compared, f"{README}: {another}"]
     try:
-        samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in named else 0
+        samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in listed else 0
     except (DataError, TypeError):  # the second of a number in place of an array
         return [*problems, f"{SAMPLE_SET} does not hold samples."], not_compared
-    asked = classifies(text or found.decode(errors="replace"))
-    page = readme(certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=asked)
-    if README not in named or (folder / README).read_bytes() != page.encode():
+    wants_classifier = classifies(text or actual.decode(errors="replace"))
+    page = readme(
+        certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=wants_classifier
+    )
+    if README not in listed or (folder / README).read_bytes() != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared
 
@@ -268,20 +270,20 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
                 f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. If it is a RUN, move "
                 f"{stripped[0]} elsewhere."
             ], []
-        known = {*OURS, PRIVATE, TENSORBOARD}
-        others = sorted(path.name for path in folder.iterdir() if path.name not in known)
+        expected = {*OURS, PRIVATE, TENSORBOARD}
+        foreign = sorted(path.name for path in folder.iterdir() if path.name not in expected)
         return [], [
             f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is rewritten after every "
             "evaluation.",
-            *(f"{name!r} is not part of the run: nothing here speaks for it." for name in others),
+            *(f"{name!r} is not part of the run: nothing here speaks for it." for name in foreign),
         ]
     try:
-        named = read_sums(folder)
+        listed = read_sums(folder)
     except ValueError:
         return [f"{SUMS} does not name the files of a release."], []
-    problems = [f"{SUMS} does not name {name}." for name in (*RELEASED, REPORT) if name not in named]
+    problems = [f"{SUMS} does not name {name}." for name in (*RELEASED, REPORT) if name not in listed]
     notes = []
-    for name, digest in named.items():
+    for name, digest in listed.items():
         path = folder / name
         if path.is_symlink() or not path.is_file():
             problems.append(f"{name} is missing, or a link.")
@@ -290,7 +292,7 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
     for path in sorted(folder.iterdir()):
         if path.name in INTERNAL:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
-        elif path.name in (*named, SUMS, SIGNATURE):
+        elif path.name in (*listed, SUMS, SIGNATURE):
             continue
         elif _runs(path):
             problems.append(
@@ -306,7 +308,7 @@ def _runs(path: Path) -> bool:
     """Whether this is what Python may run, or a folder with such a file, or with a link, in it."""
     if not path.is_dir():
         return path.suffix.lower() in RUNS
-    return path.is_symlink() or any(each.suffix.lower() in RUNS or each.is_symlink() for each in path.rglob("*"))
+    return path.is_symlink() or any(inner.suffix.lower() in RUNS or inner.is_symlink() for inner in path.rglob("*"))
 
 
 def read_sums(folder: Path) -> dict[str, str]:
@@ -317,12 +319,12 @@ def read_sums(folder: Path) -> dict[str, str]:
     """
     if (folder / SUMS).is_symlink():
         raise ValueError("a link")
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     with (folder / SUMS).open(encoding="utf-8") as file:
         lines = file.read(2**16).splitlines()
     for line in lines:
         digest, name = line.split("  ", 1)
-        if name in found or name not in (*RELEASED, REPORT, *MAY_HAVE):
+        if name in digests or name not in (*RELEASED, REPORT, *MAY_HAVE):
             raise ValueError(name)
-        found[name] = digest
-    return found
+        digests[name] = digest
+    return digests

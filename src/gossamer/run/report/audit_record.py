@@ -25,15 +25,15 @@ def audited(folder: Path) -> str:
     Raises:
         RunFolderError: if audit.json does not hold what an audit gives.
     """
-    found = _of(folder)
-    if not found:
+    record = _of(folder)
+    if not record:
         return ""
     try:
         return (
-            f"Audited on {found['date']}, through the loop of {found['method']} in small, at epsilon {found['claim']:g}: an "
-            f"attacker who knows all records but one and sees every release shows at least {found['lower_bound']:.2f}, at "
-            f"{found['confidence']:.0%} confidence, in {found['trials']:,} trials with a canary and {found['without']:,} "
-            f"without; {found['verdict']}. {LOW_VALUE}"
+            f"Audited on {record['date']}, through the loop of {record['method']} in small, at epsilon {record['claim']:g}: an "
+            f"attacker who knows all records but one and sees every release shows at least {record['lower_bound']:.2f}, at "
+            f"{record['confidence']:.0%} confidence, in {record['trials']:,} trials with a canary and {record['without']:,} "
+            f"without; {record['verdict']}. {LOW_VALUE}"
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(_damaged(folder, error)) from error
@@ -41,8 +41,8 @@ def audited(folder: Path) -> str:
 
 def said_by(certificate: Mapping[str, Any]) -> str:
     """The same where a release has it, in the certificate; empty where it says nothing."""
-    said = str(certificate.get("declared", {}).get("audited", NOT_DECLARED))
-    return "" if said == NOT_DECLARED else said
+    statement = str(certificate.get("declared", {}).get("audited", NOT_DECLARED))
+    return "" if statement == NOT_DECLARED else statement
 
 
 def refuted(folder: Path) -> bool:

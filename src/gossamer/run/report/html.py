@@ -107,13 +107,13 @@ def _template() -> Any:
 
 
 def _certificate(folder: Path) -> dict[str, Any]:
-    found = _json(folder / CERTIFICATE, "finish the run first (`gossamer resume`), or name another folder")
-    missing = [name for name in _REQUIRED if not isinstance(found, dict) or name not in found]
+    certificate = _json(folder / CERTIFICATE, "finish the run first (`gossamer resume`), or name another folder")
+    missing = [name for name in _REQUIRED if not isinstance(certificate, dict) or name not in certificate]
     if missing:
         raise RunFolderError(
             f"{folder / 'certificate.json'} lacks {', '.join(missing)}; restore it from a copy of the run."
         )
-    return dict(found)
+    return dict(certificate)
 
 
 def _metrics(folder: RunFolder, class_names: Sequence[str]) -> dict[str, Any]:
@@ -132,15 +132,15 @@ def _attacks(path: Path) -> dict[str, Any] | None:
     """Verdict, table and curves, where the run was attacked."""
     if not path.is_file():
         return None
-    found = _json(path, "")
+    report = _json(path, "")
     try:
-        head, *rows = wording.attack_rows(found["attacks"])
+        head, *rows = wording.attack_rows(report["attacks"])
         curves = [
             {"title": entry["attack"], "svg": Markup(plots.roc(**entry["roc"], title=f"ROC of {entry['attack']}"))}
-            for entry in found["attacks"]
+            for entry in report["attacks"]
             if entry["roc"]
         ]
-        return {**found, "head": head, "rows": rows, "curves": curves}
+        return {**report, "head": head, "rows": rows, "curves": curves}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunFolderError(
             f"{path} does not hold what attacks found ({type(error).__name__}: {error}); write it again with "
@@ -152,17 +152,17 @@ def _events(path: Path) -> list[dict[str, Any]]:
     """The events of kind "step". A release holds none, and has no curves."""
     if not path.is_file():
         return []
-    found = []
+    steps = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             event = json.loads(line)
             if event["kind"] == "step":
-                found.append({"step": int(event["step"]), **event["values"]})
+                steps.append({"step": int(event["step"]), **event["values"]})
         except (ValueError, KeyError, TypeError) as error:
             raise RunFolderError(
                 f"{path}, line {number}: this line is no event; remove it, or restore the file from a copy of the run."
             ) from error
-    return found
+    return steps
 
 
 def _json(path: Path, remedy: str) -> Any:
@@ -208,15 +208,15 @@ def _promise(guarantee: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _together(known: dict[str, Any] | None) -> dict[str, str] | None:
+def _together(earlier: dict[str, Any] | None) -> dict[str, str] | None:
     """What this run and the earlier ones on its data set promise together; None: the account book knew of no earlier one."""
-    if not known or not known["earlier_runs"]:
+    if not earlier or not earlier["earlier_runs"]:
         return None
-    count, epsilon = int(known["earlier_runs"]), float(known["together"]["epsilon"])
+    count, epsilon = int(earlier["earlier_runs"]), float(earlier["together"]["epsilon"])
     return {
         "runs": "1 earlier run" if count == 1 else f"{count:,} earlier runs",
         "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else "infinite",
-        "delta": _plain(float(known["together"]["delta"])) if math.isfinite(epsilon) else "",
+        "delta": _plain(float(earlier["together"]["delta"])) if math.isfinite(epsilon) else "",
     }
 
 
@@ -256,8 +256,8 @@ def _series(events: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:
 
 def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     every = max(1, len(points) // _POINTS)
-    kept = points[:-1:every] + points[-1:]
-    return [step for step, _ in kept], [value for _, value in kept]
+    thinned = points[:-1:every] + points[-1:]
+    return [step for step, _ in thinned], [value for _, value in thinned]
 
 
 def _up(number: float, digits: int) -> str:

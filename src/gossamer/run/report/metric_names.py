@@ -153,8 +153,8 @@ def figure(name: str) -> Figure:
     if name in _KNOWN:
         return _KNOWN[name]
     share = name.startswith((_OF_CLASS, _LISTED, _SEMI))
-    said = name[:1].upper() + name[1:] if share else name
-    return Figure(name, said + ": {value} ({range}).", share=share)
+    label = name[:1].upper() + name[1:] if share else name
+    return Figure(name, label + ": {value} ({range}).", share=share)
 
 
 def of_baseline(name: str) -> str:

@@ -202,7 +202,7 @@ def utility_plot(points: Sequence[Measured], *, baseline: float | None, y_label:
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     private = [point for point in points if math.isfinite(point.x)]
-    for point in sorted(private, key=lambda each: each.x):
+    for point in sorted(private, key=lambda item: item.x):
         below, above = point.value - point.low, point.high - point.value
         axes.errorbar([point.x], [point.value], yerr=[[below], [above]], fmt="o", capsize=3, label=point.label)
     for point in points:

@@ -21,7 +21,7 @@ def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The figures that come one per class or one per classifier: title, head, rows of words. Classes by their names."""
-    found = []
+    sections = []
     classes = [(name, entry) for entry in entries if (name := metric_names.class_of(entry["metric"])) is not None]
     if classes:
         rows = [
@@ -33,7 +33,7 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
             for name, entry in classes
         ]
         title = "Samples that a classifier trained on real records takes for what their label says"
-        found.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
+        sections.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
     values = {entry["metric"]: entry["value"] for entry in entries}
     own = [
         name
@@ -51,10 +51,10 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
             for name, baseline in baselines.items()
         ]
         head = ["classifier", "trained on synthetic records", "trained on real records"]
-        found.append(
+        sections.append(
             {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
         )
-    return found
+    return sections
 
 
 def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
@@ -68,14 +68,14 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
     caught = [entry for entry in attacks if entry["low"] > entry["chance"]]
     won = list(dict.fromkeys(entry["attack"] for entry in caught))
     if not won:
-        found = [
+        sentences = [
             f"These {len(names)} attacks failed: none told members from non-members better than guessing.",
             "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
             "are none.",
         ]
     else:
         best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
-        found = [
+        sentences = [
             f"{len(won)} of these {len(names)} attacks told members from non-members better than guessing: {', '.join(won)}.",
             f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
             f"guessing gives {best['chance']:.3g}. By luck alone, about one figure in 40 would look like a success.",
@@ -84,22 +84,26 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
     sure = [entry for entry in attacks if entry["tpr"] and entry["tpr"]["0.01"]["low"] > 0.01]
     if sure:
         best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
-        found.append(
+        sentences.append(
             f"Some members are recognised with few mistakes: at 1{PERCENT} false alarms {best['attack']} finds "
             f"{percent(best['tpr']['0.01']['value'])} of them."
         )
     if math.isinf(float(guarantee["epsilon"])):
-        found.append("This run has no formal guarantee: what was tried here is all that is known about its protection.")
+        sentences.append(
+            "This run has no formal guarantee: what was tried here is all that is known about its protection."
+        )
     else:
-        found.append("The guarantee limits every attacker, whatever was found here: it does not rest on these figures.")
-    return found
+        sentences.append(
+            "The guarantee limits every attacker, whatever was found here: it does not rest on these figures."
+        )
+    return sentences
 
 
 def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
     """What to know before the verdict: the sets differ whatever the run did, or nobody said whose records they are."""
-    found = []
+    sentences = []
     if separability.low > 0.5:
-        found.append(
+        sentences.append(
             "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
             f"run tells their pictures apart (area under its ROC curve {separability.value:.3g}, {separability.low:.3g} to "
             f"{separability.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
@@ -107,11 +111,11 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
             "where a person has several records."
         )
     if unit != "record" and not units:
-        found.append(
+        sentences.append(
             f"The run protects each {unit}, and nobody said whose these records are: the intervals take records of one {unit} "
             "for independent ones, and are too narrow. Give --units."
         )
-    return found
+    return sentences
 
 
 def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
@@ -124,20 +128,20 @@ def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
             entry["measure"],
             f"{entry['value']:z.3f} ({entry['low']:z.3f} to {entry['high']:z.3f})",
             f"{entry['chance']:.3f}",
-            *(_found_at(entry, rate) for rate in ("0.01", "0.001")),
+            *(_tpr_at(entry, rate) for rate in ("0.01", "0.001")),
         ]
         for entry in attacks
     ]
     return [head, *rows]
 
 
-def _found_at(entry: dict[str, Any], rate: str) -> str:
+def _tpr_at(entry: dict[str, Any], rate: str) -> str:
     """A true-positive rate with its interval; its upper end only where there are too few records for the rate."""
-    found = entry["tpr"].get(rate)
-    if found is None:
+    estimate = entry["tpr"].get(rate)
+    if estimate is None:
         return NONE
-    value, low, high = (percent(found[end]) for end in ("value", "low", "high"))
-    return f"at most {high}" if "too few" in found["computed_on"] else f"{value} ({low} to {high})"
+    value, low, high = (percent(estimate[end]) for end in ("value", "low", "high"))
+    return f"at most {high}" if "too few" in estimate["computed_on"] else f"{value} ({low} to {high})"
 
 
 def remark(epsilon: float) -> str:

@@ -176,7 +176,7 @@ class DataSources:
             RunFolderError: if it does not name them, or the run began under a version that picked public records by their
                 positions.
         """
-        texts = all(isinstance(each, str | int | float | None) for each in stated.values())
+        texts = all(isinstance(value, str | int | float | None) for value in stated.values())
         if not texts or not isinstance(stated.get("data"), str):
             raise RunFolderError(
                 "the private folder of this run does not say where its records are any more. Restore it from a copy, or give "
@@ -287,9 +287,9 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
     name = split_of(public)[0]
     if name not in EMBEDDED or (card.classes >= len(DIGITS) and set(DIGITS) <= {*(card.class_names or DIGITS)}):
         return
-    named = f", called {listed(card.class_names)}" if card.class_names else ""
+    names = f", called {listed(card.class_names)}" if card.class_names else ""
     raise RequestError(
-        f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{named}. They "
+        f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. They "
         "cannot show a model what other classes look like. Leave --public out, or give --public DATA with pictures of your "
         "classes, of other people (class folders of the same names, or an .npz), or give up a part of --data with "
         "--public-share. If your classes are the digits, declare ten, and call them 0 to 9 in class_names or leave that out."

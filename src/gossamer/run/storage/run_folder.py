@@ -182,14 +182,14 @@ class RunFolder:
         (self.private / LOCK).unlink()
         _remove_empty([self.private, self.path])
 
-    def _others(self) -> list[Path]:
+    def _run_files(self) -> list[Path]:
         """What the run consists of, its ledger aside; settings and sources last, by which it can be told what it is."""
         inside = self.private.iterdir() if self.private.is_dir() else ()
-        found = [
+        paths = [
             *(path for path in inside if path.name not in (LOCK, ACCOUNTS)),
             *(path for path in self.path.iterdir() if path.name != LEDGER and self._is_ours(path.name)),
         ]
-        return sorted(found, key=lambda path: path.name in (SOURCE, CONFIG))
+        return sorted(paths, key=lambda path: path.name in (SOURCE, CONFIG))
 
     def _is_ours(self, name: str) -> bool:
         """Whether the run wrote a file of this name."""
@@ -201,7 +201,7 @@ class RunFolder:
         return name in OURS or begun(name) in OURS
 
     def _delete(self) -> None:
-        for path in (*self._others(), self.file(LEDGER)):
+        for path in (*self._run_files(), self.file(LEDGER)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -226,11 +226,11 @@ class RunFolder:
         Raises:
             RunFolderError: if it is missing, or something else.
         """
-        found = {"accounts": None, "mark": "", **self._json(self.private / SOURCE)}
+        entries = {"accounts": None, "mark": "", **self._json(self.private / SOURCE)}
         kinds = {"sources": dict, "accounts": str | None, "mark": str}
-        if not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        if not all(isinstance(entries.get(name), kind) for name, kind in kinds.items()):
             raise RunFolderError(f"{self.private / SOURCE} does not say where records are any more; {_COPY}")
-        return found
+        return entries
 
     @property
     def attacked(self) -> bool:
@@ -251,8 +251,10 @@ class RunFolder:
             entries = json.loads(self.file(METRICS).read_text(encoding="utf-8"))
         except ValueError as error:
             raise RunFolderError(f"{self.file(METRICS)} is not JSON any more ({error}); {_ANEW}") from error
-        named = isinstance(entries, list) and all(isinstance(each, dict) and "metric" in each for each in entries)
-        if not named or not all(isinstance(each["metric"], str) for each in entries):
+        well_formed = isinstance(entries, list) and all(
+            isinstance(entry, dict) and "metric" in entry for entry in entries
+        )
+        if not well_formed or not all(isinstance(entry["metric"], str) for entry in entries):
             raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}")
         return list(entries)
 
@@ -260,12 +262,12 @@ class RunFolder:
         if not path.is_file():
             raise RunFolderError(f"{self.path} is not a run: it has no {path.relative_to(self.path)}.")
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise RunFolderError(f"{path} is not JSON any more ({error}); {_COPY}") from error
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise RunFolderError(f"{path} holds something else than it did; {_COPY}")
-        return found
+        return content
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -17,10 +17,10 @@ def versions() -> dict[str, str]:
 @cache
 def with_source() -> str:
     """The version of Gossamer and a digest of its source: between two versions, the source may change."""
-    found, root = hashlib.sha256(), Path(__file__).parents[2]
+    digest, root = hashlib.sha256(), Path(__file__).parents[2]
     for path in sorted(root.rglob("*")):
         if path.suffix in (".py", ".txt"):
-            found.update(
+            digest.update(
                 f"{path.relative_to(root).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
             )
-    return f"{versions()['gossamer']}, source {found.hexdigest()[:16]}"
+    return f"{versions()['gossamer']}, source {digest.hexdigest()[:16]}"

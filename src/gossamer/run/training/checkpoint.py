@@ -77,13 +77,13 @@ def save(
         write_atomically(folder / FILE, buffer.getvalue(), private=True)
     except BaseException:
         for name in sealed.values():
-            for each in folder.glob(f"{name}*"):
-                each.unlink()
+            for file in folder.glob(f"{name}*"):
+                file.unlink()
         raise
-    kept = {each for name in files.values() for each in folder.glob(f"{name}*")}
-    for old in set(folder.glob(f"*{SEALED}*")) - kept:
+    current = {file for name in files.values() for file in folder.glob(f"{name}*")}
+    for old in set(folder.glob(f"*{SEALED}*")) - current:
         old.unlink()
-    keep_room(folder, len(buffer.getvalue()) + sum(each.stat().st_size for each in kept))
+    reserve_disk(folder, len(buffer.getvalue()) + sum(file.stat().st_size for file in current))
     return time.monotonic() - started
 
 
@@ -98,16 +98,16 @@ def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> 
     if not confined:
         return {}
     sealed: dict[str, str] = ranks.broadcast({name: f"{name}-{secrets.token_hex(4)}{SEALED}" for name in confined})
-    mine = {name: folder / (file if ranks.first else f"{file}.{ranks.number}") for name, file in sealed.items()}
+    own_files = {name: folder / (file if ranks.first else f"{file}.{ranks.number}") for name, file in sealed.items()}
 
     def write() -> None:
         for name, value in confined.items():
-            value.seal(mine[name])
+            value.seal(own_files[name])
 
     try:
         ranks.run_on_all(write)
     except BaseException:
-        for path in mine.values():
+        for path in own_files.values():
             path.unlink(missing_ok=True)
         raise
     return sealed
@@ -124,7 +124,7 @@ def finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def reached(folder: Path) -> tuple[str, int] | None:
+def saved_position(folder: Path) -> tuple[str, int] | None:
     """Phase and step of the checkpoint that is there, if one is."""
     path = folder / FILE
     if not path.is_file():
@@ -133,7 +133,7 @@ def reached(folder: Path) -> tuple[str, int] | None:
     return str(state["phase"]), int(state["step"])
 
 
-def keep_room(folder: Path, size: int, *, must: bool = False) -> None:
+def reserve_disk(folder: Path, size: int, *, must: bool = False) -> None:
     """Keep the room of a checkpoint, where there is that much. Nothing is said where there is not: the last one stays.
 
     Args:
@@ -156,7 +156,7 @@ def keep_room(folder: Path, size: int, *, must: bool = False) -> None:
             raise
 
 
-def give_room(folder: Path) -> None:
+def free_reserve(folder: Path) -> None:
     """Give up the room that was kept."""
     (folder / RESERVE).unlink(missing_ok=True)
 

@@ -31,29 +31,32 @@ def needed(net: "nn.Module", plan: "Plan") -> int:
 
 def state(net: "nn.Module") -> int:
     """The bytes of a checkpoint, about, before there is one."""
-    return _NETWORKS * sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers())) + _HEAD
+    return (
+        _NETWORKS * sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))
+        + _HEAD
+    )
 
 
 def of(private: Path) -> int:
     """The bytes that it takes to go on with a run, about: a new checkpoint beside the old one, and the rest."""
-    return sum(each.stat().st_size for each in private.glob("*") if each.is_file()) + _REST
+    return sum(file.stat().st_size for file in private.glob("*") if file.is_file()) + _REST
 
 
-def check(folder: Path, needed: int, *, then: str) -> None:
+def check(folder: Path, needed: int, *, remedy: str) -> None:
     """Refuse to begin on a disk that is full, or nearly.
 
     Args:
         folder: where the run is, or will be.
         needed: bytes.
-        then: what to do when there is room, in words.
+        remedy: what to do when there is room, in words.
 
     Raises:
         RunFolderError: with what is needed and what is free; nothing has been written.
     """
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    free = shutil.disk_usage(there).free
+    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
     if free < needed:
         raise RunFolderError(
             f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Make room, "
-            f"{then}; nothing has been written or charged."
+            f"{remedy}; nothing has been written or charged."
         )

@@ -35,14 +35,14 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
-from gossamer.run.training.memory import fitted, keep_pages
+from gossamer.run.training.memory import fitted, tune_malloc
 from gossamer.run.training.plan import method_named
 from gossamer.run.training.signals import HEARD
 from gossamer.run.training.torchrun import launched, local
 from gossamer.run.training.training_run import TrainingRun
 
 P = ParamSpec("P")
-_joined: list["_Told"] = []
+_joined: list["_NotifyingGroup"] = []
 PATIENCE = datetime.timedelta(minutes=30)
 """How long a rank waits for another: reading records may take its time, and one that is gone is noticed at once."""
 
@@ -56,21 +56,21 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
     """A run that torchrun may start several times: rank 0 does what it says, and the others follow."""
 
     @functools.wraps(run)
-    def started(*args: P.args, **named: P.kwargs) -> Synthesizer:
+    def started(*args: P.args, **kwargs: P.kwargs) -> Synthesizer:
         if not launched():
-            return run(*args, **named)
+            return run(*args, **kwargs)
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
-        ranks = _Told()
+        ranks = _NotifyingGroup()
         _joined.append(ranks)
         try:
             if not ranks.first:
-                return follow(ranks, cast("Rng | None", named.get("rng")))
-            synthesizer = run(*args, **named)
-            if not ranks.told:  # the run was finished already
+                return follow(ranks, cast("Rng | None", kwargs.get("rng")))
+            synthesizer = run(*args, **kwargs)
+            if not ranks.notified:  # the run was finished already
                 ranks.broadcast(synthesizer)
             return synthesizer
         except BaseException:
-            if ranks.first and not ranks.told:
+            if ranks.first and not ranks.notified:
                 ranks.broadcast(None)
             raise
         finally:
@@ -80,20 +80,20 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
     return started
 
 
-class _Told(Group):
+class _NotifyingGroup(Group):
     """A group that knows whether it has begun."""
 
-    told = False
+    notified = False
 
     def broadcast(self, state: Any) -> Any:
         """See `Ranks`."""
-        self.told = True
+        self.notified = True
         return super().broadcast(state)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brief:
-    """What rank 0 tells the others.
+class RunSetup:
+    """What rank 0 sends to the other ranks.
 
     Args:
         job: name of the method, its settings, and the declared facts.
@@ -127,8 +127,8 @@ def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) 
         return
     assert run.sources is not None, "`fit` and `resume` give them"
     if saved is not None:
-        saved = ({name: each for name, each in saved[0].items() if not isinstance(each, Path)}, saved[1])
-    brief = Brief(
+        saved = ({name: value for name, value in saved[0].items() if not isinstance(value, Path)}, saved[1])
+    setup = RunSetup(
         job=(job.method.name, job.settings, job.card),
         seed=run.rng.seed,
         device=run.device,
@@ -139,8 +139,8 @@ def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) 
         saved=saved,
         versions=versions(),
     )
-    ranks.broadcast(brief)
-    run.rng.draw_alike(brief.key)
+    ranks.broadcast(setup)
+    run.rng.draw_alike(setup.key)
 
 
 def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
@@ -158,40 +158,40 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         RanksDisagree: if this rank has other records or versions, or another one is gone.
         Interrupted: if rank 0 has stopped.
     """
-    for each in HEARD:  # rank 0 hears them, and tells
-        signal.signal(each, signal.SIG_IGN)
-    brief: Brief | Synthesizer | None = ranks.broadcast(None)
-    if brief is None:
+    for signum in HEARD:  # rank 0 hears them, and tells
+        signal.signal(signum, signal.SIG_IGN)
+    setup: RunSetup | Synthesizer | None = ranks.broadcast(None)
+    if setup is None:
         raise NotBegun("rank 0 could not begin, and says why.")
-    if isinstance(brief, Synthesizer):
-        return brief
-    if brief.versions != versions():
-        raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {brief.versions}.")
-    keep_pages()
-    method, settings, card = brief.job
-    budget, delta, relation, plan, used = brief.ledger
+    if isinstance(setup, Synthesizer):
+        return setup
+    if setup.versions != versions():
+        raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {setup.versions}.")
+    tune_malloc()
+    method, settings, card = setup.job
+    budget, delta, relation, plan, used = setup.ledger
     ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
     ledger.reserve(plan)
     ledger.catch_up(used)
-    data = brief.sources.read(card, ledger, ranks)
-    if (data.facts.identity.fingerprint, data.facts.public) != brief.records:
-        raise RanksDisagree(f"{brief.sources.data} holds other records here than rank 0 has found.")
-    rng = rng or Rng(brief.seed)
-    rng.draw_alike(brief.key)
+    data = setup.sources.read(card, ledger, ranks)
+    if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
+        raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
+    rng = rng or Rng(setup.seed)
+    rng.draw_alike(setup.key)
     job = method_named(method).job(settings, card)
-    training = fitted(job, local(brief.device), ranks=ranks.count).begin(rng, local(brief.device), ranks)
-    if brief.saved is not None:
-        training.state.load_state_dict({**training.state.state_dict(), **brief.saved[0]})
-        rng.restore(brief.saved[1])
+    training = fitted(job, local(setup.device), ranks=ranks.count).begin(rng, local(setup.device), ranks)
+    if setup.saved is not None:
+        training.state.load_state_dict({**training.state.state_dict(), **setup.saved[0]})
+        rng.restore(setup.saved[1])
     private, public = data.private.map(lambda records: part_of(records, job, ranks, rng)), data.public
     del data  # a part of the records is kept, and the rest is freed
     with full_precision():
         for _ in training.drive(private, public):
             if (after := ranks.next(Next.STEP)) != Next.STEP:
-                checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
+                checkpoint.keep_confined(setup.private, training.state.state_dict(), ranks)
             if after == Next.CHECKPOINT_AND_STOP:
                 raise Interrupted("rank 0 has stopped.")
-    checkpoint.keep_confined(brief.private, training.state.state_dict(), ranks)
+    checkpoint.keep_confined(setup.private, training.state.state_dict(), ranks)
     synthesizer: Synthesizer = ranks.broadcast(None)
     return synthesizer
 
@@ -206,8 +206,12 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rn
         return records
     if not job.method.additive_over_units:
         return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
-    mine = ranks.shard(records.population)
+    shard = ranks.shard(records.population)
     if records.units is None:
-        kept = records[mine]
-        return kept if is_mapped(records.images) else dataclasses.replace(kept, images=kept.images.copy())
-    return records.take(np.arange(mine.start, mine.stop))
+        own_records = records[shard]
+        return (
+            own_records
+            if is_mapped(records.images)
+            else dataclasses.replace(own_records, images=own_records.images.copy())
+        )
+    return records.take(np.arange(shard.start, shard.stop))

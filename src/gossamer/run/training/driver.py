@@ -17,9 +17,9 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
-from gossamer.run.training.memory import fitted, keep_pages
+from gossamer.run.training.memory import fitted, tune_malloc
 from gossamer.run.training.progress import JsonLines, tensorboard, to_all
-from gossamer.run.training.signals import stop_asked
+from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
 from gossamer.run.training.training_run import TrainingRun
 
@@ -42,10 +42,10 @@ def train(run: TrainingRun, *, saved: Saved | None = None) -> State:
         DiskFull: if there is no room left; `resume` goes on.
         RunFolderError: if the plan was spent and nothing trained.
     """
-    keep_pages()
+    tune_malloc()
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
-    checkpoint.keep_room(run.folder.private, disk_space.state(training.state.released), must=True)
+    checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
     distributed.lead(run, saved)
     up_to = None
     if saved is not None:
@@ -59,7 +59,7 @@ def train(run: TrainingRun, *, saved: Saved | None = None) -> State:
             _drive(run, training, emit)
         if not training.trained:
             raise untrained(run.folder)
-        checkpoint.give_room(run.folder.private)
+        checkpoint.free_reserve(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
     return training.state
 
@@ -75,20 +75,20 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
 
     full = False
     try:
-        with stop_asked() as stop:
+        with stop_on_signal() as stop:
             private = run.data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
-            for reached in training.drive(private, run.data.public):
-                if reached.logs is None and isinstance(reached.phase, OnPublic) and not any(run.ledger.used):
+            for result in training.drive(private, run.data.public):
+                if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
                 try:
-                    _tell(reached, emit, spent)
+                    _emit_step(result, emit, spent)
                 except OSError as error:
                     full = is_full(error)  # to the end of the block, as after Ctrl-C: what is paid for is used
                     if not full:
                         raise
                 paid_for = (
-                    reached.logs is None and reached.phase.releases
+                    result.logs is None and result.phase.releases
                 )  # the phase is over: it cannot be paid for again
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
@@ -98,7 +98,7 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
                         raise DiskFull
                     if stopping:
                         raise Interrupted(
-                            f"stopped at step {reached.step:,} of the {reached.phase.name}; nothing is lost. Go on with "
+                            f"stopped at step {result.step:,} of the {result.phase.name}; nothing is lost. Go on with "
                             f"`gossamer resume {run.folder.path}`."
                         )
                 else:
@@ -107,13 +107,15 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
-        raise disk_full(run.folder, _kept(run, save)) from None
+        raise disk_full(run.folder, _save_to_reserve(run, save)) from None
 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
     """What is said of a training whose networks hold something that is no number: no checkpoint is written of that."""
-    kept = checkpoint.reached(folder.private)
-    last = f"The checkpoint of step {kept[1]:,} of the {kept[0]} is kept" if kept else "No checkpoint had been written"
+    saved = checkpoint.saved_position(folder.private)
+    last = (
+        f"The checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "No checkpoint had been written"
+    )
     return Diverged(
         f"the training has diverged: at step {state.step:,} of the {state.phase} a network holds something that is no finite "
         f"number. {last}, and what was paid stays paid. `gossamer resume {folder.path}` tries again from there with fresh "
@@ -122,11 +124,11 @@ def _diverged(folder: RunFolder, state: State) -> Diverged:
     )
 
 
-def _kept(run: TrainingRun, save: Callable[[], float]) -> str:
+def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
     """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
-    checkpoint.give_room(run.folder.private)
+    checkpoint.free_reserve(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
-    if checkpoint.reached(run.folder.private) is None:
+    if checkpoint.saved_position(run.folder.private) is None:
         lost = "there was no checkpoint yet: what was trained is lost, and what was paid for it stays paid"
     if run.ranks.count > 1:  # the others are elsewhere by now
         return lost
@@ -139,23 +141,23 @@ def _kept(run: TrainingRun, save: Callable[[], float]) -> str:
     return "everything that was trained is kept"
 
 
-def disk_full(folder: RunFolder, kept: str) -> DiskFull:
-    """The error for a full disk. kept: says what is kept."""
+def disk_full(folder: RunFolder, saved: str) -> DiskFull:
+    """The error for a full disk. saved: says what is kept."""
     return DiskFull(
-        f"the disk of {folder.path} is full; {kept}, and no budget is spent twice. Make room, then go on with "
+        f"the disk of {folder.path} is full; {saved}, and no budget is spent twice. Make room, then go on with "
         f"`gossamer resume {folder.path}`."
     )
 
 
-def _tell(reached: StepResult, emit: Sink, spent: Callable[[], float]) -> None:
+def _emit_step(result: StepResult, emit: Sink, spent: Callable[[], float]) -> None:
     """How far the run is and, now and then, the figures of the step."""
-    phase, step = reached.phase, reached.step
-    if reached.logs is None:
+    phase, step = result.phase, result.step
+    if result.logs is None:
         return
     emit(progress(phase.name, step, phase.steps, f"epsilon spent {rounded_up(spent())}" if phase.releases else ""))
     if phase.worth_keeping(step):
         values: dict[str, float | int | str] = {
-            name: value if isinstance(value, int) else float(value) for name, value in reached.logs.items()
+            name: value if isinstance(value, int) else float(value) for name, value in result.logs.items()
         }
         if phase.releases:
             epsilon = spent()

@@ -14,7 +14,7 @@ from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at
+from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.report.wording import remark
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
@@ -108,7 +108,7 @@ def fit(
     _check(request, folder, public=public is not None or public_share is not None, device=device)
     if with_tensorboard:
         tensorboard_writer()
-    book_at(accounts, beside=folder)  # refused before a record is read
+    budget_log_at(accounts, beside=folder)  # refused before a record is read
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit)
     ledger.reserve(request.plan)
     with folder.locked(), closing(ledger):
@@ -118,7 +118,7 @@ def fit(
             rng=rng or Rng(seed), device=device, sink=sink, with_tensorboard=with_tensorboard, ranks=present(),
             sources=sources,
         )  # fmt: skip
-        _tell(run, request, data)
+        _log_start(run, request, data)
         return train_and_certify(reserve(run, sources, accounts=accounts))
 
 
@@ -149,10 +149,10 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         Rng(0), ranks=present()
     ).state.released  # what cannot be made is refused before it costs anything
     folder.check_free()
-    disk_space.check(folder.path, disk_space.needed(networks, request.plan), then="or name another --out")
+    disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
 
-def _tell(run: TrainingRun, request: Request, data: str | Path) -> None:
+def _log_start(run: TrainingRun, request: Request, data: str | Path) -> None:
     """Tell the person at the terminal what the data and the request look like.
 
     Raises:

@@ -41,7 +41,7 @@ _FEW = 4
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # mallopt(3), glibc
 
 
-def keep_pages(*, top_pad: int = 1 << 26) -> bool:
+def tune_malloc(*, top_pad: int = 1 << 26) -> bool:
     """Ask the C library to keep freed pages instead of handing them back to the system.
 
     Every step allocates and frees the same large temporaries. By default glibc maps each one afresh, and the page faults
@@ -71,14 +71,14 @@ def peak(job: "Job[BaseConfig, State]") -> float:
     card, settings = job.card, job.settings
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
-    weights: int = sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers()))
+    weights: int = sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))
     features: int = getattr(getattr(net, "scattering", None), "size", 0)  # of every record, kept in two bytes each
     pixels = math.prod(card.shape)
-    asked = settings.get("expected_batch_size", settings.get("batch_size"))
-    batch = min(_BLOCK, card.declared_size) if asked is None else batch_of(int(asked), card)
+    requested = settings.get("expected_batch_size", settings.get("batch_size"))
+    batch = min(_BLOCK, card.declared_size) if requested is None else batch_of(int(requested), card)
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
-    drawn = 4 * features if features else _drawn(job, net)
+    drawn = 4 * features if features else _activation_size(job, net)
     stored = pixels * card.declared_size
     records = _COPIES * stored if "critics" in settings or stored <= SHARE * free_memory() else 0.0
     records += min(2 * features * card.declared_size, 1 << 31)
@@ -111,25 +111,27 @@ def fitted(
         return job
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
-    size = _PASSES * int(settings.get("multiplicity", 1)) * max(_drawn(job, net), 4 * math.prod(job.card.shape))
+    size = (
+        _PASSES * int(settings.get("multiplicity", 1)) * max(_activation_size(job, net), 4 * math.prod(job.card.shape))
+    )
     holds = max(1, int(_SHARE * free(where) / size))
     expected = batch_of(int(settings["expected_batch_size"]), job.card) / ranks
     largest = expected + _DEVIATIONS * math.sqrt(expected)
     part = largest / math.ceil(largest / holds)
-    chosen = min(holds, _MULTIPLE * math.ceil(part / _MULTIPLE))
-    return job.method.job({**settings, "physical_batch_size": chosen}, job.card)
+    fitting = min(holds, _MULTIPLE * math.ceil(part / _MULTIPLE))
+    return job.method.job({**settings, "physical_batch_size": fitting}, job.card)
 
 
-def _drawn(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:
+def _activation_size(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:
     """Bytes that the layers of a generator give for one picture; a layer that is called again counts once."""
-    given: dict[nn.Module, int] = {}
+    sizes: dict[nn.Module, int] = {}
 
     def note(layer: "nn.Module", _inputs: object, output: "Tensor") -> None:
-        given[layer] = output.numel() * output.element_size()
+        sizes[layer] = output.numel() * output.element_size()
 
-    layers = [each for each in net.modules() if not list(each.children())]
-    hooks = [each.register_forward_hook(note) for each in layers]
+    layers = [module for module in net.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(note) for module in layers]
     job.sample(net, _FEW, None, torch.Generator())
     for hook in hooks:
         hook.remove()
-    return sum(given.values()) / _FEW
+    return sum(sizes.values()) / _FEW

@@ -75,27 +75,27 @@ def plan(
         RequestError: if there is no such method, preset or setting; names the nearest.
         BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
     """
-    asked = method_named(method)
-    chosen = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
-    chosen |= presets.settings(method, preset) if preset else {}
+    chosen_method = method_named(method)
+    merged = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
+    merged |= presets.settings(method, preset) if preset else {}
     if not isinstance(settings, Mapping | None):
         raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
-    given = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}
+    overrides = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}
     epsilon, delta = plain(epsilon), plain(delta)
-    chosen |= given
-    if asked.without_guarantee:
-        return _without_guarantee(asked, card, chosen, epsilon=epsilon, delta=delta)
+    merged |= overrides
+    if chosen_method.without_guarantee:
+        return _without_guarantee(chosen_method, card, merged, epsilon=epsilon, delta=delta)
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
             f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all."
         )
-    if epsilon is not None and "noise_multiplier" not in given:
-        chosen.pop("noise_multiplier", None)
-    noise = chosen.pop("noise_multiplier", None)
+    if epsilon is not None and "noise_multiplier" not in overrides:
+        merged.pop("noise_multiplier", None)
+    noise = merged.pop("noise_multiplier", None)
     delta = checked_delta(delta, epsilon, card)
 
     def job(**decided: Any) -> Job[BaseConfig, State]:
-        return checked(asked.job({**chosen, **decided}, card))
+        return checked(chosen_method.job({**merged, **decided}, card))
 
     trial = job(noise_multiplier=1.0)
     makes_pictures(trial)
@@ -112,8 +112,8 @@ def plan(
         raise BudgetError(
             f"{method} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
         )
-    elif epsilon is not None and "steps" not in given and not math.isinf(epsilon):
-        chosen["steps"] = calibrate.calibrate_steps(
+    elif epsilon is not None and "steps" not in overrides and not math.isinf(epsilon):
+        merged["steps"] = calibrate.calibrate_steps(
             lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=epsilon, **terms
         )
     decided = job(noise_multiplier=float(noise))
@@ -127,7 +127,7 @@ def plan(
     )
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
-    if "noise_multiplier" in given:
+    if "noise_multiplier" in overrides:
         _check_agreement(request)
     return request
 
@@ -160,12 +160,12 @@ def _without_guarantee(
 ) -> Request:
     """The request of a method whose epsilon is infinity: no budget to meet."""
     if epsilon is not None or delta is not None:
-        named = " or ".join(
+        flags = " or ".join(
             f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
         )
-        meeting = ", ".join(each.name for each in METHODS.values() if not each.without_guarantee)
+        meeting = ", ".join(other.name for other in METHODS.values() if not other.without_guarantee)
         raise BudgetError(
-            f"{method.name} has no formal guarantee, so it takes no {named}: its epsilon is infinity whatever the settings. "
+            f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity whatever the settings. "
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
         )
     job = checked(method.job(settings, card))

@@ -67,37 +67,39 @@ def settings(method: str, name: str) -> dict[str, Any]:
 
 def defaults(method: str) -> dict[str, Any]:
     """The settings of a method that nobody has given."""
-    known = dataclasses.fields(METHODS[method].config_type)
-    return {each.name: each.default for each in known if each.default is not dataclasses.MISSING}
+    fields = dataclasses.fields(METHODS[method].config_type)
+    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
 
 
 def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
     """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record."""
-    found = []
+    scaled_presets = []
     for name, entries in all_presets().items():
         for preset, entry in entries.items():
             if method not in (None, name):
                 continue
-            chosen = settings(name, preset)
-            full = {**defaults(name), **chosen}
+            preset_settings = settings(name, preset)
+            full = {**defaults(name), **preset_settings}
             changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
             noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
             try:
-                check_net(METHODS[name].job({**noise, **chosen, **changed}, card))
+                check_net(METHODS[name].job({**noise, **preset_settings, **changed}, card))
                 refused = ""
             except RequestError as error:
                 refused = str(error)
-            found.append(Scaled(method=name, name=preset, about=entry["about"], changed=changed, refused=refused))
-    return found
+            scaled_presets.append(
+                Scaled(method=name, name=preset, about=entry["about"], changed=changed, refused=refused)
+            )
+    return scaled_presets
 
 
 def scaled(
-    chosen: Mapping[str, Any], card: DataCard, *, made_for: int | None, in_proportion: Sequence[str]
+    values: Mapping[str, Any], card: DataCard, *, made_for: int | None, in_proportion: Sequence[str]
 ) -> dict[str, Any]:
     """What changes in settings that were made for another number of records.
 
     Args:
-        chosen: the settings.
+        values: the settings.
         card: the records; their declared size counts.
         made_for: the number of records; None: not known, so that only a batch that is too large changes. About as many change
             nothing either: presets were measured so.
@@ -106,11 +108,11 @@ def scaled(
     share = card.declared_size / (made_for or card.declared_size)
     new: dict[str, Any] = {}
     for name in in_proportion:
-        if name in chosen and not 1 / NEAR <= share <= NEAR:
-            new[name] = max(1, round(chosen[name] * share))
-    if chosen.get("expected_batch_size", 0) > card.declared_size:
+        if name in values and not 1 / NEAR <= share <= NEAR:
+            new[name] = max(1, round(values[name] * share))
+    if values.get("expected_batch_size", 0) > card.declared_size:
         new["expected_batch_size"] = card.declared_size
-    return {name: value for name, value in new.items() if value != chosen[name]}
+    return {name: value for name, value in new.items() if value != values[name]}
 
 
 def in_proportion(method: str, name: str | None) -> tuple[str, ...]:
@@ -129,19 +131,19 @@ def check_net(job: Job[BaseConfig, State]) -> None:
         job.generator()
 
 
-def flags(chosen: Mapping[str, Any]) -> list[str]:
+def flags(values: Mapping[str, Any]) -> list[str]:
     """Settings as words of a command."""
-    words = []
-    for name, value in chosen.items():
+    arguments = []
+    for name, value in values.items():
         flag = name.replace("_", "-")
-        words.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {value}")
-    return words
+        arguments.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {value}")
+    return arguments
 
 
 def _entry(method: str, name: str) -> dict[str, Any]:
-    known = METHODS[method].presets()
-    if name not in known:
+    presets = METHODS[method].presets()
+    if name not in presets:
         raise RequestError(
-            f"{method} has no preset {name!r}.{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}."
+            f"{method} has no preset {name!r}.{did_you_mean(name, presets)} Known: {', '.join(presets) or 'none'}."
         )
-    return known[name]
+    return presets[name]

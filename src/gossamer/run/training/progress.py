@@ -27,8 +27,8 @@ def to_all(sinks: Sequence[Sink]) -> Sink:
     """One sink that passes each event to several."""
 
     def sink(event: Event, /) -> None:
-        for each in sinks:
-            each(event)
+        for target in sinks:
+            target(event)
 
     return sink
 
@@ -42,15 +42,15 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, *, up_to: tuple[str, int] | None = None) -> None:
-        kept = _kept(path, *up_to) if up_to is not None and path.is_file() else 0
+        size = _size_up_to(path, *up_to) if up_to is not None and path.is_file() else 0
         self._file = path.open("ab", buffering=0)
-        self._file.truncate(kept)  # nothing is written anew: a disk that is full at this moment loses nothing
+        self._file.truncate(size)  # nothing is written anew: a disk that is full at this moment loses nothing
 
     def __call__(self, event: Event, /) -> None:
         """Write one event."""
         if event.kind not in (NOTE, PROGRESS):
-            known = {"kind": event.kind, "phase": event.phase, "step": event.step, "values": dict(event.values)}
-            line = json.dumps(known).encode() + b"\n"
+            fields = {"kind": event.kind, "phase": event.phase, "step": event.step, "values": dict(event.values)}
+            line = json.dumps(fields).encode() + b"\n"
             if self._file.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -59,9 +59,9 @@ class JsonLines:
         self._file.close()
 
 
-def _kept(path: Path, phase: str, step: int) -> int:
+def _size_up_to(path: Path, phase: str, step: int) -> int:
     """The length of the complete lines up to this step of this phase; the phases before it stand above."""
-    kept = 0
+    size = 0
     begun = False
     for line in path.read_bytes().splitlines(keepends=True):
         try:
@@ -70,12 +70,12 @@ def _kept(path: Path, phase: str, step: int) -> int:
             break
         if not line.endswith(b"\n"):
             break
-        here = event["phase"] == phase
-        begun = begun or here
-        if begun and not (here and event["step"] <= step):
+        in_phase = event["phase"] == phase
+        begun = begun or in_phase
+        if begun and not (in_phase and event["step"] <= step):
             break
-        kept += len(line)
-    return kept
+        size += len(line)
+    return size
 
 
 def tensorboard_writer() -> Any:
@@ -116,7 +116,7 @@ class Terminal:
         self._console = Console(file=stream or sys.stderr, soft_wrap=True, highlight=False)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._what = ""
+        self._label = ""
         self._started = self._last = time.monotonic()
         self._first = 0
 
@@ -137,14 +137,14 @@ class Terminal:
 
     def stop(self) -> None:
         """End the present bar."""
-        self._what = ""
+        self._label = ""
         if self._bar is not None:
             self._bar.stop()
             self._bar = self._task = None
 
-    def _begin(self, what: str, done: int, of: int) -> None:
+    def _begin(self, label: str, done: int, of: int) -> None:
         self.stop()
-        self._what, self._first = what, done
+        self._label, self._first = label, done
         self._started = self._last = time.monotonic()
         if self._console.is_terminal:
             columns = (
@@ -155,12 +155,12 @@ class Terminal:
                 TextColumn("{task.fields[note]}"),
             )
             self._bar = Progress(*columns, console=self._console)
-            self._task = self._bar.add_task(what, total=of, completed=done, note="")
+            self._task = self._bar.add_task(label, total=of, completed=done, note="")
             self._bar.start()
 
-    def _advance(self, what: str, done: int, of: int, note: str) -> None:
-        if what != self._what:
-            self._begin(what, done, of)
+    def _advance(self, label: str, done: int, of: int, note: str) -> None:
+        if label != self._label:
+            self._begin(label, done, of)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, note=note)
             return
@@ -172,7 +172,7 @@ class Terminal:
         if done > self._first:
             rate = (done - self._first) / max(now - self._started, 1e-9)
             speed = f" ({rate:.2f} per s, {_minutes((of - done) / rate)} left)"
-        self._console.print(f"{what}: {done:,} of {of:,}{speed} {note}".rstrip(), markup=False)
+        self._console.print(f"{label}: {done:,} of {of:,}{speed} {note}".rstrip(), markup=False)
 
 
 def _minutes(seconds: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gossamer.errors import BudgetLogError, RunFolderError
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.run.budget.entry import begin, book_at, charge_of, new_run_id
+from gossamer.run.budget.entry import add_entry, budget_log_at, charge_of, new_run_id
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training.training_run import TrainingRun
@@ -44,14 +44,14 @@ def reserve(
     method, run_id = run.job.method, new_run_id()
 
     def write(log_facts: dict[str, Any] | None, session: str) -> None:
-        named = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
+        log_folder = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
         folder.create(
             {**_config_json(run), "run": run_id, "accounts": log_facts, **(config or {})},
             {
                 "sources": dataclasses.asdict(sources),
                 "records": facts.identity.fingerprint,
                 "mark": facts.identity.mark,
-                "accounts": named,
+                "accounts": log_folder,
                 **(private or {}),
             },
         )
@@ -65,7 +65,7 @@ def reserve(
         infinite=run.rng.reproducible or bool(method.without_guarantee), by_client="federated" in (config or {}),
     )  # fmt: skip
     try:
-        entry = begin(book_at(accounts, beside=folder), charge, write, log=run.log)
+        entry = add_entry(budget_log_at(accounts, beside=folder), charge, write, log=run.log)
     except BaseException as error:
         if not folder.finished and (isinstance(error, (BudgetLogError, OSError)) or not folder.begun):
             ledger.close()  # the disk or the budget log failed before the run was entered

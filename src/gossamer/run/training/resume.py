@@ -12,7 +12,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import book_at, charge_of, enter_finished, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, enter_finished, resume_entry
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint, disk_space
@@ -55,7 +55,7 @@ def resume(
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
         )
-    disk_space.check(folder.path, disk_space.of(folder.private), then="then resume again")
+    disk_space.check(folder.path, disk_space.of(folder.private), remedy="then resume again")
     with (
         folder.locked(),
         closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
@@ -106,7 +106,7 @@ def _resume(
         ledger, run=config_json.get("run", ""), card=card, sources=sources, facts=data.facts, method=job.method.name,
         folder=folder.path, infinite=rng.reproducible or bool(job.method.without_guarantee),
     )  # fmt: skip
-    log_folder = book_at(accounts or source_json.get("accounts"), beside=folder)
+    log_folder = budget_log_at(accounts or source_json.get("accounts"), beside=folder)
     entry = resume_entry(log_folder, charge, ledger, log=run.log)
     if accounts is not None:
         folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})

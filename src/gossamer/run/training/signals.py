@@ -12,29 +12,29 @@ HEARD = (signal.SIGINT, signal.SIGTERM)
 class Stop:
     """Whether the user has asked."""
 
-    asked = False
+    requested = False
 
     def __bool__(self) -> bool:
-        return self.asked
+        return self.requested
 
 
 @contextmanager
-def stop_asked() -> Iterator[Stop]:
+def stop_on_signal() -> Iterator[Stop]:
     """Turns the first Ctrl-C into a flag, read where the ledger has nothing written ahead; the second one is immediate."""
     stop = Stop()
 
-    def ask(_signum: int, _frame: FrameType | None) -> None:
-        if stop.asked:
+    def request(_signum: int, _frame: FrameType | None) -> None:
+        if stop.requested:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.requested = True
 
     try:
-        before = {each: signal.signal(each, ask) for each in HEARD}
+        before = {signum: signal.signal(signum, request) for signum in HEARD}
     except ValueError:  # not in the main thread: whoever runs us there handles signals
         yield stop
         return
     try:
         yield stop
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

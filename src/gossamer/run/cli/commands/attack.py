@@ -25,16 +25,16 @@ else:
     limit={"type": click.IntRange(min=20)},
 )
 @as_json
-def attack(run: Path, as_json: bool, **named: Any) -> None:
+def attack(run: Path, as_json: bool, **options: Any) -> None:
     """Test whether RUN's training records can be recognised, by every membership attack that applies, beside guessing.
 
     White-box attacks need the discriminators of the private checkpoint; a release is attacked through its samples only.
     The figures read real records. They are internal: the guarantee does not cover them.
     """
     with progress.Terminal() as terminal:
-        found = attacking.attack(run, sink=terminal, **named)
+        report = attacking.attack(run, sink=terminal, **options)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
+        click.echo(json.dumps(dataclasses.asdict(report)))
         return
-    for line in attacking.lines(found):
+    for line in attacking.lines(report):
         click.echo(line)

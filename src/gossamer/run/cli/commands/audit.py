@@ -20,21 +20,21 @@ else:
 TRIALS = {"type": click.IntRange(min=20)}
 
 
-def _audit(*, as_json: bool, **named: Any) -> None:
+def _audit(*, as_json: bool, **options: Any) -> None:
     with progress.Terminal() as terminal:
-        found = auditing.audit(sink=terminal, **named)
-    _show(found, as_json=as_json)
+        report = auditing.audit(sink=terminal, **options)
+    _show(report, as_json=as_json)
 
 
 @click.command()
 @click.option("--run", type=PATH, metavar="RUN", help="Audit at the epsilon of this finished run.")
 @options_of("gossamer.run.auditing.audit.audit_run", trials=TRIALS)
 @as_json
-def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
+def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
     """What the group does where no METHOD is named."""
     context = click.get_current_context()
     if (method := context.invoked_subcommand) is not None:
-        for name in ("run", *named, "as_json"):
+        for name in ("run", *options, "as_json"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 flag = "json" if name == "as_json" else name
                 fix = (
@@ -47,15 +47,15 @@ def of_run(run: Path | None, as_json: bool, **named: Any) -> None:
     if run is None:
         raise click.UsageError("name a METHOD, or give --run RUN.")
     with progress.Terminal() as terminal:
-        found = auditing.audit_run(run, sink=terminal, **named)
-    _show(found, as_json=as_json)
+        report = auditing.audit_run(run, sink=terminal, **options)
+    _show(report, as_json=as_json)
 
 
-def _show(found: "auditing.Audited", *, as_json: bool) -> None:
+def _show(report: "auditing.AuditReport", *, as_json: bool) -> None:
     """The result; exit status 1 where the claim is refuted."""
-    for line in [json.dumps(found.to_json())] if as_json else auditing.lines(found):
+    for line in [json.dumps(report.to_json())] if as_json else auditing.lines(report):
         click.echo(line)
-    click.get_current_context().exit(int(found.verdict == REFUTED))
+    click.get_current_context().exit(int(report.verdict == REFUTED))
 
 
 audit = per_method(

@@ -19,12 +19,12 @@ else:
 @click.argument("data")
 @options_of("gossamer.run.budget.budget.budget")
 @as_json
-def budget(data: str, as_json: bool, **named: Any) -> None:
+def budget(data: str, as_json: bool, **options: Any) -> None:
     """Show what all runs on DATA have used together, by the budget log. With --epsilon and --delta, set their limit.
 
     DATA is what `fit --data` was given, or the data_set of the card. Reads no record.
     """
-    spent = spending.budget(data, **named)
+    spent = spending.budget(data, **options)
     if as_json:
         click.echo(json.dumps(spent.to_json()))
         return

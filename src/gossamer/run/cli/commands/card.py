@@ -42,8 +42,8 @@ def card(
         records, unit="person" if units else "record", pixel_range=pixel_range,
         missing_label="drop" if LEFT_OUT in records.notes else "refuse",
     )  # fmt: skip
-    for words in (*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))):
-        click.echo(f"Note: {words}", err=True)
+    for hint in (*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))):
+        click.echo(f"Note: {hint}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return

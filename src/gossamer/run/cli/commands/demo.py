@@ -20,6 +20,6 @@ else:
 def demo(out: Path) -> None:
     """Try everything on scikit-learn's digits, with rendered glyphs as public data. No download."""
     with progress.Terminal() as terminal:
-        told = showing.demo(out, terminal)
-    for line in told:
+        lines = showing.demo(out, terminal)
+    for line in lines:
         click.echo(line)

@@ -39,19 +39,19 @@ WIDEST = 120
     },
 )
 @as_json
-def evaluate(synth: Path, out: Path | None, as_json: bool, **named: Any) -> None:
+def evaluate(synth: Path, out: Path | None, as_json: bool, **options: Any) -> None:
     """Measure how good SYNTH (a RUN, a release, or a file of samples) is, on real records.
 
     The figures read real records. They are internal: the guarantee does not cover them.
     """
     with progress.Terminal() as terminal:
-        found = evaluation.evaluate(synth, out=out, sink=terminal, **named)
+        result = evaluation.evaluate(synth, out=out, sink=terminal, **options)
     if as_json:
-        click.echo(json.dumps({"metrics": found.metrics, "left_out": found.left_out}))
+        click.echo(json.dumps({"metrics": result.metrics, "left_out": result.left_out}))
         return
-    for line in evaluation.lines(found.metrics, found.class_names):
+    for line in evaluation.lines(result.metrics, result.class_names):
         click.echo(line)
-    for name, reason in found.left_out.items():
+    for name, reason in result.left_out.items():
         click.echo(f"{name} left out: {reason}")
     click.echo("Internal figures: they were computed on real records and are not covered by the guarantee.")
 

@@ -33,32 +33,32 @@ def federated() -> None:
 @federated.command()
 @options_of("gossamer.run.federated.simulate.simulate")
 @flags_of(_CONFIG)
-def simulate(**named: Any) -> None:
+def simulate(**options: Any) -> None:
     """Train with all clients on one machine, one for each unit of DATA, over the messages of a real federation."""
     _need_flower()
     with progress.Terminal() as terminal:
-        synthesizer = simulating.simulate(sink=terminal, **_given(named))
+        synthesizer = simulating.simulate(sink=terminal, **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 
 @federated.command()
 @options_of("gossamer.run.federated.deploy.server", address={"default": "0.0.0.0:9092"})
 @flags_of(_CONFIG)
-def server(**named: Any) -> None:
+def server(**options: Any) -> None:
     """Hold the generator, and train it with the clients that call."""
     _need_flower()
     with progress.Terminal() as terminal:
-        synthesizer = deploy.server(sink=terminal, **_given(named))
+        synthesizer = deploy.server(sink=terminal, **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 
 @federated.command()
 @options_of("gossamer.run.federated.deploy.client", address={"flags": ["--server"]})
-def client(**named: Any) -> None:
+def client(**options: Any) -> None:
     """Hold records, and answer the server within a budget of one's own. The same command goes on after a stop."""
     _need_flower()
     with progress.Terminal() as terminal:
-        click.echo(deploy.client(sink=terminal, **named))
+        click.echo(deploy.client(sink=terminal, **options))
 
 
 def _need_flower() -> None:
@@ -67,7 +67,7 @@ def _need_flower() -> None:
         raise RequestError("this needs Flower: pip install 'gossamer[federated]'.")
 
 
-def _given(named: dict[str, Any]) -> dict[str, Any]:
+def _given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Without the settings that were not given: their defaults are the Config's."""
     settings = {field.name for field in dataclasses.fields(_CONFIG)}
-    return {name: value for name, value in named.items() if name not in settings or value is not None}
+    return {name: value for name, value in options.items() if name not in settings or value is not None}

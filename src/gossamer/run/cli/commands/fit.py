@@ -19,11 +19,11 @@ else:
     fitting, progress = Lazy("gossamer.run.training.fit"), Lazy("gossamer.run.training.progress")
 
 
-def _fit(*, method: str, settings: dict[str, Any], **named: Any) -> None:
+def _fit(*, method: str, settings: dict[str, Any], **options: Any) -> None:
     """Run `fit` and say what came of it."""
     with progress.Terminal() as terminal:
-        synthesizer = fitting.fit(method, sink=terminal, **named, **settings)
-    _finished(synthesizer, named["out"])
+        synthesizer = fitting.fit(method, sink=terminal, **options, **settings)
+    _finished(synthesizer, options["out"])
 
 
 def _finished(synthesizer: "Synthesizer", out: Path) -> None:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from gossamer.privacy.accounting import event_json
     from gossamer.run.cli import calculator
     from gossamer.run.recommend import forecast
-    from gossamer.run.recommend.forecast import Outlook
+    from gossamer.run.recommend.forecast import Forecast
     from gossamer.run.training import plan as planning
-    from gossamer.run.training import presets as named
+    from gossamer.run.training import presets as preset_table
     from gossamer.run.training.plan import Request
 else:
     cards, event_json = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting.event_json")
     calculator, planning = Lazy("gossamer.run.cli.calculator"), Lazy("gossamer.run.training.plan")
-    forecast, named = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
+    forecast, preset_table = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
 
 
 def _plan(
@@ -45,11 +45,11 @@ def _plan(
     request = planning.plan(method, facts, settings, preset=preset, **budget)
     if public is not None or public_share is not None:
         planning.check_takes_public(request.job)
-    expected = forecast.outlook(request, public=public is not None or public_share is not None)
+    expected = forecast.forecast_run(request, public=public is not None or public_share is not None)
     click.echo(json.dumps(_as_json(request, expected)) if as_json else "\n".join(_lines(request, expected)))
 
 
-def _lines(request: "Request", expected: "Outlook") -> list[str]:
+def _lines(request: "Request", expected: "Forecast") -> list[str]:
     job = request.job
     if reason := job.method.without_guarantee:
         return [
@@ -57,22 +57,22 @@ def _lines(request: "Request", expected: "Outlook") -> list[str]:
             f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
             *expected.lines(),
         ]
-    told = [f"{job.method.title}: reads no record."]
-    told += [
+    lines = [f"{job.method.title}: reads no record."]
+    lines += [
         f"releases: {count:,} x {release_in_words(event_json.event_to_json(event))}" for event, count in request.plan
     ]
-    told += [job.explanation] if job.explanation else []
-    told.append(
+    lines += [job.explanation] if job.explanation else []
+    lines.append(
         f"noise multiplier {job.settings['noise_multiplier']:g}, sampling rate {calculator.rate_of(request.plan[0][0]):.6g}, "
         f"steps {_steps(request):,}"
     )
-    told += [f"{bound.accountant}: {bound.guarantee}" for bound in request.bounds]
-    told += [f"promise: {request.promise}"]
-    told += [said] if (said := remark(request.promise.epsilon)) else []
-    return [*told, *expected.lines()]
+    lines += [f"{bound.accountant}: {bound.guarantee}" for bound in request.bounds]
+    lines += [f"promise: {request.promise}"]
+    lines += [warning] if (warning := remark(request.promise.epsilon)) else []
+    return [*lines, *expected.lines()]
 
 
-def _as_json(request: "Request", expected: "Outlook") -> dict[str, Any]:
+def _as_json(request: "Request", expected: "Forecast") -> dict[str, Any]:
     return {
         "method": request.job.method.name,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
@@ -119,27 +119,27 @@ def presets(method: str | None, card: Path | None, as_json: bool) -> None:
             f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}."
         )
     if card is not None:
-        _for_card(named.for_card(cards.DataCard.load(card), method=method), as_json=as_json)
+        _for_card(preset_table.for_card(cards.DataCard.load(card), method=method), as_json=as_json)
         return
-    known = {name: entries for name, entries in named.all_presets().items() if method in (None, name)}
+    selected = {name: entries for name, entries in preset_table.all_presets().items() if method in (None, name)}
     if as_json:
-        click.echo(json.dumps({"presets": known}))
+        click.echo(json.dumps({"presets": selected}))
         return
-    for name, entries in known.items():
+    for name, entries in selected.items():
         for preset, entry in entries.items():
-            chosen = " ".join(f"{key}={value}" for key, value in entry.items() if key not in named.ABOUT)
+            settings = " ".join(f"{key}={value}" for key, value in entry.items() if key not in preset_table.ABOUT)
             made_for = f"; made for {entry['records']:,} records" if "records" in entry else ""
-            click.echo(f"{name} {preset}: {entry['about']}{made_for}\n    {chosen}")
+            click.echo(f"{name} {preset}: {entry['about']}{made_for}\n    {settings}")
 
 
-def _for_card(found: "list[named.Scaled]", *, as_json: bool) -> None:
+def _for_card(scaled: "list[preset_table.Scaled]", *, as_json: bool) -> None:
     if as_json:
         entries = [
-            {"method": each.method, "preset": each.name, "changed": dict(each.changed), "refused": each.refused}
-            for each in found
+            {"method": preset.method, "preset": preset.name, "changed": dict(preset.changed), "refused": preset.refused}
+            for preset in scaled
         ]
         click.echo(json.dumps({"presets": entries}))
         return
-    for each in found:
-        click.echo(f"{each.method} {each.name}: {each.about}")
-        click.echo(f"    not for this card: {each.refused}" if each.refused else f"    {each.flags}")
+    for preset in scaled:
+        click.echo(f"{preset.method} {preset.name}: {preset.about}")
+        click.echo(f"    not for this card: {preset.refused}" if preset.refused else f"    {preset.flags}")

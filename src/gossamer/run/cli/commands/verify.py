@@ -36,8 +36,8 @@ def verify(run: Path, key: str | None, as_json: bool) -> None:
         click.echo(f"{run}: verified. The certificate follows from ledger and settings, and names this model.")
         for note in verdict.notes:
             click.echo(f"Note: {note}")
-        for each in verdict.not_checked:
-            click.echo(f"Not checked: {each}")
+        for line in verdict.not_checked:
+            click.echo(f"Not checked: {line}")
     if not verdict.ok:
         raise GossamerError(f"{run} does not verify. {' '.join(verdict.problems)}")
 
