@@ -17,6 +17,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from gossamer.data.card import DataCard
+from gossamer.data.records import Records
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
@@ -89,6 +90,7 @@ class Client:
         self._open = ExitStack()
         self._terms: dict[str, Any] | None = None
         self._run: TrainingRun
+        self._private: Confined[Records]
         self._training: Training[Config, State]
         self._panel: CriticPool
         self._config: Config
@@ -157,7 +159,7 @@ class Client:
                 run.rng.restore(saved[1])
             elif start is not None:
                 self._start_on(start)
-            private = self._run.data.private
+            private = self._private
             self._warm_up(private)
             self._panel = CriticPool(run, self._training.state.confine(run, private))
             self._open = stack.pop_all()
@@ -209,9 +211,9 @@ class Client:
             closing(PrivacyLedger.resume(self.folder.file(LEDGER), settings=self.folder.file(CONFIG)))
         )
         run = self._loaded(job, ledger, rng)
-        run.data.facts.refuse_others(source_json, self.sources)
+        run.facts.refuse_others(source_json, self.sources)
         charge = charge_of(
-            ledger, run=config_json["run"], card=self.card, sources=self.sources, facts=run.data.facts, method=METHOD,
+            ledger, run=config_json["run"], card=self.card, sources=self.sources, facts=run.facts, method=METHOD,
             folder=self.folder.path, infinite=rng.reproducible,
         )  # fmt: skip
         if self.accounts is not False:
@@ -225,10 +227,11 @@ class Client:
         return run, saved
 
     def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> TrainingRun:
-        """The run with the records of this client, isolated."""
+        """The run of this client, whose records are read and isolated."""
+        data = self.records(self._as_one_unit(), ledger)
+        self._private = data.private
         return TrainingRun(
-            folder=self.folder, job=cast(Any, job), ledger=ledger, data=self.records(self._as_one_unit(), ledger), rng=rng,
-            device="cpu", sink=self.sink,
+            folder=self.folder, job=cast(Any, job), ledger=ledger, facts=data.facts, rng=rng, device="cpu", sink=self.sink,
         )  # fmt: skip
 
     def _as_one_unit(self) -> DataCard:

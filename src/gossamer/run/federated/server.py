@@ -247,10 +247,10 @@ def _train(
     method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
     run = TrainingRun(
         folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
-        data=RawData(public_data.public, public_data.facts, _nothing(card)).confine(ledger), rng=rng, device="cpu",
-        sink=serving.sink,
+        facts=public_data.facts, rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
-    synthesizer = train_and_certify(enter(run), saved=saved)
+    data = RawData(public_data.public, public_data.facts, _nothing(card)).confine(ledger)
+    synthesizer = train_and_certify(enter(run), data, saved=saved)
     assert method.clients is not None
     _give(folder, synthesizer, method.clients)
     return synthesizer

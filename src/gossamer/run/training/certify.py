@@ -9,17 +9,19 @@ from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.report.html import write_report
 from gossamer.run.report.plots import drawn_by
+from gossamer.run.storage.data_sources import LoadedData
 from gossamer.run.storage.run_folder import SAMPLES
 from gossamer.run.storage.versions import versions
 from gossamer.run.training.driver import Saved, disk_full, train
 from gossamer.run.training.training_run import TrainingRun
 
 
-def train_and_certify(run: TrainingRun, *, saved: Saved | None = None) -> Synthesizer:
+def train_and_certify(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> Synthesizer:
     """Train from the last checkpoint to the end, then certify, and write the report.
 
     Args:
         run: reserved.
+        data: its records. The certificate and the report cannot reach them.
         saved: state and public streams of the last checkpoint; None: from the start.
 
     Raises:
@@ -28,7 +30,7 @@ def train_and_certify(run: TrainingRun, *, saved: Saved | None = None) -> Synthe
         RunFolderError: if the plan is used up and nothing was trained.
     """
     try:
-        synthesizer = certify(run, train(run, saved=saved))
+        synthesizer = certify(run, train(run, data, saved=saved))
         write_report(run.folder.path, internal=True)
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if isinstance(error, DiskFull) or not is_full(error):

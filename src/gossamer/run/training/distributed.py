@@ -134,7 +134,7 @@ def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) 
         device=run.device,
         sources=run.sources,
         private=run.folder.private.absolute(),
-        records=(run.data.facts.identity.fingerprint, run.data.facts.public),
+        records=(run.facts.identity.fingerprint, run.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),

@@ -15,6 +15,7 @@ from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.run.storage.data_sources import LoadedData
 from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
 from gossamer.run.training.memory import fitted, tune_malloc
@@ -27,11 +28,12 @@ Saved: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 """What a checkpoint holds: the state, and the public streams."""
 
 
-def train(run: TrainingRun, *, saved: Saved | None = None) -> State:
+def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> State:
     """Go through the method's phases from the last checkpoint to the end.
 
     Args:
         run: the run.
+        data: its records: the private ones isolated, and the public ones.
         saved: state and public streams of the last checkpoint; None: from the start.
 
     Returns:
@@ -56,7 +58,7 @@ def train(run: TrainingRun, *, saved: Saved | None = None) -> State:
         boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.with_tensorboard else []
         emit = to_all([lines, run.sink, *boards])
         with full_precision():  # of which a method may leave some in passes that bound nothing
-            _drive(run, training, emit)
+            _drive(run, data, training, emit)
         if not training.trained:
             raise untrained(run.folder)
         checkpoint.free_reserve(run.folder.private)
@@ -64,7 +66,7 @@ def train(run: TrainingRun, *, saved: Saved | None = None) -> State:
     return training.state
 
 
-def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) -> None:
+def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:
     """Every step: what it may show goes to the sinks; a checkpoint where it is due and nothing is lost."""
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
@@ -76,8 +78,8 @@ def _drive(run: TrainingRun, training: Training[BaseConfig, State], emit: Sink) 
     full = False
     try:
         with stop_on_signal() as stop:
-            private = run.data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
-            for result in training.drive(private, run.data.public):
+            private = data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
+            for result in training.drive(private, data.public):
                 if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
                     write_atomically(run.folder.private / WARM, model_bytes(training.state.released))

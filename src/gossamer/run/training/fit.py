@@ -113,13 +113,13 @@ def fit(
     ledger.reserve(request.plan)
     with folder.locked(), closing(ledger):
         folder.check_free()
+        loaded = sources.read(card, ledger, present())
         run = TrainingRun(
-            folder=folder, job=request.job, ledger=ledger, data=sources.read(card, ledger, present()),
-            rng=rng or Rng(seed), device=device, sink=sink, with_tensorboard=with_tensorboard, ranks=present(),
-            sources=sources,
+            folder=folder, job=request.job, ledger=ledger, facts=loaded.facts, rng=rng or Rng(seed), device=device,
+            sink=sink, with_tensorboard=with_tensorboard, ranks=present(), sources=sources,
         )  # fmt: skip
         _log_start(run, request, data)
-        return train_and_certify(reserve(run, sources, accounts=accounts))
+        return train_and_certify(reserve(run, sources, accounts=accounts), loaded)
 
 
 def _check(request: Request, folder: RunFolder, *, public: bool, device: str) -> None:
@@ -158,7 +158,7 @@ def _log_start(run: TrainingRun, request: Request, data: str | Path) -> None:
     Raises:
         DataError: if the card's pixel_range makes deep pictures nearly constant.
     """
-    facts, card = run.data.facts, run.job.card
+    facts, card = run.facts, run.job.card
     if reason := run.job.method.without_guarantee:
         run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
     for text in (remark(request.promise.epsilon), *facts.notes):

@@ -40,7 +40,7 @@ def reserve(
         BudgetLogError: if the budget log cannot be used.
         RunFolderError: if the folder cannot be written.
     """
-    folder, ledger, facts = run.folder, run.ledger, run.data.facts
+    folder, ledger, facts = run.folder, run.ledger, run.facts
     method, run_id = run.job.method, new_run_id()
 
     def write(log_facts: dict[str, Any] | None, session: str) -> None:
@@ -91,8 +91,8 @@ def _config_json(run: TrainingRun) -> dict[str, Any]:
         "delta": run.ledger.delta,
         "seed": run.rng.seed,
         "device": run.device,
-        "public": run.data.facts.public,
-        "units": run.data.facts.units,
+        "public": run.facts.public,
+        "units": run.facts.units,
         "tensorboard": run.with_tensorboard,
         "components": purposes([(phase.name, phase.plan) for phase in run.job.phases]),
         "versions": versions(),

@@ -92,7 +92,7 @@ def _resume(
     if data.facts.public != config_json["public"]:
         raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
     run = TrainingRun(
-        folder=folder, job=job, ledger=ledger, data=data, rng=rng, device=config_json["device"], sink=sink,
+        folder=folder, job=job, ledger=ledger, facts=data.facts, rng=rng, device=config_json["device"], sink=sink,
         with_tensorboard=config_json["tensorboard"], ranks=present(), sources=sources,
     )  # fmt: skip
     if reason := job.method.without_guarantee:
@@ -110,4 +110,4 @@ def _resume(
     entry = resume_entry(log_folder, charge, ledger, log=run.log)
     if accounts is not None:
         folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
-    return train_and_certify(dataclasses.replace(run, budget_entry=entry), saved=saved)
+    return train_and_certify(dataclasses.replace(run, budget_entry=entry), data, saved=saved)

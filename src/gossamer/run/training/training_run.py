@@ -1,4 +1,4 @@
-"""A training run in this process: everything that its driver, its certification and its other ranks need."""
+"""A training run in this process: all that its driver and its certification need, except the records."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry
-from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
 
@@ -20,7 +20,7 @@ class TrainingRun:
         folder: the run folder, locked by this process.
         job: the method, its settings and the card.
         ledger: open; the plan is reserved in it.
-        data: the isolated private records, and the public ones.
+        facts: what is known of its data. The records are not here: `train` alone has them.
         rng: source of all randomness.
         device: where the networks are.
         sink: receives events, notes and progress.
@@ -33,7 +33,7 @@ class TrainingRun:
     folder: RunFolder
     job: Job[BaseConfig, State]
     ledger: PrivacyLedger
-    data: LoadedData
+    facts: DataFacts
     rng: Rng
     device: str
     sink: Sink
