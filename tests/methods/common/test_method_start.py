@@ -245,7 +245,9 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
     )
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(event, 100)])
-    state: Any = SimpleNamespace(step=at, begun=SimpleNamespace(state=SimpleNamespace()))
+    inner: Any = SimpleNamespace()
+    nothing = torch.zeros(0)
+    state: Any = SimpleNamespace(step=at, begun=start_of_runs.StartState(inner, nothing, nothing))
     taken = 0
     for _ in phase.body(Run(job("dpgan", DPGAN).config, CARD, Rng(0)), state, Confined(records(2), ledger)):
         state.step, taken = state.step + 1, taken + 1

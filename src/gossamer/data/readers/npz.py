@@ -16,7 +16,7 @@ MAP_FROM = 64 << 20
 """Bytes from which an uncompressed member is mapped; smaller ones are read, and their checksum is tested."""
 
 _LOCAL_HEADER = 30
-_BLOCK = 1 << 24
+_BLOCK = 1 << 22
 
 
 def is_folder(path: Path) -> bool:
