@@ -687,6 +687,17 @@ def test_an_unfinished_run_is_not_replaced(place: Place) -> None:
     assert held_bytes(place.run) == before
 
 
+@pytest.mark.parametrize("name", ["replaced", "put back"])
+def test_a_finished_run_that_an_earlier_version_set_aside_is_not_deleted(place: Place, name: str) -> None:
+    """Its `fit --force` moved the finished run into the private folder, and was killed."""
+    place.crash(20)
+    backup = place.run / PRIVATE / name
+    backup.mkdir()
+    (backup / "model.safetensors").write_bytes(b"the finished run")
+    discard(place.run)
+    assert (backup / "model.safetensors").read_bytes() == b"the finished run"
+
+
 def test_a_run_that_another_process_has_is_not_deleted(place: Place) -> None:
     """A process that trains holds the folder, and its ledger."""
     place.crash(20)

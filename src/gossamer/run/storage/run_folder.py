@@ -28,6 +28,8 @@ LOCK = "lock"
 """In the private folder: held by the one process that fits, resumes or discards the run, before its ledger exists too."""
 ACCOUNTS = "accounts"
 """In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
+_NEVER_DELETED = (LOCK, ACCOUNTS, "replaced", "put back")
+"""In the private folder. The last two hold a finished run that an earlier version set aside and did not put back."""
 WARM = "warm.safetensors"
 """In the private folder: the generator after the public warm start, before any record was read."""
 AUDIT = "audit.json"
@@ -186,7 +188,7 @@ class RunFolder:
         """What the run consists of, its ledger aside; settings and sources last, by which it can be told what it is."""
         inside = self.private.iterdir() if self.private.is_dir() else ()
         paths = [
-            *(path for path in inside if path.name not in (LOCK, ACCOUNTS)),
+            *(path for path in inside if path.name not in _NEVER_DELETED),
             *(path for path in self.path.iterdir() if path.name != LEDGER and self._is_ours(path.name)),
         ]
         return sorted(paths, key=lambda path: path.name in (SOURCE, CONFIG))
