@@ -375,7 +375,7 @@ def no_number(place: Place) -> None:
                 with torch.no_grad():
                     next(states[-1].released.parameters()).fill_(math.nan)
 
-        driver.Training.__init__ = remembered  # type: ignore[method-assign]
+        driver.Training.__init__ = remembered  # type: ignore[method-assign]  # planted on purpose, in a process of its own
         driver._emit_step = planted
 
     code = place.ended(place.words, plant)

@@ -27,7 +27,7 @@ FIT = "gossamer.run.training.fit.fit"
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
 )
-force = click.option("--force", is_flag=True, help="Replace a finished run or an existing file.")
+force = click.option("--force", is_flag=True, help="Replace what is there already.")
 card = click.option("--card", type=PATH, required=True, help="TOML file with the declared public facts.")
 
 

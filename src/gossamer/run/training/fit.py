@@ -145,9 +145,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         )
     _check_device(device)
     job.generator()
-    networks = job.begin(
-        Rng(0), ranks=present()
-    ).state.released  # what cannot be made is refused before it costs anything
+    networks = job.begin(Rng(0), ranks=present()).state.released  # refused here if it cannot be made
     folder.check_free()
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
