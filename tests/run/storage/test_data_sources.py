@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import gossamer as gossamer_package
 from gossamer.data.card import DataCard, protected_part
 from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.readers.read import read
@@ -383,3 +384,18 @@ def test_specs_of_units_keep_their_meaning_in_another_folder(tmp_path: Path, mon
     assert sources("a", units="folder").units == "folder"
     assert sources("a", units="people.csv").units == str(tmp_path / "people.csv")
     assert sources("a", units="ids.npz:who").units == f"{tmp_path / 'ids.npz'}:who"
+
+
+def test_records_are_read_without_isolation_in_two_places_only() -> None:
+    """The simulation plays the owners of the records; `evaluate` asks for the public part."""
+    source = Path(gossamer_package.__file__).parent
+    callers = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if "read_unconfined(" in path.read_text(encoding="utf-8")
+    }
+    assert callers == {
+        "run/storage/data_sources.py",
+        "run/federated/simulate.py",
+        "run/evaluation/evaluate.py",
+    }
