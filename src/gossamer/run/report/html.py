@@ -23,7 +23,7 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report import plots, wording
 from gossamer.run.report.audit_record import audited, said_by
-from gossamer.run.report.metric_names import PERCENT
+from gossamer.run.report.wording import PERCENT
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 
 _REQUIRED = (
