@@ -11,7 +11,6 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from gossamer.attacks.arrays import Array, Features, Scores, features_of, same_number
 from gossamer.attacks.scores import Attack, area
-from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
 from gossamer.intervals import difference, proportion
 
@@ -122,10 +121,7 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
 
     Raises:
         DataError: if shapes differ, a value is not finite, or there are not as many members as held-out records.
-        RequestError: if alpha is not above 0 and at most 0.1.
     """
-    if not 0 < alpha <= 0.1:
-        raise RequestError(f"alpha: {alpha}; the share that counts as close must be above 0 and at most 0.1.")
     m = same_number(members=members, held_out=held_out)
     samples, inside, outside = features_of(synthetic=synthetic, members=members, held_out=held_out)
     radius = float(np.quantile(np.r_[nearest(inside, outside), nearest(outside, inside)], alpha))

@@ -4,7 +4,7 @@ Names of figures are the keys of metrics.json. A name says what a figure was com
 "... of the real-data baseline" is the same figure on real records.
 The help of the command line reads this module, so numpy, scipy and PyTorch are loaded only when a metric is measured.
 
-To add a metric: its figures, its function, and `@_metric` with a name.
+To add a metric: its figures, its function, and `@_metric` with a name. The file is long because they stand side by side.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
