@@ -18,8 +18,8 @@ def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Lit
 
     The attacker knows the number of members and nothing else. Ties at the last place are shared out: the figure is the
     expected one when they are called members in random order. The Wilson 95 % interval is over the records, with the
-    discriminators as they are; n is M. It takes the threshold as given, which makes it too wide, not too narrow, as long
-    as members are no denser at the threshold than above it (a concave ROC curve).
+    discriminators as they are; n is M. It takes the threshold as given. That makes it too wide, not too narrow, where the
+    ROC curve is concave: members are no denser at the threshold than above it.
 
     Args:
         member_scores: [M], or [D, M] for D discriminators; on one scale, higher where a record looks real.

@@ -108,10 +108,10 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
     """The share of samples that are close to a member as only a share `alpha` of real records are close to one another.
 
     The radius is the alpha-quantile of the distances from each member to the nearest held-out record and back, which
-    favours neither set. The 95 % intervals are over the samples and over the records, with the model as it is: samples
-    crowd around single records, so each sample counts for less, by the variance of the number of close samples per
-    record over its mean (a design effect; 1 where samples fall independently). Shares have Wilson's interval at that
-    effective size, the excess the one that Newcombe makes of two; n is the number of samples.
+    favours neither set. The 95 % intervals are over the samples and over the records, with the model as it is.
+    Samples crowd around single records, so each sample counts for less by a design effect: the variance of the number of
+    close samples per record over its mean. Shares have Wilson's interval at that effective size, the excess the one that
+    Newcombe makes of two. n is the number of samples.
 
     Args:
         synthetic: the samples, uint8 [S, C, H, W] or features [S, D].

@@ -1,8 +1,8 @@
 """The oracle attack: how well the best rule on a discriminator's score could tell members from non-members.
 
 Mukherjee et al. 2021, section 4.2 and Algorithms 4 and 5. The rule knows how the scores of both sets are distributed,
-so its gain is the total variation distance between the two distributions. Measured on finite sets that distance is
-never 0, even where the distributions are equal; we show how large it is by chance, and correct for it.
+so its gain is the total variation distance between the two distributions. On finite sets that distance is never 0, even
+where the distributions are equal. We show how large it is by chance, and correct for it.
 """
 
 import math
@@ -46,17 +46,16 @@ def total_variation(
 ) -> TotalVariation:
     """Half the L1 distance between the two histograms of the scores; the maximum over the discriminators.
 
-    The 95 % interval of the raw figure is McDiarmid's (1989): moving one of M members or N non-members to another bin
-    moves the figure by at most 1/M or 1/N, so the interval holds for any scores and sizes, around the figure's own mean.
-    That mean lies above the distance of the distributions, by up to about the bias b of the shuffled sets. The corrected
-    value is (raw - b) / (1 - b): 0 where shuffling gives as much, 1 where the sets are separated. Between the two it reads
-    low, because the bias is largest where the distributions are equal, so on average the truth lies between the corrected
-    and the raw value. Its interval starts a further b below the raw one. Both intervals are over the records, with the
-    discriminators as they are; n is M + N.
+    The 95 % interval of the raw figure is McDiarmid's (1989). Moving a member to another bin moves the figure by at most 1/M,
+    a non-member by at most 1/N. So the interval holds for any scores and sizes, around the figure's own mean. That mean lies
+    above the distance of the distributions, by up to about the bias b of the shuffled sets. The corrected value is
+    (raw - b) / (1 - b): 0 where shuffling gives as much, 1 where the sets are separated. Between the two it reads low, because
+    the bias is largest where the distributions are equal. On average the truth lies between the corrected and the raw value.
+    The corrected interval starts a further b below the raw one. Both intervals are over the records, with the discriminators
+    as they are; n is M + N.
 
-    Where each of D discriminators has seen its own D-th of the members, and knows those by heart and no others, every
-    single distance is near 1 / D: part of what several discriminators appear to gain lies in this attack, not in them.
-    `white_box` joins their scores first and does not have this limit.
+    Let each of D discriminators know its own D-th of the members by heart, and no others. Then every single distance is near
+    1 / D, whatever they know together. `white_box` joins their scores first and does not have this limit.
 
     Args:
         member_scores: [M], or [D, M] for D discriminators, in [0, 1]; `ranked` brings other scores there.

@@ -47,8 +47,8 @@ def diversity(predicted: Labels, *, classes: int) -> Estimate:
     """The entropy of the shares of the predicted classes; higher is more even. privGAN, section 6.3, "class diversity".
 
     The interval (95 %) is over the samples, with the classifier as it is. Let p be the shares in the long run and f those
-    counted. Then H(p) = H(f) + KL(f || p) + e, where e has mean zero and variance Var(log p) / n.
-    2 n KL follows a chi-squared distribution with classes - 1 degrees of freedom. So the low end allows for e (2.5 %), the
+    counted. Then H(p) = H(f) + KL(f || p) + e, where e has mean zero and variance Var(log p) / n. The double
+    of n KL follows a chi-squared distribution with classes - 1 degrees of freedom. So the low end allows for e (2.5 %), the
     high end for e and KL (1.25 % each). The usual interval forgets KL, and misses even generators of many classes too often.
 
     Args:
@@ -69,7 +69,7 @@ def diversity(predicted: Labels, *, classes: int) -> Estimate:
 def shares_recognised(labels: Labels, predicted: Labels) -> dict[int, Estimate]:
     """The share of each class's samples that the classifier takes for what their label says; only classes with samples.
 
-    Each Wilson interval holds with 95 % for its own class, over the samples: with ten classes, four tables in ten
+    Each Wilson interval holds with 95 % for its own class, over the samples. With ten classes, four tables in ten
     have a class outside its interval.
 
     Args:

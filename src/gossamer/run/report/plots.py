@@ -46,8 +46,8 @@ def sample_grid(
 ) -> bytes:
     """A PNG with one row for each class, in rising order, and the first samples of the class in it.
 
-    The space between samples is transparent, and so are the places that a class with fewer samples leaves empty, so
-    that the grid lies well on a light page and on a dark one.
+    The space between samples is transparent, for light pages and for dark ones. So are the places that a class with fewer
+    samples leaves empty.
 
     Args:
         images: uint8 [N, C, H, W], one channel (grey) or three (colour).

@@ -103,10 +103,9 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
     if separability.low > 0.5:
         sentences.append(
             "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
-            f"run tells their pictures apart (area under its ROC curve {separability.value:.3g}, {separability.low:.3g} to "
-            f"{separability.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
-            "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units "
-            "where a person has several records."
+            f"run tells them apart (ROC area {separability.value:.3g}, {separability.low:.3g} to {separability.high:.3g}; "
+            "guessing gives 0.5). The attacks may have seen nothing else. Before the run, split at random: "
+            "`gossamer split DATA`, with --units where a person has several records."
         )
     if unit != "record" and not units:
         sentences.append(
@@ -117,7 +116,7 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
 
 
 def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
-    """The figures of attacks as a table, the head first; chance stands beside every figure."""
+    """The figures of attacks as a table, the head first, with the figure of guessing for each."""
     head = ["attack", "what is measured", f"figure (95{PERCENT} interval)", "guessing gives"]
     head += [f"members found at 1{PERCENT} false alarms", f"at 0.1{PERCENT}"]
     rows = [
