@@ -127,15 +127,12 @@ def evaluate(
     for name, records in ((train, real), (test, tests)):
         if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
             raise RequestError(f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
-    warm = None
-    if synthesizer is not None and (folder.private / WARM).is_file():
-        start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
-        warm = start.sample(count, seed=seed)
     where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
     inputs = registry.Inputs(
-        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
+        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
         classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
-        public=_public_records(folder, synthesizer), baselines=Baselines(where, real, tests, seed), protocol=protocol,
+        warm=_warm_samples(folder, synthesizer, count, seed), public=_public_records(folder, synthesizer),
+        baselines=Baselines(where, real, tests, seed), protocol=protocol,
         seed=seed, limit=limit, inception=inception, sink=sink,
         **({} if synthesizer is None or not own else _grid_in(folder, synthesizer)),
     )  # fmt: skip
@@ -171,6 +168,14 @@ def in_units(entry: dict[str, Any]) -> str:
     if registry.figure(entry["metric"]).share:
         return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
     return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
+
+
+def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, count: int, seed: int) -> Samples | None:
+    """Samples of the public warm start alone; None: the run had none."""
+    if synthesizer is None or not (folder.private / WARM).is_file():
+        return None
+    start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
+    return start.sample(count, seed=seed)
 
 
 def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
