@@ -62,8 +62,8 @@ if typing.TYPE_CHECKING:
     from gossamer.run.training.progress import Terminal as Terminal
     from gossamer.run.training.resume import resume as resume
 
-# Where each name lives: those that a curator calls, and those that the author of a method builds with (docs/python.md).
-_FOR_CURATORS = {
+_NAMES = {
+    # for curators (docs/python.md)
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers.read": "read",
     "gossamer.data.records": "Records Samples",
@@ -83,8 +83,7 @@ _FOR_CURATORS = {
     "gossamer.run.training.progress": "Terminal",
     "gossamer.run.training.resume": "resume",
     "gossamer.run.release.verify": "Verdict verify",
-}
-_FOR_AUTHORS_OF_METHODS = {
+    # for authors of methods
     "gossamer.methods.method": "BaseConfig MaybeZero Method OnPrivate OnPublic OnReleased Run State",
     "gossamer.privacy.confined": "Confined",
     "gossamer.privacy.per_sample_gradients.gradients": "PerRecordGradient",
@@ -93,12 +92,7 @@ _FOR_AUTHORS_OF_METHODS = {
     "gossamer.privacy.queries": "Bounds",
     "gossamer.privacy.random.noise": "Rng",
 }
-_HOME = {
-    name: home
-    for homes in (_FOR_CURATORS, _FOR_AUTHORS_OF_METHODS)
-    for home, names in homes.items()
-    for name in names.split()
-}
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)  # noqa: PLE0605 (each name is loaded when it is asked for)
 
 
