@@ -1,7 +1,7 @@
-"""Clients of one machine, in this process: the same messages, through the same bytes, without a network.
+"""Clients in this process: the same messages, through the same bytes, without a network.
 
-Flower's own simulation runs each message in a process of a Ray pool, where a client's critic and open ledger would have to be
-loaded from disk for every round; here all clients stay in memory, one after the other.
+Flower's own simulation runs each message in a process of a Ray pool. A client would have to load its critic and its ledger from
+disk for every round. Here all clients stay in memory, one after the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,7 @@ from gossamer.run.federated.grid import NamedGrid
 
 
 class LocalGrid(NamedGrid):
-    """A grid of ClientApps in memory. A client answers when it is asked, before the next one is.
-
-    Args:
-        apps: of each client, by name.
-    """
+    """A grid of ClientApps in memory, by the names of the clients. Each answers before the next one is asked."""
 
     def __init__(self, apps: Mapping[str, ClientApp]) -> None:
         self._nodes = {name: number for number, name in enumerate(sorted(apps), start=2)}

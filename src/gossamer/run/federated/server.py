@@ -1,4 +1,4 @@
-"""A federated run as the server has it: decide, reserve, train with whoever answers, certify, give all the generator."""
+"""A federated run on the server: decide, reserve, train with the clients that answer, certify, give all the generator."""
 
 import dataclasses
 import json
@@ -45,11 +45,7 @@ SERVED = "served.json"
 
 
 class Federated(GsWgan):
-    """The method with clients in place of critics that are all in one place. The server has no records, and no other phase.
-
-    Args:
-        clients: makes them, once, when training begins, from where the server's own State is.
-    """
+    """The method with clients in place of critics. clients: makes them, once, when training begins."""
 
     def __init__(self, clients: Callable[[Run[Config], State], Clients]) -> None:
         self._begin = clients
@@ -66,12 +62,7 @@ class Federated(GsWgan):
 
 
 def decide(
-    card: DataCard,
-    settings: dict[str, Any],
-    *,
-    epsilon: float | None,
-    delta: float | None,
-    preset: str | None,
+    card: DataCard, settings: dict[str, Any], *, epsilon: float | None, delta: float | None, preset: str | None
 ) -> Request:
     """What a federated run will do and cost, against those who see its release. Reads no record.
 
@@ -87,8 +78,8 @@ def decide(
     """
     if card.unit == "record":
         raise RequestError(
-            'a federated run protects each client with all its records: set unit = "client" in the card (or writer, hospital '
-            "...), and declared_size to the number of clients."
+            'a federated run protects each client with all its records. Set unit = "client" (or writer, hospital ...) in the '
+            "card, and declared_size to the number of clients."
         )
     merged = {**settings, "critics": settings.get("critics") or card.declared_size}
     request = plan(METHOD, card, merged, epsilon=epsilon, delta=delta, preset=preset)
@@ -130,7 +121,7 @@ def serve(
         public: public records that the server has; generator and critics begin on them, and they are not protected.
         preset: named settings, or None.
         seed: fixes initialisation and the public draws; never the draw of clients.
-        accounts: folder of the account book; None: the user's state folder; False: none is kept.
+        accounts: folder of the budget log; None: the user's state folder; False: none is kept.
         patience: seconds that a reply may take.
         wait: seconds for which too few clients are waited for.
         sink: takes the events, with notes and progress.
@@ -176,10 +167,9 @@ def go_on_serving(
     rng: Rng | None = None,
     public_data: PublicData | None = None,
 ) -> Synthesizer:
-    """Go on with a federated run whose server was stopped or killed; a finished one charges nothing, and gives its generator to
-    clients that do not have it yet.
+    """Go on with a federated run whose server was stopped or killed; arguments as in `serve`.
 
-    Arguments as in `serve`.
+    A finished run uses no more epsilon, and gives its generator to clients that do not have it yet.
 
     Raises:
         RunFolderError: if the folder holds no run of a federated server.
@@ -223,7 +213,7 @@ def go_on_serving(
 
 @dataclass(frozen=True)
 class Serving:
-    """What a server is told that is no part of the run: grid, patience, wait and sink, as in `serve`."""
+    """The arguments of `serve` that are no part of the run."""
 
     grid: NamedGrid
     patience: float
@@ -259,15 +249,15 @@ def _train(
 def _serve_again(
     serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
 ) -> Synthesizer:
-    """Give the generator of a finished run to clients that were away at its end, and so have no certificate yet."""
+    """Give the generator of a finished run to clients that were away at its end and have no certificate yet."""
     synthesizer, log = Synthesizer.load(folder.path), _logger(serving.sink)
     lacking = card.declared_size - len(_served(folder))
     if not lacking:
         log(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
         return synthesizer
     log(
-        f"{folder.path} is finished, and nothing more is charged. Its generator is given to those who do not have it, "
-        f"{lacking:,} of {card.declared_size:,}; this waits {serving.wait:g} s for them."
+        f"{folder.path} is finished and uses no more epsilon. {lacking:,} of {card.declared_size:,} clients do not have its "
+        f"generator; the server waits {serving.wait:g} s for them."
     )
     clients = _clients(serving, Run(config, card, Rng(seed)), ledger, card)
     _give(folder, synthesizer, clients, awaited=card.declared_size)
@@ -275,7 +265,7 @@ def _serve_again(
 
 
 def _give(folder: RunFolder, synthesizer: Synthesizer, clients: Clients, *, awaited: int = 0) -> None:
-    """Give the generator to clients, and keep in mind who has it."""
+    """Give the generator to clients, and write down which have it."""
 
     def keep(served: set[str]) -> None:
         write_atomically(folder.private / SERVED, json.dumps(sorted(served)), private=True)
@@ -285,7 +275,6 @@ def _give(folder: RunFolder, synthesizer: Synthesizer, clients: Clients, *, awai
 
 
 def _served(folder: RunFolder) -> set[str]:
-    """Names of the clients that have the generator."""
     file = folder.private / SERVED
     return set(json.loads(file.read_text())) if file.exists() else set()
 
@@ -293,7 +282,7 @@ def _served(folder: RunFolder) -> set[str]:
 def _clients(
     serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard, state: State | None = None
 ) -> Clients:
-    """The clients under the terms of a run. state: the server's, which has what public records have made; None: not wanted."""
+    """The clients under the terms of a run. state: of the server, whose weights from public records clients begin with."""
     config, answers = run.config, _answers(run.config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
     start = networks(state).state_dict() if state is not None and state.own_fakes else None
@@ -302,13 +291,12 @@ def _clients(
 
 def _answers(config: Config, card: DataCard) -> int:
     """How many answers each client has to grant."""
-    return federated.enough(
-        answers=config.steps * config.answers, critics=config.critics, clients=card.declared_size
-    )  # fmt: skip
+    answers = config.steps * config.answers
+    return federated.enough(answers=answers, critics=config.critics, clients=card.declared_size)
 
 
 def _own(sources: DataSources, card: DataCard) -> PublicData:
-    """The records that a server has: public ones at most."""
+    """The records of a server: public ones at most."""
     public, stated = sources.read_public(card)
     return PublicData(public, DataFacts(public=stated, units=NO_UNITS, identity=NOBODY))
 
