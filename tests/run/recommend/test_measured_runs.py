@@ -31,6 +31,8 @@ def card(size: int, **other: object) -> DataCard:
     "run", measured_runs.runs(), ids=lambda run: f"{run.method}-{run.data}-{run.epsilon:g}-{run.accuracy}"
 )
 def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Measured) -> None:
+    assert 0 <= run.at_least <= run.accuracy <= run.at_most <= 1
+    assert run.records > 0 and run.epsilon > 0 and 0 < run.delta < 1
     page = (ROOT / run.page).read_text(encoding="utf-8")
     assert f"{100 * run.accuracy:.1f}" in page
     for end in (run.low, run.high):
@@ -43,12 +45,6 @@ def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Meas
     noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}
     chosen = presets.settings(run.method, run.preset) if run.preset else {}
     _ = method.job({**chosen, **run.settings, **noise}, card(run.records)).plan
-
-
-def test_a_run_whose_interval_does_not_hold_its_figure_is_refused() -> None:
-    for wrong in ({"low": 0.71}, {"high": 0.69}, {"accuracy": 91.7}, {"records": 0}, {"epsilon": 0.0}):
-        with pytest.raises(ValueError, match="numbers that cannot be"):
-            dataclasses.replace(RUN, **wrong)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0, 100.0])

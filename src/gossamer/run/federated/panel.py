@@ -43,7 +43,7 @@ class Clients:
     """Clients, each with records of its own, that answer in place of a `CriticPool`.
 
     At each step some clients train in turns, and others are sampled to answer. The client of an answer is sampled uniformly and
-    in secret among those that are there, never among fewer than `critics`. The ledger records the cost before a client is asked.
+    in secret among those that are there, never among fewer than `critics`. The ledger records the cost before it is asked.
     An answer that does not come counts as rows of zeros. Sampling another client would tell who was not there.
 
     Args:
