@@ -322,7 +322,7 @@ MISTAKES = (
     Mistake("the README is silent about settings chosen on the records", "run/release/readme.py", "    if certificate.declared[\"settings_chosen\"] == \"uncounted\":", "    if False:", f"{HANDING_OUT}::test_the_way_through_the_command_line"),
     Mistake("a plan may shrink after the fact", "privacy/ledger.py", "type(count) is int and count >= 0 for", "True for", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
     Mistake("a ledger may open twice", "privacy/ledger.py", "        elif not first:", "        elif \"open\" not in body:", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
-    Mistake("verify does not hold the settings against the opening of the ledger", "run/release/verify.py", "(says[name] == opened[name], ", "(True, ", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
+    Mistake("verify does not hold the settings against the opening of the ledger", "run/release/verify.py", "                said[name] == opened[name],\n", "                True,\n", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("verify does not hold the settings against the plan", "run/release/verify.py", "                merge(job.plan) == merge(ledger.plan),\n", "                True,\n", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
     Mistake("verify takes another relation than that of the settings", "run/release/verify.py", "                job.relation is ledger.relation,\n", "                True,\n", f"{FORGERIES} -k replace-one"),
     Mistake("a ledger that pays for nothing certifies", "run/release/verify.py", "problems = [] if paid else", "problems = [] if True else", f"{FORGERIES} -k charge"),

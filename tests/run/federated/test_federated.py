@@ -51,8 +51,8 @@ from gossamer.run.cli.main import main
 from gossamer.run.federated import deploy, messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client
+from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.link import Identity, Link, attend
-from gossamer.run.federated.local import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
     Round,

@@ -31,7 +31,7 @@ RELEASED = [
     "README.md", "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "load.py", "model.safetensors", "report.html",
     "samples.png",
 ]  # fmt: skip
-UNSIGNED = "It is not signed: nothing here shows who stands for it."
+UNSIGNED = "It is not signed: nothing here shows who vouches for it."
 
 
 @pytest.fixture

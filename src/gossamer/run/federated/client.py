@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
@@ -30,7 +29,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_from, resume_entry
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -143,6 +142,7 @@ class Client:
         job, seed = self._own_job(terms)
         run = Run(job.config, self.card, self.rng(seed))
         self._training = Training(job, run)
+        # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone
         like = networks(self._training.state).state_dict()
         start = read_weights(content, like, "start") if "start" in content else None
         with ExitStack() as stack:
@@ -153,7 +153,8 @@ class Client:
                 self._training.state.load_state_dict(saved[0])
                 run.rng.restore(saved[1])
             elif start is not None:
-                self._start_on(start)
+                networks(self._training.state).load_state_dict(start)
+                self._training.state.own_fakes = True
             private = self._private
             self._warm_up(private)
             self._panel = CriticPool(run, self._training.state.confine(run, private))
@@ -193,7 +194,7 @@ class Client:
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
     ) -> tuple[TrainingRun, tuple[dict[str, Any], dict[str, Any]] | None]:
         """The run of this client as its folder has it, with the charges that its ledger has."""
-        config_json, source_json = self.folder.config(), self.folder.source()
+        source_json = self.folder.source()
         if self.folder.finished or source_json.get("terms") != terms:
             raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
         ledger = stack.enter_context(
@@ -201,13 +202,10 @@ class Client:
         )
         run = self._loaded(job, ledger, rng)
         run.facts.refuse_others(source_json, self.sources)
-        charge = charge_of(
-            ledger, run=config_json["run"], card=self.card, sources=self.sources, facts=run.facts, method=METHOD,
-            folder=self.folder.path, infinite=rng.reproducible,
-        )  # fmt: skip
         if self.accounts is not False:
             budget_log = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
-            run = dataclasses.replace(run, budget_entry=resume_entry(budget_log, charge, ledger, log=run.log))
+            entry = resume_entry(budget_log, charge_from(self.folder, ledger), ledger, log=run.log)
+            run = dataclasses.replace(run, budget_entry=entry)
             if self.accounts is not None:
                 self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
         saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: run.log(
@@ -217,20 +215,13 @@ class Client:
 
     def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> TrainingRun:
         """The run of this client, whose records are read and isolated."""
-        data = self.records(self._as_one_unit(), ledger)
+        # for the readers: all records here are one unit, so none of them names it
+        card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
+        data = self.records(card, ledger)
         self._private = data.private
         return TrainingRun(
             folder=self.folder, job=cast(Any, job), ledger=ledger, facts=data.facts, rng=rng, device="cpu", sink=self.sink,
         )  # fmt: skip
-
-    def _as_one_unit(self) -> DataCard:
-        """The card as its readers need it: all records here are one unit, so none of them names one."""
-        return dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-
-    def _start_on(self, start: dict[str, Tensor]) -> None:
-        """Begin on weights of the server. They need no further check: their effect leaves through the mechanism alone."""
-        networks(self._training.state).load_state_dict(start)
-        self._training.state.own_fakes = True
 
     def _warm_up(self, private: Confined[Any]) -> None:
         """The critic's warm start: nothing leaves the client, and nothing comes in."""

@@ -18,8 +18,7 @@ from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
 from gossamer.errors import RequestError
-from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.local import context, from_bytes, to_bytes
+from gossamer.run.federated.grid import NamedGrid, context, from_bytes, to_bytes
 from gossamer.run.federated.messages import SERVER_ID
 
 _SERVICE, _CALL = "gossamer.Federation", "Attend"

@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_from, resume_entry
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -112,24 +112,15 @@ def serve(
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder.
 
-    Args:
+    Args, besides those of `simulate`:
         grid: carries the messages.
-        card: the public facts that the clients have too.
-        out: the RUN folder, new or empty.
-        epsilon: the budget against those who see the release; see `decide`.
-        delta: of it.
-        public: public records that the server has; generator and critics begin on them, and they are not protected.
-        preset: named settings, or None.
-        seed: fixes initialisation and the public draws; never the draw of clients.
-        accounts: folder of the budget log; None: the user's state folder; False: none is kept.
+        accounts: False: no budget log is kept.
         patience: seconds that a reply may take.
         wait: seconds for which too few clients are waited for.
-        sink: takes the events, with notes and progress.
         rng: for tests: a generator with a fixed noise seed.
         sources: where all records are, in a simulation; None: elsewhere.
         public_data: the public records and the facts of all records, in a simulation; None: what the server has.
         private_entries: what the private folder keeps besides, in a simulation.
-        settings: fields of the method's Config.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
@@ -191,22 +182,17 @@ def go_on_serving(
         public_data = public_data or _own(sources, card)
         if public_data.facts.public != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
-        rng = rng or Rng(config_json["seed"])
         entry = None
         if config_json["accounts"] is not None:
-            charge = charge_of(
-                ledger, run=config_json["run"], card=card, sources=sources, facts=public_data.facts, method=METHOD,
-                folder=folder.path, infinite=rng.reproducible, by_client=True,
-            )  # fmt: skip
             log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
-            entry = resume_entry(log_folder, charge, ledger, log=_logger(sink))
+            entry = resume_entry(log_folder, charge_from(folder, ledger), ledger, log=_logger(sink))
             if accounts is not None:
                 folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _logger(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
         return _train(
-            serving, folder, ledger, config, card, public_data, rng, saved=saved,
+            serving, folder, ledger, config, card, public_data, rng or Rng(config_json["seed"]), saved=saved,
             enter=lambda run: dataclasses.replace(run, budget_entry=entry),
         )  # fmt: skip
 
@@ -239,7 +225,8 @@ def _train(
         folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
         facts=public_data.facts, rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
-    data = RawData(public_data.public, public_data.facts, _nothing(card)).confine(ledger)
+    no_records = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
+    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger)
     synthesizer = train_and_certify(enter(run), data, saved=saved)
     assert method.clients is not None
     _give(folder, synthesizer, method.clients)
@@ -299,10 +286,6 @@ def _own(sources: DataSources, card: DataCard) -> PublicData:
     """The records of a server: public ones at most."""
     public, stated = sources.read_public(card)
     return PublicData(public, DataFacts(public=stated, units=NO_UNITS, identity=NOBODY))
-
-
-def _nothing(card: DataCard) -> Records:
-    return Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
 
 
 def _logger(sink: Sink) -> Callable[[str], None]:

@@ -19,7 +19,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated.client import Client
-from gossamer.run.federated.local import LocalGrid
+from gossamer.run.federated.grid import LocalGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, PublicData, RawData
 from gossamer.run.storage.run_folder import RunFolder

@@ -121,17 +121,6 @@ class Expected:
     @property
     def range_text(self) -> str:
         if self.low is not None and self.high is not None:
-            low, high = percent(self.low), percent(self.high)
-            return f"{low} to {high}" if low != high else f"about {low}"
-        if self.low is not None:
-            return f"at least the {percent(self.low)} of a less clear run"
-        assert self.high is not None
-        return f"unknown, at most the {percent(self.high)} of a clearer run"
-
-    @property
-    def in_short(self) -> str:
-        """For a table."""
-        if self.low is not None and self.high is not None:
             low, high = f"{100 * self.low:.1f}", percent(self.high)
             return f"{low} to {high}" if percent(self.low) != high else f"about {high}"
         return f"at most {percent(self.high)}" if self.high is not None else f"at least {percent(self.low or 0.0)}"

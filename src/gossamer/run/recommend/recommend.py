@@ -85,7 +85,7 @@ class Recommended:
         if like is None or not self.expected:
             return [self.method, "unknown", "unknown", "not measured on such records"]
         expected = next(figure for figure in self.expected if (figure.data, figure.public) == (like.data, like.public))
-        return [self.method, expected.in_short, about(self.minutes), like.in_short]
+        return [self.method, expected.range_text, about(self.minutes), like.in_short]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""

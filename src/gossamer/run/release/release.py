@@ -58,8 +58,8 @@ def release(
 ) -> Path:
     """Copy what may be handed out, and nothing else.
 
-    A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS, and a
-    loader if one can be written. A release is copied as it is. Modes are 0644 whatever the umask says. The copy is verified
+    A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS, and
+    a loader if one can be written. A release is copied as it is. Modes are 0644 whatever the umask says. The copy is verified
     before it gets its name.
 
     Args:
@@ -114,7 +114,7 @@ def release(
 
 
 def _prefix(target: Path) -> str:
-    """How the names of the folders beside `target` begin in which a release for it is made."""
+    """Of the names of the folders beside `target` in which a release for it is made."""
     return f".{target.name}.release-"
 
 
@@ -171,7 +171,6 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
 def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
     """What the certificate says that cannot be recomputed, and which measurements were made. Their figures are internal."""
     where = str(declared) if isinstance(declared, str | Path) else "what is declared"
-    answers: dict[str, Any] = {}
     if isinstance(declared, str | Path):
         try:
             answers = tomllib.loads(Path(declared).read_text(encoding="utf-8"))
@@ -179,8 +178,8 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
             raise RequestError(f"{declared} cannot be read ({error.strerror}).") from None
         except ValueError as error:
             raise RequestError(f"{declared} is not TOML ({error}).") from None
-    elif declared is not None:
-        answers = dict(declared)
+    else:
+        answers = dict(declared or {})
     if RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if statement := audited(folder):

@@ -23,8 +23,8 @@ _CONTEXT = b"gossamer signature 1\n"
 _LARGEST = 2**16  # bytes of a signature or a key
 
 
-def new_key(path: Path) -> Path:
-    """Make a private key (mode 0600) and a public key, PATH.pub. Gives the path of the second.
+def new_key(path: Path) -> None:
+    """Make a private key (mode 0600) and a public key, PATH.pub.
 
     Raises:
         RunFolderError: if one of the two exists, or cannot be written.
@@ -42,7 +42,6 @@ def new_key(path: Path) -> Path:
         write_atomically(public, public_text)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written ({error.strerror}). Name another place.") from None
-    return public
 
 
 def sign(folder: Path, names: list[str], *, key: Path, date: str) -> str:
@@ -80,7 +79,7 @@ def check(folder: Path, names: list[str], *, key: str | None) -> tuple[list[str]
         payload = _read(folder / SIGNATURE)
     except FileNotFoundError:
         if required_key is None:
-            return [], ["It is not signed: nothing here shows who stands for it."]
+            return [], ["It is not signed: nothing here shows who vouches for it."]
         return [f"{SIGNATURE} is missing: it is not signed."], []
     if payload is None:
         return [f"{SIGNATURE} is not a signature."], []

@@ -155,7 +155,7 @@ class _Collected:
         copied.name, copied.args.args = name, copied.args.args[1:]
         if any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(copied)):
             raise Unloadable(f"{owner[1]}.{method} needs its object")
-        self._called[owner[0], name] = self._free(owner[0], name)
+        self._called[owner[0], name] = name
         self._put(owner[0], copied, name)
 
     def _free(self, module: str, name: str) -> str:
@@ -181,8 +181,11 @@ class _Collected:
                 if taken != reference.id and reference.id in _own(node):
                     raise Unloadable(f"{reference.id} would stand for two things")
                 reference.id = taken
-        for name in _names(definition):
-            _rename(node, name, self._called[module, name])
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            node.name = called
+        else:
+            for target in _targets(node):
+                target.id = self._called[module, target.id]
         self.texts[called] = ast.unparse(ast.fix_missing_locations(node))
 
 
@@ -323,34 +326,19 @@ def _copy(node: Definition) -> Any:
 
 def _own(node: ast.AST) -> set[str]:
     """Names that are arguments or are assigned to in it."""
-    stored = {
-        reference.id
-        for reference in ast.walk(node)
-        if isinstance(reference, ast.Name) and not isinstance(reference.ctx, ast.Load)
-    }
-    return stored | {reference.arg for reference in ast.walk(node) if isinstance(reference, ast.arg)}
-
-
-def _rename(node: Definition, name: str, called: str) -> None:
-    """Give what a definition defines another name."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        node.name = called
-        return
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        for reference in ast.walk(target):
-            if isinstance(reference, ast.Name) and reference.id == name:
-                reference.id = called
+    arguments = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+    names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    return arguments | {name.id for name in names if not isinstance(name.ctx, ast.Load)}
 
 
 def _names(node: ast.stmt) -> list[str]:
     """What a statement defines."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            walked = [reference for target in targets for reference in ast.walk(target)]
-            return [reference.id for reference in walked if isinstance(reference, ast.Name)]
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            return [name]
-        case _:
-            return []
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    return [target.id for target in _targets(node)]
+
+
+def _targets(node: ast.stmt) -> list[ast.Name]:
+    """The names that an assignment assigns to; none of another statement."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]

@@ -154,8 +154,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
     try:
         card = DataCard.from_dict(settings["card"])
         job = METHODS[settings["method"]].job(settings["config"], card)
+        said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
-        says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         planned = purposes([(phase.name, phase.plan) for phase in job.phases])
         same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
@@ -164,13 +164,13 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
         may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
         paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
         checks = [
-            *(
-                (
-                    says[name] == opened[name],
-                    f"its {name} is {says[name]}, and line 1 of {LEDGER} opens with {opened[name]}.",
-                )
-                for name in opened
-            ),
+            (
+                said[name] == opened[name],
+                f"its {name} is {said[name]}, and line 1 of {LEDGER} opens with {opened[name]}.",
+            )
+            for name in opened
+        ]
+        checks += [
             (
                 job.relation is ledger.relation,
                 f"these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
