@@ -100,11 +100,7 @@ def _as_shown(share: float) -> float:
 
 def _key(run: Measured) -> tuple[Any, ...]:
     """What was run: equal for a run by hand and a cell that are the same experiment."""
-    settings = {
-        **presets.defaults(run.method),
-        **(presets.settings(run.method, run.preset) if run.preset else {}),
-        **run.settings,
-    }
+    settings = {**presets.defaults(run.method), **run.all_settings}
     settings.pop(_NOISE, None)
     return run.of, run.method, run.data, run.records, run.epsilon, run.delta, run.public, settings
 
