@@ -71,7 +71,7 @@ def test_defaults_and_prior():
         (TEXT + "label_prior = [nan, 0.5, 0.5]", "label_prior must be"),
         (TEXT + 'unit = ""', "unit must say"),
         (TEXT + "unit = 3", "unit must be a line of text"),
-        (TEXT + 'missing_unit = "alone"', 'missing_unit must be "refuse" or "own"'),
+        (TEXT + 'missing_unit = "alone"', 'missing_unit must be one of "refuse", "own"'),
         (TEXT + 'missing_unit = "own"', 'no meaning where unit = "record"'),
         (TEXT + 'title = "a\\nb"', "title must be a line of text"),
     ],

@@ -93,7 +93,7 @@ class DataCard:
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
         for key, choices in _CHOICES.items():
             if getattr(self, key) not in choices:
-                raise CardError(f"{key} must be {' or '.join(map(_toml, choices))}: {_MEANING[key]}")
+                raise CardError(f"{key} must be one of {', '.join(map(_toml, choices))}: {_MEANING[key]}")
         if not _is_count(self.classes) or self.classes > MOST_CLASSES:
             raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
         _check_names(self.class_names, self.classes)

@@ -446,7 +446,7 @@ def test_photographs_are_said_to_be_squashed_and_may_be_cut_or_padded(
         assert f"pictures of other proportions than the shape were made to fit: {how}" in certificate["assumptions"]
     refused(
         gossamer("plan", "dpgan", "--card", _with(card, "pad", "stretch"), *SMALL),
-        'resize must be "squash", "crop" or "pad"',
+        'resize must be one of "squash", "crop", "pad"',
     )
 
 
