@@ -27,11 +27,11 @@ def has_list(folder: Path) -> bool:
 def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | None) -> Listing:
     """The pictures of one split and their labels from the list, in the order of the list, none of them opened.
 
-    The list lies in the folder, or in its subfolders train and test. A picture that it does not name is passed over.
+    The list is in the folder, or in its subfolders train and test. A picture that it does not name is passed over.
 
     Args:
         folder: the folder.
-        split: which split to read, where there are splits.
+        split: which split to read, if there are splits.
         must_split: whether to refuse a folder without splits.
         labels_key: the column of labels, whole numbers or names. None: `label`.
 
@@ -39,11 +39,9 @@ def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | N
         DataError: a damaged list, a line without picture, or one picture twice.
     """
     roots = {name: folder / name for name in _SPLITS if _list_in(folder / name) is not None}
-    if must_split and split not in roots:
-        raise DataError(f"{folder}: there is no list of pictures in a subfolder {split}: leave the split out")
-    if roots and split not in roots:
+    if (must_split or roots) and split not in roots:
         raise DataError(
-            f"{folder}: the subfolder {split} holds no {' or '.join(LISTS)}: add it, or name the other split"
+            f"{folder}: no subfolder {split} holds a list of pictures, {' or '.join(LISTS)}: name another split"
         )
     root = roots.get(split, folder)
     rows = list(_rows(root, labels_key or "label"))
@@ -70,13 +68,13 @@ def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
 
 
 def _all_pictures(root: Path) -> list[Path]:
-    """Sorted. Hidden files and folders are the file system's own."""
+    """Sorted. Hidden files and folders are passed over."""
     pictures = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     return sorted(path for path in pictures if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
 def _list_in(folder: Path) -> Path | None:
-    """A list of another kind, such as one of units, does not name the column."""
+    """The list of a folder's pictures, which names their column: a list of units does not."""
     for path in (folder / name for name in LISTS):
         if path.is_file():
             with path.open("rb") as file:
@@ -99,9 +97,7 @@ def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
                         f"{where}, line {line}: the columns {_FILE} and {key} are needed; --labels-key names another"
                     )
                 if not isinstance(name, str) or not name or not isinstance(label, str | int | None):
-                    raise DataError(
-                        f"{where}, line {line}: a line names a picture and its label, a whole number or a name"
-                    )
+                    raise DataError(f"{where}, line {line}: a picture and its label, a number or a name, are needed")
                 path = folder / name
                 if Path(name).is_absolute() or ".." in Path(name).parts or path.suffix.lower() not in SUFFIXES:
                     raise DataError(f"{where}, line {line}: {_FILE} is the path of a picture below the list's folder")
@@ -113,11 +109,9 @@ def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
                     raise DataError(f"{where}, line {line}: there is no such picture: correct the line, or take it out")
                 line_of[path] = line
                 yield path, "" if label is None else str(label)
-    except UnicodeDecodeError:
-        raise DataError(f"{where}: the list is not text in UTF-8: save it anew") from None
-    except (csv.Error, ValueError, RecursionError):
+    except (csv.Error, ValueError, RecursionError):  # also what is not UTF-8
         raise DataError(
-            f"{where}: the list is not sound: write it anew, as CSV with commas or one JSON object a line"
+            f"{where}: the list is not sound: write it anew in UTF-8, as CSV with commas or one JSON object a line"
         ) from None
 
 

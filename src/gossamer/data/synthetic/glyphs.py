@@ -1,16 +1,14 @@
 """Handwriting drawn from fonts: digits and letters that cost no privacy, for warm starts and for tests.
 
-Each character of a few fonts that matplotlib ships is rendered once and thinned to the path of its strokes. A glyph is
-that path, bent, sheared and stretched at random, drawn again with a round pen of random width, and framed as MNIST's
-authors say that theirs are: the longer side 20 pixels, the centre of mass in the middle of 28x28, white ink on black.
-Other characters that look like a written digit (a plain stroke for 1, an open 4) stand beside the printed ones.
+Each character of a few fonts of matplotlib is rendered once and thinned to the path of its strokes. That path is bent,
+sheared and stretched at random, and drawn again with a round pen of random width. It is framed as MNIST's digits are: white on
+black, the longer side 20 pixels, the centre of mass in the middle of 28x28. Other characters that look like a written digit (a
+plain stroke for 1, an open 4) are drawn too.
 
-No record enters a glyph, and its constants were chosen without MNIST: which characters stand for a digit, and how far a
-glyph is turned, bent and waved, beside every other one of scikit-learn's 1,797 digits (`tools/choose_glyphs.py`); slant,
-stretch and pen, which those digits do not show, by what paper and pens give. Results on *those* digits lean on that.
-What stays of an earlier version that was tuned beside MNIST's training pictures is the way of drawing, not its numbers.
-Once, before they were frozen, provisional glyphs were held against MNIST's training records (87.9 % of a small CNN); the rule
-that chose the final ones stood by then, and nothing was changed for it.
+No record enters a glyph. `tools/choose_glyphs.py` chose the characters, and how far they are turned, bent and waved, by every
+other one of scikit-learn's 1,797 digits. So results on *those* digits depend on them. Slant, stretch and pen follow paper and
+pens. The way of drawing, but no number, comes from an earlier version that was tuned on MNIST's training pictures. Provisional
+glyphs were once evaluated on MNIST's training records; nothing was changed for it.
 """
 
 from functools import cache
