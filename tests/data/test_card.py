@@ -94,10 +94,10 @@ def test_unreadable_cards(tmp_path):
 
 def test_draft_proposes_and_does_not_measure():
     units = np.array([0, 0, 1, 1, 2, 2])
-    text = draft(records(6, (3, 40, 50), units), title="faces", unit="person")
+    text = draft(records(6, (3, 40, 50), units), unit="person")
     assert text.startswith("# A draft")
     assert "becomes a fact" in text
-    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=10, unit="person", title="faces")
+    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=10, unit="person")
     assert DataCard.loads(text) == expected
     many = Records(np.zeros((1437, 1, 28, 28), np.uint8), np.zeros(1437, np.int64))
     assert DataCard.loads(draft(many)).declared_size == 1400, "rounded, not counted"

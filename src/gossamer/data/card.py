@@ -181,7 +181,6 @@ class DataCard:
 def draft(
     records: "Records",
     *,
-    title: str = "",
     unit: str = "record",
     pixel_range: tuple[float, float] | None = None,
     missing_label: Literal["refuse", "drop"] = "refuse",
@@ -202,7 +201,6 @@ def draft(
         class_names=records.class_names,
         declared_size=_rounded(records.population),
         unit=unit,
-        title=title,
         missing_label=missing_label,
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )

@@ -93,7 +93,7 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     left out, so that all copies of a picture are on one side.
 
     Args:
-        records: any number.
+        records: with the names of their units, if they have units.
         share: between 0 and 1.
         salt: the public key of the hash, at most 64 bytes.
 

@@ -27,10 +27,7 @@ def as_labels(
         array: whole numbers, or text. [N]
         count: number of images.
         where: the source, for the message.
-        others: labels of the other split, whose names count too.
-
-    Returns:
-        As `numbered`.
+        others: labels of the other split, whose names are numbered too.
 
     Raises:
         DataError: not one whole number or name per image.
@@ -64,15 +61,10 @@ def text_of(array: np.ndarray, *, where: str) -> list[str]:
 
 
 def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels from text: whole numbers as they are; names in sorted order, from 0. Empty text is a missing label.
+    """Labels from text, int64 [N], and the names of the classes, label 0 first. There are no names if labels are numbers.
 
-    Args:
-        names: [N]. Space around a name does not count.
-        others: names of the other split, which are numbered too.
-        where: the source, for the message.
-
-    Returns:
-        The labels, int64 [N], and the names of the classes, label 0 first. No names where labels are numbers.
+    Names are numbered in sorted order from 0, with those of `others`, the other split. Space around a name does not count.
+    Empty text is a missing label.
 
     Raises:
         DataError: names and numbers mixed, by index. One record would otherwise decide how all others are read.

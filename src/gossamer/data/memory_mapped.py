@@ -110,12 +110,7 @@ def filled(pieces: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
 def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """array[positions]. Many rows of a mapped array, which may be larger than the memory, are stored as `filled` does.
 
-    Args:
-        array: [N, ...]; uint8 where it is mapped.
-        positions: int64 [n], or bool [N].
-
-    Raises:
-        DataError: the disk is too full.
+    array: [N, ...], uint8 if it is mapped. positions: int64 [n] or bool [N]. Raises DataError: the disk is too full.
     """
     positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     if len(positions) <= _ROWS or not is_mapped(array):

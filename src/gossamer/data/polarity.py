@@ -9,8 +9,6 @@ import numpy as np
 
 from gossamer.data.records import Labelled
 
-Ground = Literal["light", "dark", "neither"]
-
 _LIGHT, _DARK = 160, 96
 """The mean of the outermost pixels above which the ground of a picture is light, and below which it is dark."""
 _MOST = 0.9
@@ -25,7 +23,7 @@ NEARLY_CONSTANT = (
 )
 
 
-def ground(records: Labelled) -> Ground:
+def ground(records: Labelled) -> Literal["light", "dark", "neither"]:
     """The ground of nine in ten pictures; of many, 2,000 are looked at."""
     if len(records) == 0:
         return "neither"

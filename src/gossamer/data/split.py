@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ from gossamer.errors import DataError, RequestError, RunFolderError
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
 _SIDES = ("train", "test")
+Deal = Callable[[str, np.ndarray], bool]
+"""Whether a record goes to test, by the id of its unit and its pixels."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def split(
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
         raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
-    rule = _Rule(share, f"gossamer split {seed}")
+    deal = partial(_falls_to_test, share=share, salt=f"gossamer split {seed}")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{out.suffix}"
@@ -100,9 +103,9 @@ def split(
                     data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
                     labels_key=labels_key, pixel_range=pixel_range,
                 )  # fmt: skip
-                result = _arrays(records, rule, whole)
+                result = _arrays(records, deal, whole)
             else:
-                result = _pictures(pictures, units, missing_unit, rule, whole, Decoder(pixel_range=pixel_range))
+                result = _pictures(pictures, units, missing_unit, deal, whole, Decoder(pixel_range=pixel_range))
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -142,32 +145,18 @@ def contents(
     return listing if in_class_folders else None, unnamed and bool(listing.others)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    share: float
-    salt: str
-
-    def test(self, names: list[str], image: Callable[[int], np.ndarray]) -> np.ndarray:
-        """Who goes to test: bool [N], by the id of each record's unit, or by the record's pixels where there is none.
-
-        Args:
-            names: the id of each record's unit, or "". [N]
-            image: from a record's position to its pixels, uint8 [C, H, W].
-        """
-        sides = {name: self._side(name, np.zeros((1, 1, 1), np.uint8)) for name in set(names) if name}
-        return np.array([sides[name] if name else self._side("", image(at)) for at, name in enumerate(names)], bool)
-
-    def _side(self, name: str, image: np.ndarray) -> bool:
-        one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
-        return bool(made_public(one, share=self.share, salt=self.salt)[0])
+def _falls_to_test(name: str, image: np.ndarray, *, share: float, salt: str) -> bool:
+    """Whether a record goes to test, by the id of its unit, or if that is "" by its pixels, uint8 [C, H, W]."""
+    one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
+    return bool(made_public(one, share=share, salt=salt)[0])
 
 
-def _arrays(records: Records, rule: _Rule, path: Path) -> SplitResult:
+def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     """One .npz with the keys of two splits."""
     names = [""] * len(records)
     if records.units is not None and records.names is not None:
         names = records.names[records.units].tolist()
-    test = rule.test(names, lambda at: records.images[at])
+    test = np.array([deal(name, image) for name, image in zip(names, records.images, strict=True)], bool)
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
     for side, mask in zip(_SIDES, (~test, test), strict=True):
         arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
@@ -180,14 +169,18 @@ def _arrays(records: Records, rule: _Rule, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: class_folders.Listing, units: str | None, missing: Missing, rule: _Rule, path: Path, decoder: Decoder
+    listing: class_folders.Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder
 ) -> SplitResult:
     """Copies of the pictures below train and test; if a CSV gave the units, one for the new places. Readable by the owner."""
     names = [""] * len(listing.paths)
     if units is not None:
         unit_ids = units_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
-    test = rule.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
+    named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
+    images = (
+        named if name else decoder.read(path, where=str(path)) for path, name in zip(listing.paths, names, strict=True)
+    )
+    test = np.array([deal(name, image) for name, image in zip(names, images, strict=True)], bool)
     how = matched(units)
     result = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)

@@ -24,9 +24,6 @@ FOLDERS = "folder"
 Missing = Literal["refuse", "own"]
 """What a record without an id is: a mistake, or a unit of its own (the card says so)."""
 
-Matched = Literal["none", "name", "folder", "position"]
-"""How records and ids find each other."""
-
 _NO_NUMBER = re.compile(r"-\d+(\.0*)?$")
 _WORDS = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
 
@@ -44,7 +41,7 @@ class Units:
     names: np.ndarray
 
 
-def matched(spec: str | None) -> Matched:
+def matched(spec: str | None) -> Literal["none", "name", "folder", "position"]:
     """How the ids of `--units SPEC` are matched with the records."""
     if spec is None:
         return "none"
@@ -54,12 +51,9 @@ def matched(spec: str | None) -> Matched:
 
 
 def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
-    """Units from one id per record.
+    """Units from one id per record, [N]. Space around an id does not count, nor how an accent is composed.
 
-    Args:
-        ids: [N] as they are stored. Space around an id does not count, nor how an accent is composed.
-        missing: what an empty id or a negative number is.
-        place: from a position to the place of its id, for messages.
+    An empty id or a negative number is missing. place: from a position to the place of its id, for messages.
 
     Raises:
         DataError: a missing id that is refused, or a word that may mean one; names the place of the first.

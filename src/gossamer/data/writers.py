@@ -36,18 +36,18 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
         RunFolderError: something is there already, the place cannot be written, or its disk is too full.
     """
     path = Path(path)
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
+    if path.suffix.lower() not in _FORMS:
         raise RequestError(
             f"{path}: samples are written as .npz, .csv, .parquet, or a folder of .png (a name without an ending)"
         )
     if count < 1:
         raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
     _refuse_taken(path, force)
+    writer, least = _FORMS[path.suffix.lower()]
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
             whole = Path(scratch) / "samples"
-            writer(whole, _with_room(path, iter(chunks), count), count)
+            writer(whole, _with_room(path, iter(chunks), count, least), count)
             if path.is_dir():
                 path.rename(Path(scratch) / "replaced")
             whole.replace(path)
@@ -57,11 +57,10 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
         ) from None
 
 
-def _with_room(path: Path, chunks: Iterator[Samples], count: int) -> Iterator[Samples]:
+def _with_room(path: Path, chunks: Iterator[Samples], count: int, least: Callable[[int], int]) -> Iterator[Samples]:
     """The chunks. Raises RunFolderError at the first one: all of them cannot fit on the disk."""
     first = next(chunks)
-    pixels = first.images[0].size
-    needed, free = count * _LEAST[path.suffix.lower()](pixels), shutil.disk_usage(path.parent).free
+    needed, free = count * least(first.images[0].size), shutil.disk_usage(path.parent).free
     if needed > free:
         raise RunFolderError(
             f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer, "
@@ -167,16 +166,10 @@ def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
         (path / name).mkdir(exist_ok=True)
 
 
-_LEAST: dict[str, Callable[[int], int]] = {
-    ".npz": lambda pixels: pixels + 8,
-    ".csv": lambda pixels: 2 * pixels + 2,
-    ".parquet": lambda _: 0,
-    "": lambda _: 64,
+_FORMS: dict[str, tuple[Callable[[Path, Iterator[Samples], int], None], Callable[[int], int]]] = {
+    ".npz": (_write_npz, lambda pixels: pixels + 8),
+    ".csv": (_write_csv, lambda pixels: 2 * pixels + 2),
+    ".parquet": (_write_parquet, lambda _: 0),
+    "": (_write_pngs, lambda _: 64),
 }
-"""Bytes that a sample of so many pixels takes at least. How far .parquet compresses is not known."""
-_WRITERS: dict[str, Callable[[Path, Iterator[Samples], int], None]] = {
-    ".npz": _write_npz,
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
-    "": _write_pngs,
-}
+"""How each form is written, and the bytes that a sample of so many pixels takes at least."""

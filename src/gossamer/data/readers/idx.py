@@ -44,11 +44,7 @@ def read_folder(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_file(path: Path, *, dimensions: int) -> np.ndarray:
-    """One idx file of unsigned bytes; memory-mapped unless it is compressed.
-
-    Args:
-        path: a plain file, or one that ends in .gz.
-        dimensions: 3 for images, 1 for labels.
+    """One idx file of unsigned bytes with 3 (images) or 1 (labels) dimensions; memory-mapped unless it ends in .gz.
 
     Raises:
         DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable; or a full disk.

@@ -59,11 +59,7 @@ class Decoder:
     notes: set[str] = field(default_factory=set)
 
     def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
-        """One picture as uint8 [C, H, W], in the card's form.
-
-        Args:
-            source: a file, or the bytes of one (of a DICOM file: the file).
-            where: its place, for messages.
+        """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only. where: its place, for messages.
 
         Raises:
             DataError: a picture that cannot be read, or is too large; more than 8 bits deep with no range declared.
@@ -253,11 +249,8 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
 def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:
     """Picture files, each with its place, to uint8 [N, C, H, W].
 
-    Args:
-        sources: a place and a file, or the bytes of one, for each picture.
-        decoder: what reads them.
-        where: what holds them all, for the message.
-        count: how many there are, to check the free space before the second is read. Zero: unknown.
+    where: what holds them all, for messages. count: their number, to check the free space before the second is read; zero:
+    unknown.
 
     Raises:
         DataError: there are none, they differ in size or colour, one cannot be read, or the disk is too full.

@@ -39,12 +39,9 @@ def keys(path: Path) -> list[str]:
 
 
 def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
-    """One array.
+    """One array of an .npz file or a folder of .npy files.
 
-    Args:
-        path: the .npz file, or the folder of .npy files.
-        key: the name of the array.
-        map_from: size in bytes from which an uncompressed array is memory-mapped.
+    map_from: the bytes from which an uncompressed array is memory-mapped.
 
     Raises:
         DataError: no such key (the message lists the keys), a damaged file, or a full disk.
@@ -115,14 +112,9 @@ def _of_file(path: Path, map_from: int) -> np.ndarray:
 
 
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:
-    """An array from a .npy stream, once its declared size is compared with the bytes that are there.
+    """An array from a .npy stream of `size` bytes in the file `path`, once its declared size agrees with that.
 
-    Args:
-        file: the stream.
-        size: its bytes.
-        path: the file that holds it.
-        name: what it is called, for messages.
-        begins: where the stream begins in that file, if it is to be mapped; None: it is read.
+    name: of the stream, for messages. begins: where it begins in the file, if it is to be mapped; None: it is read.
     """
     shape, fortran, dtype = _header(file)
     start = file.tell()
