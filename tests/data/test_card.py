@@ -69,7 +69,7 @@ def test_defaults_and_prior():
         (TEXT + "label_prior = [0.5, 0.5, 0.000002]", "sum 1"),
         (TEXT + "label_prior = [1.5, -0.25, -0.25]", "label_prior must be"),
         (TEXT + "label_prior = [nan, 0.5, 0.5]", "label_prior must be"),
-        (TEXT + 'unit = ""', "unit must say"),
+        (TEXT + 'unit = ""', "unit must be a line of text in quotes: whose contribution"),
         (TEXT + "unit = 3", "unit must be a line of text"),
         (TEXT + 'missing_unit = "alone"', 'missing_unit must be one of "refuse", "own"'),
         (TEXT + 'missing_unit = "own"', 'no meaning where unit = "record"'),

@@ -104,10 +104,8 @@ class DataCard:
         _check_prior(self.label_prior, self.classes)
         for key in ("unit", "title", "data_set"):
             text = getattr(self, key)
-            if not isinstance(text, str) or not text.isprintable():
-                raise CardError(f"{key} must be a line of text in quotes")
-        if not self.unit.strip():
-            raise CardError('unit must say whose contribution is protected: "record", "writer", "client"')
+            if not isinstance(text, str) or not text.isprintable() or (key == "unit" and not text.strip()):
+                raise CardError(f"{key} must be a line of text in quotes: {_MEANING[key]}")
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
         check_range(self.pixel_range)
@@ -240,13 +238,7 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
 
 
 def check_units(card: DataCard, units: str | None, *, where: str) -> None:
-    """Refuse a card and a --units that contradict each other. Reads no record. Raises CardError.
-
-    Args:
-        card: the declared facts.
-        units: what --units says, or None.
-        where: the file or folder, for the message.
-    """
+    """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(
             f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units FILE.csv "
@@ -254,8 +246,7 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
         )
     if units is not None and card.unit == "record":
         raise CardError(
-            f'{where}: the records come with units, and the card says unit = "record". Name the unit in the card, '
-            'such as unit = "person".'
+            f'{where}: the card of records with units says unit = "record". Name the unit in the card, such as unit = "person".'
         )
 
 
@@ -296,14 +287,10 @@ def check_range(values: object) -> None:
     """Refuse anything but "stored" or two finite numbers, the first the smaller. Raises CardError."""
     if values == STORED:
         return
-    if (
-        not isinstance(values, tuple) or len(values) != 2
-        or not all(isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53 for end in values)
-        or not values[0] < values[1]
-    ):  # fmt: skip
-        raise CardError(
-            'pixel_range must be "stored", or the values of black and white, the smaller first: for example [0, 65535]'
-        )
+    ends = values if isinstance(values, tuple) and len(values) == 2 else ()
+    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53]
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
 def _is_count(value: object) -> bool:

@@ -30,13 +30,8 @@ def wrong_with(names: Sequence[object]) -> str:
 def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
     """Renumber labels from the class names of a source to the declared names. Each record keeps the name of its class.
 
-    A declared class without a record keeps its number. A name of the source without a record changes nothing.
-
-    Args:
-        labels: int64 [N], positions in `source_names`.
-        source_names: the names of the source.
-        declared: the names of the card.
-        where: the source, for the message.
+    A declared class without a record keeps its number. A name of the source without a record changes nothing. labels: int64
+    [N], positions in `source_names`.
 
     Raises:
         DataError: a record of a class that has no name, or one that is not declared.

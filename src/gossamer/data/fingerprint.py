@@ -51,7 +51,7 @@ def identify(records: Records) -> Identity:
 
 
 def digests(records: Records) -> np.ndarray:
-    """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: there is no room on the disk."""
+    """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: the disk is too full."""
     filling, size = Filling(32 * len(records), room=_ROOM), max(1, records.images[:1].nbytes)
     step = max(1, _BYTES // size)
     for start in range(0, len(records), step):
@@ -87,18 +87,10 @@ def _mark(records: Records, record_digests: np.ndarray) -> str:
 
 
 def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
-    """Which units a public share takes: those whose hash, read as a 64-bit number, lies below share x 2^64.
+    """Which units a public share takes, bool [population]: those whose hash, a 64-bit number, lies below share x 2^64.
 
     A unit with an id is hashed by its id alone. A record without one is hashed by its pixels as read and resized. Labels are
-    left out, so that all copies of a picture are on one side.
-
-    Args:
-        records: with the names of their units, if they have units.
-        share: between 0 and 1.
-        salt: the public key of the hash, at most 64 bytes.
-
-    Returns:
-        bool [population]
+    left out, so that all copies of a picture are on one side. salt: the public key of the hash, at most 64 bytes.
 
     Raises:
         ValueError: units without names, whose numbers depend on the other units.

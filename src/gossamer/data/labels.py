@@ -21,21 +21,12 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 def as_labels(
     array: np.ndarray, *, count: int, where: str, others: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as int64 [N], with -1 where one is missing (a negative number or an empty name), and what they are called.
+    """As `numbered`, from an array of whole numbers or text, [N]. count: the number of images. others: of the other split.
 
-    Args:
-        array: whole numbers, or text. [N]
-        count: number of images.
-        where: the source, for the message.
-        others: labels of the other split, whose names are numbered too.
-
-    Raises:
-        DataError: not one whole number or name per image.
+    A missing label, a negative number or an empty name, becomes -1. Raises DataError: not one number or name per image.
     """
     if array.dtype.kind not in "uiU":
-        raise DataError(
-            f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0, and store int64"
-        )
+        raise DataError(f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0")
     if array.shape != (count,):
         raise DataError(
             f"{where}: {count} images need labels of shape [{count}], not {list(array.shape)}: "
@@ -55,9 +46,7 @@ def text_of(array: np.ndarray, *, where: str) -> list[str]:
     try:
         return [str(text) for text in array.tolist()]
     except (ValueError, SystemError):  # Python raises either
-        raise DataError(
-            f"{where}: an array of text holds what is no text: the file is damaged, write it again"
-        ) from None
+        raise DataError(f"{where}: an array of text holds what is no text: write the file again") from None
 
 
 def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tuple[np.ndarray, tuple[str, ...]]:

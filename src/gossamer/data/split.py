@@ -38,7 +38,7 @@ class SplitResult:
     Args:
         records: how many are in train, and in test.
         units: how many units they belong to.
-        spec: --units for the new place; empty where there are no units.
+        spec: --units for the new place; empty: there are no units.
         notes: what was converted on the way into an .npz, in words; and whether a split of DATA was left out.
     """
 
@@ -83,9 +83,7 @@ def split(
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     if Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
-        raise RequestError(
-            f"{out} lies in {data}, whose folders are read as classes or splits. Choose a place beside it."
-        )
+        raise RequestError(f"{out} lies in {data}, whose folders are classes or splits. Choose a place beside it.")
     check_range(pixel_range or STORED)
     try:
         pictures, leaves_out = contents(data, images_key, labels_key, unit_folders=units == FOLDERS)
@@ -138,8 +136,8 @@ def contents(
     if not path.is_dir():
         return None, False
     if pieces := shards.endings(path, IN_PIECES):
-        files = shards.of_split(path, pieces[0], split, must_split=not unnamed)
-        return None, unnamed and bool(files.others)
+        _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
+        return None, unnamed and bool(others)
     listing = pictures_of(path, split, not unnamed, labels_key=labels_key, unit_folders=unit_folders)
     in_class_folders = labels_key != NONE and not metadata_csv.has_list(path)
     return listing if in_class_folders else None, unnamed and bool(listing.others)

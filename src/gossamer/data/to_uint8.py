@@ -86,15 +86,10 @@ def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
 def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash") -> np.ndarray:
     """Colour made grey (or grey repeated) as the card's shape says, then stretched or shrunk to its height and width.
 
-    Grey is the luma of ITU-R 601; the filter is Pillow's antialiased bilinear one.
+    uint8 [N, 1 or 3, H, W] to uint8 [N, *shape]; the argument itself if nothing has to be done. Grey is the luma of ITU-R 601.
+    The filter is Pillow's antialiased bilinear one.
 
-    Args:
-        images: uint8 [N, C, H, W], C 1 or 3.
-        shape: channels, height and width.
-        how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
-
-    Returns:
-        uint8 [N, channels, height, width]; the argument itself where nothing has to be done.
+    how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
     """
     if images.shape[1:] == tuple(shape):
         return images

@@ -63,7 +63,7 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
         name = unicodedata.normalize("NFC", unit_id).strip()
         if name.casefold() in _WORDS:
             raise DataError(
-                f"{place(index)}: the id of the unit is a word that often means a missing one (nan, none, null, NA): leave a "
+                f"{place(index)}: the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a "
                 "missing id empty, or rename the unit"
             )
         if _NO_NUMBER.match(name):
@@ -87,8 +87,7 @@ def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) 
     """Units from an array [N], aligned with the records: whole numbers, or text. Raises DataError."""
     if values.dtype.kind not in "uiUS":
         raise DataError(
-            f"{where}: the ids of units must be whole numbers or text, not {values.dtype}: store a missing id as a negative "
-            "number or empty text"
+            f"{where}: the ids of units must be whole numbers or text, not {values.dtype}; a missing one is negative or empty"
         )
     if values.shape != (count,):
         raise DataError(
@@ -114,13 +113,8 @@ def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing
     """Units from a CSV with the columns `name` and `unit`; other columns are passed over.
 
     A name is a picture's path below DATA, or its bare file name where no other picture has it. The list names every picture
-    of DATA exactly once, and nothing else: a list that fits in part was made for another folder.
-
-    Args:
-        path: the CSV.
-        pictures: the pictures that are read, as paths below DATA. [N]
-        others: pictures of DATA's other split, which the list may name.
-        missing: what an empty unit is.
+    of DATA exactly once, and nothing else: a list that fits in part was made for another folder. It may name `others`, the
+    pictures of the other split.
 
     Raises:
         DataError: names the file and the line, or the picture that the list lacks.
@@ -135,8 +129,7 @@ def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing
         whole = bare.get(name, "") if "/" not in name else str(PurePosixPath(name))
         if whole not in there:
             raise DataError(
-                f"{path}, line {line}: DATA has no such picture: give its path below DATA (class/picture.png), or a file name "
-                "that only one picture has"
+                f"{path}, line {line}: DATA has no such picture: give its path below DATA (class/picture.png), or a unique name"
             )
         if whole in ids:
             raise DataError(f"{path}, line {line}: line {ids[whole][1]} names this picture too: keep one of them")

@@ -19,11 +19,9 @@ _NUMERALS = [str(value) for value in range(256)]
 def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, force: bool = False) -> None:
     """Write samples; memory holds one chunk of images at a time. `readers.read` reads them back.
 
-    The ending of the path picks the form:
-    - .npz: keys images and labels, uncompressed, so that it can be memory-mapped; and class_names, label 0 first.
-    - .csv: columns label, class (if classes have names), then C x H x W pixels.
-    - .parquet: columns label, class and pixels, and the shape in the metadata.
-    - no ending: a folder with a folder of .png for each class.
+    The ending of the path picks the form. A .npz has the keys images and labels, uncompressed, and class_names if classes have
+    names. A .csv has the columns label, class and C x H x W pixels. A .parquet has label, class and pixels, and the shape in
+    its metadata. Without an ending, it is a folder with a folder of .png for each class.
 
     Args:
         path: the file or folder to write. It appears under its name only when it is whole.
@@ -37,9 +35,7 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
     """
     path = Path(path)
     if path.suffix.lower() not in _FORMS:
-        raise RequestError(
-            f"{path}: samples are written as .npz, .csv, .parquet, or a folder of .png (a name without an ending)"
-        )
+        raise RequestError(f"{path}: samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png")
     if count < 1:
         raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
     _refuse_taken(path, force)
@@ -63,8 +59,7 @@ def _with_room(path: Path, chunks: Iterator[Samples], count: int, least: Callabl
     needed, free = count * least(first.images[0].size), shutil.disk_usage(path.parent).free
     if needed > free:
         raise RunFolderError(
-            f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer, "
-            "or write them elsewhere"
+            f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer"
         )
     yield first
     del first  # memory holds one chunk

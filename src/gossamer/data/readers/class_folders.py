@@ -49,12 +49,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
 
     The sorted names of the class folders give the labels from 0: first numbers, as numbers, then other names. An empty class
     folder counts. If the folder holds `train` and `test` only, the classes are those of both, and one split is read.
-
-    Args:
-        folder: the folder.
-        split: which split to read, if there are splits.
-        must_split: whether to refuse a folder without splits.
-        unit_folders: whether a class folder may hold folders of units, with the pictures in them.
+    must_split: refuse a folder without splits. unit_folders: a class folder may hold folders of units with pictures.
 
     Raises:
         DataError: no class folders, no pictures, or another file.
@@ -105,9 +100,7 @@ def _refuse_loose(root: Path) -> None:
     """Refuse pictures beside the class folders, which have no class."""
     loose = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
     if pictures := [path for path in loose if not path.name.startswith(".")]:
-        raise DataError(
-            f"{pictures[0]}: this picture lies beside the class folders and is of no class: move it into a class folder"
-        )
+        raise DataError(f"{pictures[0]}: this picture lies beside the class folders and is of no class: move it")
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -136,7 +129,5 @@ def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
             pictures.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
-            raise DataError(
-                f"{path}: a class folder holds {', '.join(SUFFIXES)} files and nothing else{units}: move it away"
-            )
+            raise DataError(f"{path}: a class folder holds {', '.join(SUFFIXES)} files only{units}: move it away")
     return pictures

@@ -61,9 +61,7 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
             yield from busy[0].taken()
             idle.append(busy.popleft())
     except (OSError, EOFError, pickle.UnpicklingError):
-        raise DataError(
-            "a process that decodes pictures has ended, perhaps for want of memory. Nothing has been written: begin again"
-        ) from None
+        raise DataError("a process that decodes pictures has ended, perhaps for want of memory: begin again") from None
     finally:
         for worker in (*idle, *busy):
             worker.end()

@@ -69,9 +69,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     try:
         pixels = pixel_array(dataset, index=0)
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
-        raise DataError(
-            f"{path}: the pixels cannot be decoded, for want of a decoder or because of damage: write the file uncompressed"
-        ) from None
+        raise DataError(f"{path}: the pixels are damaged, or need a decoder: write the file uncompressed") from None
     if pixels.ndim != (3 if colour else 2) or (colour and (pixels.shape[2] != 3 or pixels.dtype != np.uint8)):
         raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
     notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []

@@ -75,8 +75,7 @@ def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tupl
     head = file.read(4 + 4 * dimensions)
     if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
         raise DataError(
-            f"{path}: its header is not that of an idx file of unsigned bytes in {dimensions} dimensions: copy or download it "
-            "again"
+            f"{path}: its header is not that of an idx file of unsigned bytes in {dimensions} dimensions: download it again"
         )
     shape = struct.unpack_from(f">{dimensions}I", head, 4)
     if 0 in shape:

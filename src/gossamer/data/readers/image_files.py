@@ -200,11 +200,9 @@ def _quiet() -> Iterator[None]:
 
 @dataclass
 class Sizer(Decoder):
-    """Counts the sizes of pictures by their heads. A `Decoder` refuses those without a sound head.
+    """Counts the pictures of each height and width by their heads. A `Decoder` refuses those without a sound head.
 
-    Args:
-        sizes: the number of pictures of each height and width.
-        channels: of the first picture, which is read; 0: there is none.
+    channels: of the first picture, which is read; 0: there is none.
     """
 
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -247,13 +245,10 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
 
 
 def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:
-    """Picture files, each with its place, to uint8 [N, C, H, W].
+    """Picture files, each with its place, to uint8 [N, C, H, W]. where: what holds them all, for messages.
 
-    where: what holds them all, for messages. count: their number, to check the free space before the second is read; zero:
-    unknown.
-
-    Raises:
-        DataError: there are none, they differ in size or colour, one cannot be read, or the disk is too full.
+    count: their number, to check the free space before the second is read; zero: unknown. Raises DataError: there are none, they
+    differ in size or colour, one cannot be read, or the disk is too full.
     """
     values, shape, first = Filling(), None, ""
     for place, pixels in decoder.read_all(sources):

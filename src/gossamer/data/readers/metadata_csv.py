@@ -57,9 +57,7 @@ def _roots(folder: Path, split: str, must_split: bool, has: Callable[[Path], boo
     """The folder of a split and those of the other; the folder itself and none, if it has no splits."""
     roots = {name: folder / name for name in _SPLITS if has(folder / name)}
     if (must_split or roots) and split not in roots:
-        raise DataError(
-            f"{folder}: there is no subfolder {split}, or no list of pictures in it: add it, or leave the split out"
-        )
+        raise DataError(f"{folder}: there is no subfolder {split} (with a list): add it, or leave the split out")
     return roots.pop(split, folder), list(roots.values())
 
 
@@ -97,17 +95,13 @@ def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
                 if Path(name).is_absolute() or ".." in Path(name).parts or path.suffix.lower() not in SUFFIXES:
                     raise DataError(f"{where}, line {line}: {_FILE} is the path of a picture below the list's folder")
                 if path in line_of:
-                    raise DataError(
-                        f"{where}, line {line}: line {line_of[path]} names this picture too: keep one of them"
-                    )
+                    raise DataError(f"{where}, line {line}: line {line_of[path]} names this picture too: keep one")
                 if not path.is_file():
                     raise DataError(f"{where}, line {line}: there is no such picture: correct the line, or take it out")
                 line_of[path] = line
                 yield path, "" if label is None else str(label)
     except (csv.Error, ValueError, RecursionError):  # also what is not UTF-8
-        raise DataError(
-            f"{where}: the list is not sound: write it anew in UTF-8, as CSV with commas or one JSON object a line"
-        ) from None
+        raise DataError(f"{where}: the list is not sound: write it anew in UTF-8, as CSV or lines of JSON") from None
 
 
 def _lines(file: Any, where: Path) -> Iterator[tuple[int, dict[str, Any]]]:

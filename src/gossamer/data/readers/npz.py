@@ -85,9 +85,7 @@ def _open(path: Path) -> zipfile.ZipFile:
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
     except Exception as error:  # as above: a damaged directory can raise nearly anything
-        raise DataError(
-            f"{path}: this is not a sound .npz file ({type(error).__name__}): copy or write it again"
-        ) from None
+        raise DataError(f"{path}: this is not a sound .npz file ({type(error).__name__}): write it again") from None
 
 
 def _files(folder: Path) -> list[Path]:

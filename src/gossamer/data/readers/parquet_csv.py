@@ -42,10 +42,8 @@ def no_tables(where: object, forms: str) -> DataError:
 def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Stored:
     """Samples that Gossamer wrote: a column label, a column class if classes have names, then pixel0, pixel1 ...
 
-    Args:
-        path: the file. It does not tell the pictures' shape.
-        shape: the card's, which is taken if it has as many pixels. Else pictures are square, in colour if they must be.
-        forms: see `no_tables`.
+    The file does not tell the pictures' shape. It is the card's, if that has as many pixels. Else pictures are square, in
+    colour if they must be. forms: see `no_tables`.
 
     Raises:
         DataError: another table, or a line that is cut or holds anything but whole numbers, pixels 0 to 255.
@@ -94,25 +92,25 @@ def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
 
 def _numbers(lines: list[str], columns: int, where: str, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: a format for the number of the line."""
-
-    def parsed(batch: list[str]) -> np.ndarray | None:
-        if not all(line.isascii() for line in batch):
-            return None
-        try:
-            values = np.loadtxt(batch, np.int32, delimiter=",", comments=None, ndmin=2)
-        except (ValueError, OverflowError):
-            return None
-        sound = values.shape == (len(batch), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
-        return values if sound else None
-
-    values = parsed(lines) if all(line.strip() for line in lines) else None
+    values = _parsed(lines, columns)
     if values is None:
-        bad = next((at for at, line in enumerate(lines) if not line.strip() or parsed([line]) is None), 0)
+        bad = next((at for at, line in enumerate(lines) if _parsed([line], columns) is None), 0)
         raise DataError(
-            f"{where.format(first + bad)}: a sample is a label and {columns - 1} pixels, whole numbers from 0 to 255: the file "
-            "is cut or damaged, write it again"
+            f"{where.format(first + bad)}: a sample is a label and {columns - 1} pixels from 0 to 255: write the file again"
         )
     return values[:, 0].astype(np.int64), values[:, 1:].astype(np.uint8)
+
+
+def _parsed(lines: list[str], columns: int) -> np.ndarray | None:
+    """The numbers of some lines, int32 [n, columns]. None: one of them is damaged."""
+    if not all(line.isascii() and line.strip() for line in lines):
+        return None
+    try:
+        values = np.loadtxt(lines, np.int32, delimiter=",", comments=None, ndmin=2)
+    except (ValueError, OverflowError):
+        return None
+    sound = values.shape == (len(lines), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
+    return values if sound else None
 
 
 def read_arrow(
@@ -320,9 +318,7 @@ def _pictures(column: Any, path: Path, first: int) -> Iterator[Source]:
         picture, where = value.as_py(), f"{path}, row {row} (counted from 0)"
         raw = picture.get("bytes") if isinstance(picture, dict) else picture
         if not isinstance(raw, bytes) or not raw:
-            raise DataError(
-                f"{where}: there is no picture in this row: store the bytes of the picture files, not their paths"
-            )
+            raise DataError(f"{where}: there is no picture in this row: store the bytes of files, not their paths")
         yield where, raw
 
 

@@ -190,7 +190,7 @@ def _of_file(path: Path, query: _Asked) -> Stored:
     if suffix == ".npz":
         return _npz_arrays(path, query)
     if suffix in IN_PIECES:
-        return _of_shards(suffix, shards.Shards([path], []), query)
+        return _of_shards(suffix, [path], [], query)
     if suffix == ".csv":
         if query.labels_key != NONE:
             _refuse_keys(query)
@@ -221,7 +221,7 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
             f"{path}: the folder holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one of them away"
         )
     if pieces:
-        return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), query)
+        return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
     if query.labels_key != NONE and not metadata_csv.has_list(path):
         _refuse_keys(query)
     listing = pictures_of(path, split, must_split, labels_key=query.labels_key, unit_folders=query.unit_folders)
@@ -240,12 +240,12 @@ def pictures_of(
     return class_folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
-def _of_shards(suffix: str, files: shards.Shards, query: _Asked) -> Stored:
+def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
     """.parquet, .arrow or .tar files of one split."""
     keys = {"images_key": query.images_key, "labels_key": query.labels_key}
     if suffix == ".tar":
-        return webdataset.read(files.paths, files.others, query.decoder, **keys)
-    return parquet_csv.read_arrow(files.paths, files.others, query.decoder, **keys, forms=_FORMS)
+        return webdataset.read(paths, others, query.decoder, **keys)
+    return parquet_csv.read_arrow(paths, others, query.decoder, **keys, forms=_FORMS)
 
 
 def _refuse_keys(query: _Asked) -> None:
@@ -311,9 +311,7 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
             )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
-        raise DataError(
-            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
-        )
+        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {_FOR_FOLDERS}")
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 
@@ -338,8 +336,8 @@ def _array_of(spec: str, name: str) -> tuple[str, str]:
     file, colon, key = spec.rpartition(":")
     if not file and colon and npz.is_arrays(Path(name)):
         file = name
-    if not file or not key:
-        raise DataError(f"{spec}: --units takes {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}")
-    if not Path(file).exists():
-        raise DataError(f"{file}: there is no such file; --units takes {_FOR_ARRAYS}")
+    if not file or not key or not Path(file).exists():
+        raise DataError(
+            f"{spec}: there is no such file, or no key: give {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}"
+        )
     return file, key

@@ -2,20 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gossamer.errors import DataError
 
 _SPLIT = re.compile(r"(train|test|validation|valid|val|dev)(?![a-z])")
-
-
-@dataclass(frozen=True)
-class Shards:
-    """The files of one split, at least one, sorted by name; and those of the other, for its names of classes."""
-
-    paths: list[Path]
-    others: list[Path]
 
 
 def endings(folder: Path, suffixes: Sequence[str]) -> list[str]:
@@ -29,23 +20,24 @@ def other_folders(folder: Path) -> list[str]:
     return [name for name in names if name not in ("data", "train", "test")]
 
 
-def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> Shards:
-    """The files of a split: those in a folder of its name, or whose own names begin with it.
+def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> tuple[list[Path], list[Path]]:
+    """The files of a split, at least one, sorted by name; and those of the other split.
 
-    They are in the folder, or in its subfolders `data`, `train` and `test`. If no name says train or test, all files belong to
-    either split. A validation split is passed over. Raises DataError: there is no such split.
+    They are in the folder, or in its subfolders `data`, `train` and `test`. A file's name begins with its split, or its folder
+    is called so. If no name says train or test, all files belong to either split. A validation split is passed over. Raises
+    DataError: there is no such split.
     """
     files = _files(folder, suffix)
     splits = {path: _split_of(path) for path in files}
     if not {"train", "test"} & set(splits.values()):
         if must_split:
             raise DataError(f"{folder}: no {suffix} file is named after the split {split}: leave the split out")
-        return Shards(files, [])
+        return files, []
     files_of_split = [path for path in files if splits[path] == split]
     if not files_of_split:
         raise DataError(f"{folder}: no {suffix} file is named after the split {split}, and others are after theirs")
     other = "test" if split == "train" else "train"
-    return Shards(files_of_split, [path for path in files if splits[path] == other])
+    return files_of_split, [path for path in files if splits[path] == other]
 
 
 def tables_of(path: Path, split: str) -> list[Path]:
@@ -53,7 +45,7 @@ def tables_of(path: Path, split: str) -> list[Path]:
     if path.suffix.lower() in (".parquet", ".arrow"):
         return [path]
     pieces = endings(path, (".parquet", ".arrow")) if path.is_dir() else []
-    return of_split(path, pieces[0], split, must_split=False).paths if pieces else []
+    return of_split(path, pieces[0], split, must_split=False)[0] if pieces else []
 
 
 def _files(folder: Path, suffix: str) -> list[Path]:

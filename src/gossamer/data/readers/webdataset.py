@@ -73,7 +73,7 @@ def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, b
                     continue
                 if not member.isreg() or member.issparse() or member.size > LARGEST:
                     raise DataError(
-                        f"{path}, member {str(whole)!r}: only plain files of at most {LARGEST >> 20} MiB are read"
+                        f"{path}, member {str(whole)!r}: only plain files up to {LARGEST >> 20} MiB are read"
                     )
                 stem, _, ending = whole.name.partition(".")
                 wanted = ending.lower() in endings or _is_picture(ending.lower())
@@ -82,9 +82,7 @@ def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, b
     except DataError:
         raise
     except Exception as error:  # what tarfile raises on damaged files is open-ended
-        raise DataError(
-            f"{path}: this is not a sound, uncompressed tar ({type(error).__name__}): copy or write it again"
-        ) from None
+        raise DataError(f"{path}: this is not a sound, plain tar ({type(error).__name__}): write it again") from None
 
 
 def _record(
@@ -100,8 +98,8 @@ def _record(
     for ending in (endings[0], labels_end):
         if ending is not None and ending not in members:
             raise DataError(
-                f"{where}: the record lacks .{ending}: every record has a picture and a label (--images-key and --labels-key "
-                f"name their endings; --labels-key {NONE}: there are no labels)"
+                f"{where}: the record lacks .{ending}: add it, or name another ending with --images-key or --labels-key "
+                f"({NONE}: there are no labels)"
             )
     try:
         label = "0" if labels_end is None else members[labels_end].decode()

@@ -110,19 +110,9 @@ class Glyphs(DrawingProgram):
 
 
 def draw(n: int, *, classes: Classes = "digits", size: int = _FRAME, seed: int) -> Records:
-    """Draw glyphs; equal arguments give equal glyphs.
+    """Draw n glyphs of `size` pixels a side: uint8 [n, 1, size, size]. Equal arguments give equal glyphs.
 
-    Args:
-        n: how many; the classes are as even as n allows, in random order.
-        classes: "digits" (labels 0 to 9) or "letters" (upper and lower case together, labels 0 to 25).
-        size: side of the images in pixels; 28 is MNIST's framing, others scale it.
-        seed: of everything that is random.
-
-    Returns:
-        Records with images uint8 [n, 1, size, size].
-
-    Raises:
-        RequestError: n or size below 1, or unknown classes.
+    The classes are as even as n allows, in random order. Raises RequestError: n or size below 1, or unknown classes.
     """
     images, labels = drawn(n, classes=classes, size=size, seed=seed)
     return Records(images.numpy(), labels.numpy())
@@ -207,7 +197,10 @@ def _field(path: Tensor) -> Tensor:
 def strokes(classes: Classes) -> tuple[Tensor, Tensor]:
     """The strokes of all characters as thin lines, bool [K, F, F], and where each class begins. Needs the fonts."""
     if classes == "digits":
-        shapes = [_digit_shapes(digit, _LOOKALIKES[digit]) for digit in "0123456789"]
+        shapes = [
+            [(font, digit) for font in _DIGIT_FONTS] + 2 * [(_DIGIT_FONTS[0], form) for form in lookalikes]
+            for digit, lookalikes in _LOOKALIKES.items()
+        ]
     elif classes == "letters":
         shapes = [
             [(font, form) for font in _LETTER_FONTS for form in (letter, letter.lower())]
@@ -218,11 +211,6 @@ def strokes(classes: Classes) -> tuple[Tensor, Tensor]:
     paths = np.stack([_path(font, character) for group in shapes for font, character in group])
     first = np.cumsum([0] + [len(group) for group in shapes])
     return torch.from_numpy(paths), torch.from_numpy(first)
-
-
-def _digit_shapes(digit: str, lookalikes: str) -> list[tuple[str, str]]:
-    """Font and character of the shapes of a digit."""
-    return [(font, digit) for font in _DIGIT_FONTS] + 2 * [(_DIGIT_FONTS[0], character) for character in lookalikes]
 
 
 @cache
