@@ -526,7 +526,7 @@ MISTAKES = (
     Mistake("the first records alone are hashed", "data/fingerprint.py", "    for start in range(0, len(records), step):\n", "    for start in range(0, min(len(records), step), step):\n", KNOWN_AGAIN),
     Mistake("the digests of records are not in the fingerprint", "data/fingerprint.py", "    digest.update(record_digests.data)\n", "", KNOWN_AGAIN),
     Mistake("labels are not in the fingerprint", "data/fingerprint.py", "    numbers = [records.labels, ", "    numbers = [", KNOWN_AGAIN),
-    Mistake("digests of records fill the memory", "data/fingerprint.py", "Filling(32 * len(records), room=_ROOM)", "Filling(32 * len(records))", KNOWN_AGAIN),
+    Mistake("digests of records fill the memory", "data/fingerprint.py", "Filling(32 * len(records), in_memory=_ROOM)", "Filling(32 * len(records))", KNOWN_AGAIN),
     Mistake("the mark goes by the order of the records", "data/fingerprint.py", "np.sort(record_digests[part == number].view(\"S32\"), axis=0)", "record_digests[part == number]", KNOWN_AGAIN),
     Mistake("half of the records are not in the mark", "data/fingerprint.py", "    for number in range(_PARTS):\n", "    for number in range(_PARTS // 2):\n", KNOWN_AGAIN),
     Mistake("the account book does not know copies of the records", "run/budget/entry.py", "mark=facts.identity.mark,", "mark=\"\",", "tests/run/budget/test_budget.py -k mark"),

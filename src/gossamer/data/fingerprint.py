@@ -52,7 +52,7 @@ def identify(records: Records) -> Identity:
 
 def digests(records: Records) -> np.ndarray:
     """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: the disk is too full."""
-    filling, size = Filling(32 * len(records), room=_ROOM), max(1, records.images[:1].nbytes)
+    filling, size = Filling(32 * len(records), in_memory=_ROOM), max(1, records.images[:1].nbytes)
     step = max(1, _BYTES // size)
     for start in range(0, len(records), step):
         pixels = memoryview(np.ascontiguousarray(records.images[start : start + step]).reshape(-1).data)

@@ -1,8 +1,8 @@
 """Arrays larger than memory: pages of files, which the system reads and drops as it needs them.
 
-Plain numbers are mapped in their own file. What has to be decoded is decoded once, in a stream, into memory or, if that takes
-too much of it, into a file without a name. Such a file is private to this process (mode 0600, in no folder). The system frees
-it when the process ends, however it ends, so no copy of private records is left behind.
+Plain numbers are mapped in their own file. Others are decoded once, in a stream, into memory or, if that takes too much of it,
+into a file without a name. Such a file is private to this process (mode 0600, in no folder). The system frees it when the
+process ends, however it ends, so no copy of private records is left behind.
 """
 
 import math
@@ -43,16 +43,16 @@ class Filling:
 
     Args:
         expected: its bytes, whose space is then checked before the first is written. Zero: unknown.
-        room: bytes from which it goes to the disk. None: a quarter of the free memory.
+        in_memory: bytes from which it goes to the disk. None: a quarter of the free memory.
 
     Raises:
         DataError: the disk is too full.
     """
 
-    def __init__(self, expected: int = 0, *, room: int | None = None) -> None:
+    def __init__(self, expected: int = 0, *, in_memory: int | None = None) -> None:
         self._values = bytearray()
         self._file: IO[bytes] | None = None
-        self._size, self._room = 0, int(SHARE * free_memory()) if room is None else room
+        self._size, self._room = 0, int(SHARE * free_memory()) if in_memory is None else in_memory
         self._make_room(expected)
 
     def add(self, piece: np.ndarray | bytes | bytearray | memoryview) -> None:

@@ -247,8 +247,8 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
 def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:
     """Picture files, each with its place, to uint8 [N, C, H, W]. where: what holds them all, for messages.
 
-    count: their number, to check the free space before the second is read; zero: unknown. Raises DataError: there are none, they
-    differ in size or colour, one cannot be read, or the disk is too full.
+    count: their number, to check the free space before the second is read; zero: unknown. Raises DataError: there are none,
+    they differ in size or colour, one cannot be read, or the disk is too full.
     """
     values, shape, first = Filling(), None, ""
     for place, pixels in decoder.read_all(sources):
