@@ -73,7 +73,7 @@ def test_a_card_of_several_sizes_is_drafted_and_the_choice_is_said(
     assert answer.status == 0, answer.err
     assert "The pictures are 40x60 pixels (width x height) and 2 other sizes and become 32x32" in answer.err
     assert '"squash" (as drafted) distorts them, "crop" keeps the middle' in answer.err
-    assert '"pad" keeps everything between black bars. Choose in the card.' in answer.err
+    assert 'and "pad" adds black bars.' in answer.err
     assert "Colour pictures were made grey" in answer.err
     drafted = DataCard.loads(answer.out)
     assert (drafted.shape, drafted.classes, drafted.resize) == ((1, 32, 32), 2, "squash")
