@@ -246,7 +246,7 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
         )
     if units is not None and card.unit == "record":
         raise CardError(
-            f'{where}: there are --units, and the card says unit = "record". Name the unit in the card, such as unit = "person".'
+            f'{where}: there are units, and the card says unit = "record". Name the unit in the card, such as unit = "person".'
         )
 
 
