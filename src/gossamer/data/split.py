@@ -176,7 +176,7 @@ def _pictures(
         names = unit_ids.names[unit_ids.numbers].tolist()
     named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
     images = (
-        named if name else decoder.read(path, where=str(path)) for path, name in zip(listing.paths, names, strict=True)
+        named if name else decoder.read(file, where=str(file)) for file, name in zip(listing.paths, names, strict=True)
     )
     test = np.array([deal(name, image) for name, image in zip(names, images, strict=True)], bool)
     how = matched(units)

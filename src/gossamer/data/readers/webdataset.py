@@ -35,7 +35,7 @@ def read(
     Raises:
         DataError: no pictures, a record without picture or label, or a damaged file.
     """
-    pictures_end = None if images_key is None else images_key.removeprefix(".").lower()
+    pictures_end = (images_key or "").removeprefix(".").lower()
     labels_end = None if labels_key == NONE else (labels_key or _CLASS).removeprefix(".").lower()
     labels: list[str] = []
 
@@ -50,7 +50,7 @@ def read(
     return Stored(images, np.array(labels, np.str_), others=np.array(beyond, np.str_), formed=True)
 
 
-def _records(path: Path, pictures_end: str | None, labels_end: str | None) -> Iterator[tuple[str, bytes, str]]:
+def _records(path: Path, pictures_end: str, labels_end: str | None) -> Iterator[tuple[str, bytes, str]]:
     """Place, picture and label of each record; at least one."""
     any_found = False
     for name, group in itertools.groupby(_members(path, {pictures_end, labels_end}), key=lambda member: member[0]):
@@ -85,9 +85,7 @@ def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, b
         raise DataError(f"{path}: this is not a sound, plain tar ({type(error).__name__}): write it again") from None
 
 
-def _record(
-    members: dict[str, bytes], pictures_end: str | None, labels_end: str | None, where: str
-) -> tuple[bytes, str]:
+def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None, where: str) -> tuple[bytes, str]:
     """The picture and the label of a record."""
     endings = [pictures_end] if pictures_end else [ending for ending in members if _is_picture(ending)]
     if len(endings) != 1:
