@@ -32,7 +32,6 @@ from benchmarks.reproduce.metrics.latent_codes import codes
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.data.synthetic.toys import ARMS, EXTENT, as_points, pinwheel
 from gossamer.files import write_atomically
 from gossamer.methods.privae import Config, Privae
 from gossamer.methods.privae.nets import CENTRES, Autoencoder
@@ -42,6 +41,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import presets
 from gossamer.run.training.memory import tune_malloc
+from reproduce.pinwheel import ARMS, EXTENT, as_points, pinwheel
 
 PRIVAE = Privae()
 # What each curve of figure 1 is: settings over those common to all.

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from benchmarks.reproduce.metrics.latent import CauchySum
+from benchmarks.reproduce.pinwheel import EXTENT, as_points, pinwheel
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.data.synthetic.toys import EXTENT, as_points, pinwheel
 from gossamer.errors import RequestError
 from gossamer.methods.method import Job, Run
 from gossamer.methods.privae import Config, Privae, objective
