@@ -12,9 +12,10 @@ Non-finite gradients count as zero, and raise nothing: raising would be an outpu
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -57,7 +58,6 @@ class Batch(Protocol):
 
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
-TakenBatch = TypeVar("TakenBatch", bound=Batch, contravariant=True)
 
 
 @dataclass
@@ -69,33 +69,47 @@ class Memory:
     one_by_one: bool = False
 
 
-class Gradients(Protocol[TakenBatch]):
-    """What `answer` needs to know of a query."""
+class Gradients(ABC, Generic[AnyBatch]):
+    """A query for clipped gradients of a network. Its subclasses say of which loss.
+
+    Make it once per run, because it remembers what it has learnt about the network.
+    """
+
+    module: nn.Module
+    physical_batch_size: int
+    form: Form
+    multiplicity: int
+    precision: Precision
+    memory: Memory
+
+    @abstractmethod
+    def summed(self, batch: AnyBatch) -> Tensor:
+        """Return the gradient of the summed losses, not clipped. [D]"""
+
+    @abstractmethod
+    def taped(self, batch: AnyBatch) -> list[Call]:
+        """Return the calls of a backward pass. Raises TapeError."""
+
+    @abstractmethod
+    def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
+        """Return per-record gradients, [m, D], in any number of pieces."""
 
     @property
-    def module(self) -> nn.Module: ...
-    @property
-    def physical_batch_size(self) -> int: ...
-    @property
-    def form(self) -> Form: ...
-    @property
-    def multiplicity(self) -> int: ...
-    @property
-    def precision(self) -> Precision: ...
-    @property
-    def memory(self) -> Memory: ...
+    def sizes(self) -> list[int]:
+        """Length of each parameter tensor, in order."""
+        return [p.numel() for p in self.module.parameters()]
 
-    def summed(self, batch: TakenBatch) -> Tensor:
-        """[D], the gradient of the summed losses, not clipped."""
-        ...
+    @property
+    def dimension(self) -> int:
+        """D, the number of parameters."""
+        return sum(self.sizes)
 
-    def taped(self, batch: TakenBatch) -> list[Call]:
-        """The calls of a backward pass; raises TapeError."""
-        ...
+    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
+        """Return the sum of the clipped gradients, in the order of `module.parameters()`; added to `out`, if given.
 
-    def rows(self, batch: TakenBatch) -> Iterator[Tensor]:
-        """Per-record gradients [m, D], in as many pieces as it likes."""
-        ...
+        [D], float32 or wider.
+        """
+        return answer(self, records, bounds, out)
 
 
 def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: Tensor | None) -> Tensor:

@@ -10,23 +10,19 @@ Contract: with the coins of each record fixed, adding or removing one unit, at a
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeAlias
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
-from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Form, Memory, answer, check_tape
-from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient, place, sum_dtype
+from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Form, Gradients, Memory, check_tape
+from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient, place
 from gossamer.privacy.per_sample_gradients.precision import Precision, lowered
 from gossamer.privacy.per_sample_gradients.refusals import check_module
-from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError
+from gossamer.privacy.per_sample_gradients.tape import Tape
 from gossamer.privacy.per_sample_gradients.uses import Call
-from gossamer.privacy.queries import Bounds
-
-RecordLoss: TypeAlias = Callable[[nn.Module, AnyBatch], Tensor]
-"""Calls the module on the batch; gives one loss per record, [n]; with a multiplicity, [multiplicity x n]."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +42,8 @@ class Tensors:
 
 
 @dataclass(frozen=True)
-class PerRecordGradient(Generic[AnyBatch]):
+class PerRecordGradient(Gradients[AnyBatch]):
     """The query of DP-SGD: the sum over the drawn units of clipped gradients of a per-record loss.
-
-    Make it once per run: it remembers what it has learnt about the network.
 
     Args:
         module: the network; the answer runs over `module.parameters()` in their order. A parameter that does not require a
@@ -79,20 +73,6 @@ class PerRecordGradient(Generic[AnyBatch]):
         if self.physical_batch_size < 1 or self.multiplicity < 1:
             raise RequestError("physical_batch_size and multiplicity must be 1 or more")
         check_module(self.module)
-
-    @property
-    def sizes(self) -> list[int]:
-        """Length of each parameter tensor, in order."""
-        return [p.numel() for p in self.module.parameters()]
-
-    @property
-    def dimension(self) -> int:
-        """D, the number of parameters."""
-        return sum(self.sizes)
-
-    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
-        """[D], float32 or wider: the sum of the clipped gradients, in the order of `module.parameters()`; added to `out`."""
-        return answer(self, records, bounds, out)
 
     def losses(self, batch: AnyBatch) -> Tensor:
         """[multiplicity x n]
@@ -127,43 +107,3 @@ class PerRecordGradient(Generic[AnyBatch]):
         """[1, D] for each record: the plain loop."""
         for i in range(len(batch)):
             yield self.summed(batch[i : i + 1])[None]
-
-
-def clipped_sum(
-    module: nn.Module,
-    loss: RecordLoss[AnyBatch],
-    batch: AnyBatch,
-    bounds: Bounds,
-    *,
-    physical_batch_size: int = 512,
-    form: Form = "auto",
-    multiplicity: int = 1,
-    precision: Precision = "fp32",
-) -> Tensor:
-    """The clipped sum in one call, [D]. In a loop, keep a `PerRecordGradient` instead: it looks at the network once."""
-    query = PerRecordGradient(module, loss, physical_batch_size, form, multiplicity, precision)
-    return query.clipped_sum(batch, bounds)
-
-
-def rows(module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, multiplicity: int = 1) -> Tensor:
-    """Per-record gradients [n, D] by a plain loop of ordinary autograd: the reference that the tests compare with."""
-    query = PerRecordGradient(module, loss, multiplicity=multiplicity)
-    parts = list(query.rows(batch))
-    return torch.cat(parts) if parts else torch.zeros(0, query.dimension, dtype=sum_dtype(module))
-
-
-def check_records_independent(
-    module: nn.Module, loss: RecordLoss[AnyBatch], batch: AnyBatch, *, multiplicity: int = 1
-) -> bool:
-    """Whether, in this batch, the loss of the first record depends on that record alone, as far as gradients show.
-
-    One extra backward pass. Every query asks this once, on its first batch of two records or more.
-    """
-    tape = Tape(module)
-    with tape:
-        losses = loss(module, batch)
-    try:
-        check_tape(tape, losses, multiplicity * len(batch), Memory())
-    except TapeError:
-        return False
-    return True
