@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.per_sample_gradients import answers, ghost, rounding
-from gossamer.privacy.per_sample_gradients.clipping import clip_rows, room
+from gossamer.privacy.per_sample_gradients.clipping import clip_rows, empty
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.rounding import charged
 from gossamer.privacy.queries import Bounds
@@ -292,7 +292,7 @@ def test_what_stood_in_the_memory_of_a_new_sum_is_never_read(
 
     module = Twice().double()
     expected = summed(module)
-    monkeypatch.setattr(answers, "room", lambda module: room(module).fill_(torch.nan))
+    monkeypatch.setattr(answers, "empty", lambda module: empty(module).fill_(torch.nan))
     assert torch.equal(summed(module), expected)
     if n and not units:
         by_hand = reference(module, square, batch, bounds)
@@ -470,7 +470,7 @@ def test_mixed_records_are_noticed() -> None:
         (nn.BatchNorm1d(4), "GroupNorm"),
         (nn.BatchNorm1d(4, track_running_stats=False).eval(), "GroupNorm"),
         (nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=False"),
-        (nn.Dropout(0.5), "secret coins"),
+        (nn.Dropout(0.5), "secret_generator"),
         (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), "eval"),
     ],
     ids=lambda value: type(value).__name__,
@@ -496,7 +496,7 @@ def test_functions_that_mix_records_are_refused(function: Callable[[Tensor], Ten
     if function is F.alpha_dropout:
         function = lambda x: F.alpha_dropout(x, 0.5, True)  # noqa: E731  # its default is off
     query = PerRecordGradient(small(), lambda m, b: square(m, Tensors((function(b.parts[0]),))))
-    with pytest.raises(RequestError, match=r"GroupNorm|secret coins"):
+    with pytest.raises(RequestError, match=r"GroupNorm|secret_generator"):
         query.clipped_sum(points(3), Bounds(norms=(1.0,)))
 
 

@@ -481,7 +481,7 @@ def test_norms_and_sums_are_in_full_precision(narrow_products: None, monkeypatch
     batch = Tensors((torch.randn(3, 2, 40), torch.randn(3, 2, 30)))
     query.clipped_sum(batch, ONE)
     assert len(seen) == 3
-    clipping.call_norms(query.taped(batch), module, (0,), 3, at_once=3)
+    clipping.call_norms(query.taped(batch), module, (0,), 3, at_once=3, multiplicity=1)
     summed_calls(query.taped(batch), module)
     assert len(seen) == 6
     assert all(place == "ieee" for places in seen for place in places)

@@ -1,12 +1,12 @@
 """How a query is answered: units, physical batches, the fast form or the slow one.
 
-The *fast form* costs little more than an ordinary step: one forward pass, one backward pass that computes no weight
-gradient (`tape`), the norms of all records' gradients (`ghost`), and one weight-gradient call per layer on clipped pairs.
-The *slow form* takes the records one at a time through ordinary autograd. It serves as the reference, and for networks that
-the fast form does not know; "auto" then chooses it and says so once in the log.
+The *fast form* costs little more than an ordinary step. It takes one forward pass, and one backward pass without weight
+gradients (`tape`). Then it takes the norms of all records' gradients (`ghost`), and one weight-gradient call per layer on
+clipped pairs. The *slow form* takes the records one at a time through ordinary autograd. It is the reference, and serves
+networks that the fast form does not know. "auto" chooses it for these, and says so once in the log.
 
-A *unit* with several records in the draw (a writer, a patient) is clipped as a whole: one ordinary backward pass over all of
-its records, in pieces of `physical_batch_size`, and one factor for the result. Units with one record take the fast form.
+A *unit* with several records in the draw (a writer, a patient) is clipped as a whole. One backward pass goes over all of its
+records, in pieces of `physical_batch_size`, and one factor clips the result. Units with one record take the fast form.
 
 Non-finite gradients count as zero, and raise nothing: raising would be an output. An empty draw gives zeros.
 """
@@ -27,11 +27,10 @@ from gossamer.privacy.per_sample_gradients.clipping import (
     call_norms,
     clip_rows,
     clips,
+    empty,
     groups_of_parameters,
-    room,
     row_norms,
     sum_dtype,
-    zeros,
 )
 from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.privacy.per_sample_gradients.refusals import check_module
@@ -117,9 +116,9 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
     check_module(query.module)
     groups_of_parameters(bounds, len(list(query.module.parameters())))
     if out is None and len(records) == 0:
-        return zeros(query.module)
-    fresh = out is None  # nothing stands in it yet: the first batch writes where others add
-    out = room(query.module) if out is None else out
+        return empty(query.module).zero_()
+    fresh = out is None  # nothing is in it yet: the first batch writes where others add
+    out = empty(query.module) if out is None else out
     single, several = by_unit(records) if clips(bounds) else (records, [])
     for lo in range(0, len(single), query.physical_batch_size):
         _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds, fresh=fresh)
@@ -161,10 +160,8 @@ def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Seque
     return torch.cat([row_norms(rows, query.module, groups) for rows in query.rows(batch)])
 
 
-def _add_records_(
-    out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds, *, fresh: bool = False
-) -> None:
-    """One physical batch, each record its own unit. Where `out` is fresh, nothing of what stands in it is read."""
+def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds, *, fresh: bool) -> None:
+    """One physical batch, each record its own unit. Where `out` is fresh, it is written and never read."""
     if not clips(bounds):
         total = query.summed(batch)
         if bool(total.isfinite().all()):
@@ -238,14 +235,10 @@ def by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
 
 
 def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
-    """Make sure that the tape is the whole story and that row r of every a and b belongs to row r of the batch.
+    """Make sure that the tape saw every use of a parameter, and that row r of every a and b belongs to row r of the batch.
 
-    Args:
-        tape: after the forward pass.
-        losses: [count].
-        count: rows of the batch.
-        memory: the independence of records is looked at once: the gradient of the first loss alone must vanish at every
-            other row. It catches layers that mix records, and first dimensions that only happen to have the right length.
+    The gradient of the first loss alone must vanish at every other row. `memory` notes that this was looked at. It catches
+    layers that mix records, and first dimensions that only happen to have the right length. losses: [count].
 
     Raises:
         TapeError: naming what the tape does not know.

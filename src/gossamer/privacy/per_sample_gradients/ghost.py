@@ -1,19 +1,17 @@
 """Norms of per-record gradients, and their clipped sum, from taped pairs: the second half of the fast clipped sum.
 
-A record's gradient for a weight is the sum over positions t of (b_t outer u_t), where u is the input as the weight meets it
-(a row, or an unfolded patch) and b the gradient of the output. Its squared norm is found in one of several ways, whichever
-needs the least work for the weight at hand. Two serve every layer that has patches:
+A record's gradient for a weight is the sum over positions t of (b_t outer u_t). Here u is the input as the weight meets it (a
+row, or an unfolded patch) and b the gradient of the output. Of several ways to its squared norm, the way with the least work
+is taken. Two serve every layer that has patches:
 
 - instantiate: form the gradient itself; where it is small it is kept, and the clipped sum is one product with the factors;
 - Gram: the sum over t and t' of <u_t, u_t'> <b_t, b_t'>, which never forms the gradient (Goodfellow 2015; Rochette, Manoel
   and Tramel 2019; Li, Tramer, Liang and Hashimoto 2021).
 
 A layer may have others of its own (`layers.phase`, `layers.embedding`). The choice follows counted work, not a clock, so that
-the same seed gives the same bits. Nor does it follow how many records were drawn: the ways differ in how far a norm is raised,
-so that one record more would change the norms of all others at once, and with them what they add.
-
-Every squared norm is an upper bound: it is raised by what rounding may have taken from it, and by what the weight-gradient
-call may add (`rounding`).
+the same seed gives the same bits. It does not follow how many records were sampled. The ways differ in how far they raise a
+norm, so one record more would change the norms of all others, and what they add. Every squared norm is an upper bound
+(`rounding`).
 """
 
 from collections.abc import Mapping, Sequence

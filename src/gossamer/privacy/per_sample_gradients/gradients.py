@@ -3,9 +3,8 @@
     query = PerRecordGradient(critic, loss)      # once, before the loop
     total = query.clipped_sum(records, bounds)   # every step; [D]
 
-Contract: with the coins of each record fixed, adding or removing one unit, at any position, moves the sum by at most
-`bounds.norms[j]` in L2 on the parameters of group j, rounding included as far as `rounding` says. How the sum is come by:
-`answers`.
+Contract: fix the random choices of each record. Then adding or removing one unit, at any position, moves the sum by at most
+`bounds.norms[j]` in L2 on the parameters of group j. `rounding` says how far this includes rounding. `answers` computes it.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,8 +47,8 @@ class PerRecordGradient(Gradients[AnyBatch]):
     Args:
         module: the network; the answer runs over `module.parameters()` in their order. A parameter that does not require a
             gradient, or that the loss does not use, has the gradient zero.
-        loss: one loss per record. Coins that it needs (latents, masks, interpolation weights) come from the secret coins of
-            the run and belong to a record; `docs/guarantees.md`, condition 1.
+        loss: called as loss(module, batch); one loss per record. Random choices that it needs (latents, masks, weights) are
+            secret and belong to a record (`docs/guarantees.md`, condition 1).
         physical_batch_size: how many records are in memory at a time. The answer does not depend on it, except by rounding.
         form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
         multiplicity: losses per record. They come as [multiplicity x n], record r at r, r + n, r + 2n ...; its gradient is the
@@ -58,7 +57,7 @@ class PerRecordGradient(Gradients[AnyBatch]):
             then defined by what they leave (`rounding`). Below "fp32" every physical batch is filled up to one size.
 
     Raises:
-        RequestError: if the network mixes records, takes coins of its own, or changes with every call.
+        RequestError: if the network mixes records, has random choices of its own, or changes with every call.
     """
 
     module: nn.Module
@@ -83,8 +82,8 @@ class PerRecordGradient(Gradients[AnyBatch]):
         losses = self.loss(self.module, batch)
         if losses.shape != (self.multiplicity * len(batch),):
             raise RequestError(
-                "the loss must give one number per record, times the multiplicity, as a vector of multiplicity x n: "
-                f"reduction='none', no mean and no sum over the batch. It gave {losses.dim()} dimensions."
+                f"the loss must give one number per record, as a vector of multiplicity x n, not {losses.dim()} dimensions. "
+                "Take reduction='none', and no mean or sum over the batch."
             )
         return losses
 

@@ -5,10 +5,10 @@ The loss of one record pairs it with one fake and with one point x^ between the 
     L = D(fake) - D(real) + penalty (|grad_x D(x^)| - 1)^2
 
 so a record uses every weight three times. In a piecewise-linear critic the gradient of the penalty needs no second derivative
-(`tangents`). Critics with smooth activations, or with operations that are not linear in x, take torch.func.
+(`tangents`). Other critics take torch.func.
 
-The fake, the interpolation weight and the labels of a record are coins or data of that record (`docs/guarantees.md`, condition
-1): they come from the secret coins of the run, not from a stream that another record could shift.
+The fake and the interpolation weight of a record are secret random choices of that record (`docs/guarantees.md`, condition 1).
+They never come from a stream that another record could shift.
 """
 
 import logging
@@ -59,14 +59,14 @@ class PenaltyGradient(Gradients[AnyBatch]):
 
     Args:
         module: the critic, called as critic(images) or critic(images, labels); gives [n].
-        points: real, fake and interpolated images of a batch, and its labels. It draws each record's coins.
+        points: real, fake and interpolated images of a batch, and its labels. It makes each record's random choices.
         penalty: weight of the gradient penalty, lambda of the paper.
         physical_batch_size: records in memory at a time.
-        form: "fast" refuses critics that are not piecewise linear; "slow" is double backward, one record at a time; "auto"
+        form: "fast" refuses critics that are not piecewise linear. "slow" is double backward, one record at a time. "auto"
             is fast where it can be, else torch.func.
 
     Raises:
-        RequestError: if the critic mixes records, takes coins of its own, or changes with every call.
+        RequestError: if the critic mixes records, has random choices of its own, or changes with every call.
     """
 
     module: nn.Module

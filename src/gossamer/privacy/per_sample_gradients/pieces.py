@@ -1,7 +1,7 @@
 """What the records of a batch contribute to one parameter: a piece knows their norms, and adds up their gradients.
 
-The columns of a convolution run over taps first and channels last: the channels of a pixel then lie side by side, and unfolding
-copies them in one go. `by_taps` and `by_channels` go between that order and the parameter's own; norms do not care.
+The columns of a convolution run over taps first and channels last, so that unfolding copies the channels of a pixel in one go.
+`by_taps` and `by_channels` go between that order and the parameter's own. Norms are the same in both.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Product:
         out.view(b.shape[1], a.shape[1]).addmm_(b.t(), a)
 
     def write_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """The same in place of what stands in out, which is not read."""
+        """The same, overwriting out, which is not read."""
         a, b = scaled(without(self.a, dropped), without(self.b, dropped), factors)
         torch.mm(b.t(), a, out=out.view(b.shape[1], a.shape[1]))
 

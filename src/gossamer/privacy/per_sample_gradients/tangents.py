@@ -1,9 +1,9 @@
 """The pairs of a critic's gradient penalty, without a second derivative.
 
-In a piecewise-linear critic D(x) is linear around x^, and the gradient of the penalty needs no second derivative. Let J =
-grad_x D(x^), u = dL/dJ, g the gradient of D(x^) at the output of a layer, and v the direction u pushed forward through the
-network with its masks held fixed, at the input of that layer. Then the penalty's gradient for the weight is g outer v: one more
-taped pair, with v for a and g for b. Biases and inputs that do not depend on x (labels) have none.
+A piecewise-linear critic D(x) is linear around x^. Let J = grad_x D(x^), u = dL/dJ, and g the gradient of D(x^) at the output
+of a layer. Let v be the direction u pushed forward through the network, with its masks held fixed, to the input of that layer.
+Then the penalty's gradient for the weight is g outer v: one more taped pair, with v for a and g for b. Biases, and inputs that
+do not depend on x (labels), have none.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """One weight and its uses: what the engine asks of every kind of layer.
 
-A *call* is one use of a weight by a batch: the layer, its input a and, once the backward pass is through, the gradient b of
-its output. Of a call the layer makes *patches*: u [m, columns, T] and b [m, rows, T] such that b u^T is the record's gradient
-as a matrix of rows x columns. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels
-of the output in a convolution. The groups of a convolution fold into m.
+A *call* is one use of a weight by a batch: the layer, its input a and, after the backward pass, the gradient b of its output.
+Of a call the layer makes *patches*: u [m, columns, T] and b [m, rows, T]. The record's gradient, a matrix of rows x columns,
+is b u^T. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of the output in a
+convolution. The groups of a convolution fold into m.
 
 Several rows of a batch may belong to one record, its *multiplicity*: record r of n has the rows r, r + n, r + 2n ...
 """
@@ -122,7 +122,7 @@ class Layer(ABC):
 
 @dataclass(eq=False)
 class Call:
-    """One use of a weight and a bias. a and b are filled in by the backward pass, and stay None if it does not get there.
+    """One use of a weight and a bias. The backward pass fills in a and b. They stay None where it does not come by.
 
     Args:
         layer: what was computed.

@@ -99,7 +99,7 @@ class Convolution(Layer):
         return self.unfolding(a[lo:hi], b[lo:hi], uses.shape)
 
     def _sides(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """What is unfolded, and what stands beside it."""
+        """What is unfolded, and the other."""
         return (b, a) if self.transposed else (a, b)
 
     def _apart(self, t: Tensor) -> Tensor:

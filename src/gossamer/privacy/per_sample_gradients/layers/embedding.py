@@ -42,7 +42,7 @@ class Embedding(Layer):
         return {"gram": SharedRows(), "instantiate": Instantiate()}
 
     def patches(self, a: Tensor, b: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
-        """What stands in the rows, [n, T, d], and the rows, one-hot, [n, T, V]."""
+        """The gradients of the looked-up rows, [n, T, d], and which rows these are, one-hot, [n, T, V]."""
         hot = F.one_hot(a.reshape(len(a), -1), shape[0]).to(b.dtype)
         if self.padding is not None:
             hot[..., self.padding] = 0

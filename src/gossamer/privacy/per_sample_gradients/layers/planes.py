@@ -19,7 +19,7 @@ class Planes(Layer):
     """A convolution of constant planes: each channel of a record is one number, repeated over height and width.
 
     Labels enter a discriminator so: one-hot, expanded over the image. The convolution of a constant is the constant times
-    the sum of the taps that fall inside the image, so a small table serves all records. a: [n, C], the numbers.
+    the sum of the taps that fall inside the image. So a small table serves all records. a: [n, C], the numbers.
     """
 
     convolution: Convolution
