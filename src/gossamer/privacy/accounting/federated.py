@@ -42,15 +42,10 @@ ENFORCED = "they train one critic, on the machine of their owner, and no other c
 
 
 def enough(*, answers: int, critics: int, clients: int) -> int:
-    """How many answers each client must grant, so that a draw is never refused.
+    """Return how many answers each client must grant, so that a draw is never refused.
 
-    Args:
-        answers: of the whole run (T).
-        critics: among how many clients each is drawn, at least (K).
-        clients: how many there are.
-
-    Returns:
-        The smallest n that all clients stay within but for a chance of `CHANCE`, and `SPARE` more.
+    It is the smallest n that all clients stay within but for a chance of `CHANCE`, and `SPARE` more. Of `clients` clients, at
+    least `critics` (K) are there in each draw; `answers` (T) is that of the whole run.
 
     Raises:
         RequestError: if fewer clients are declared than the draw needs.

@@ -54,7 +54,6 @@ class RevealedMixture:
         return isinstance(event, RevealedDrawGaussianDpEvent) and relation in RELATION_NAMES
 
     def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (both relations alike)
-        """See `Accountant`."""
         square, chance, lost = np.zeros(1), np.ones(1), 0.0
         for event, count in plan:
             if not isinstance(event, RevealedDrawGaussianDpEvent) or event.noise_multiplier == 0:
@@ -93,7 +92,6 @@ class RevealedRdp:
         return float(dp_accounting.rdp.compute_epsilon(_ORDERS.tolist(), curve.tolist(), delta)[0])
 
     def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:
-        """See `Accountant`."""
         return self.convert(self.curve(plan, relation), delta)
 
 

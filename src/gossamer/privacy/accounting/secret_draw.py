@@ -42,10 +42,7 @@ def largest_loss(rate: float, noise_multiplier: float) -> float:
 def distribution(rate: float, noise_multiplier: float, grid: float) -> PrivacyLossDistribution:
     """The dominating pair of one release, on multiples of `grid`; the same in both orders.
 
-    Args:
-        rate: q, the probability with which the part (or the record) is drawn, in (0, 1].
-        noise_multiplier: s, above 0.
-        grid: width of a cell of privacy loss.
+    rate: q, in (0, 1]; noise_multiplier: s, above 0; grid: width of a cell of privacy loss.
     """
     cells = max(1, math.ceil(largest_loss(rate, noise_multiplier) / grid))
     losses = np.arange(cells + 1) * grid

@@ -49,7 +49,6 @@ class Batch(Protocol):
     @property
     def units(self) -> np.ndarray | None:
         """int64 [n], equal numbers belong to one unit. None: every record is its own unit."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -133,10 +132,7 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
 def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) -> Tensor:
     """L2 norms of each unit's gradient, group by group: [units, k]. Not clipped: on private records only inside a query.
 
-    Args:
-        query: whose gradients.
-        records: any number of units.
-        groups: the group of each parameter tensor, from 0 to k - 1.
+    groups: the group of each parameter tensor, from 0 to k - 1.
     """
     check_module(query.module)
     k, size = max(groups) + 1, query.physical_batch_size

@@ -38,7 +38,6 @@ class Gram:
         return Work(t * t * sum(uses.matrix) * uses.groups, uses.unfolded + 3 * t * t * uses.groups)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         u, b = uses.patches(lo, hi)
         rows, columns = (roundings(size, u.shape[2]) for size in uses.matrix)
         return paired(gram(u), gram(b), uses.dtype, columns + rows)
@@ -54,7 +53,6 @@ class Instantiate:
         return Work(uses.positions * numbers, uses.unfolded + 2 * numbers)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         return instantiated(*uses.patches(lo, hi))
 
 
@@ -70,7 +68,6 @@ class Ghost:
 
     @property
     def parameter(self) -> int:
-        """Position of the weight among the parameters."""
         return self.uses.parameter
 
     def squared_norms(self) -> Tensor:
@@ -84,7 +81,6 @@ class Ghost:
         return squares + self.uses.unread(lo, hi)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """One weight-gradient call per use."""
         factors = factors.repeat(self.uses.multiplicity)
         dropped = None if dropped is None else dropped.repeat(self.uses.multiplicity)
         for call in self.uses.calls:
@@ -92,14 +88,10 @@ class Ghost:
             call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))
 
 
-def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int = 1) -> list[Piece]:
+def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int) -> list[Piece]:
     """Sort taped calls into pieces, one per parameter that was used.
 
-    Args:
-        calls: what the tape holds after the backward pass. The first dimension of each a and b is multiplicity x n.
-        parameters: the tensors that the calls name by position.
-        at_once: how many records a batch may have at most: a public number, by which the form of each piece is chosen.
-        multiplicity: rows r, r + n, r + 2n ... of a batch belong to record r; its gradient is the sum over them.
+    at_once: how many records a batch may have at most, a public number. The form of each piece depends on it.
     """
     by_weight: dict[int, Uses] = {}
     by_bias: dict[int, Tensor] = {}

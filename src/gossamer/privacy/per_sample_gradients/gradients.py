@@ -45,16 +45,13 @@ class PerRecordGradient(Gradients[AnyBatch]):
     """The query of DP-SGD: the sum over the drawn units of clipped gradients of a per-record loss.
 
     Args:
-        module: the network; the answer runs over `module.parameters()` in their order. A parameter that does not require a
-            gradient, or that the loss does not use, has the gradient zero.
+        module: the network. A parameter that does not learn, or that the loss does not use, has the gradient zero.
         loss: called as loss(module, batch); one loss per record. Random choices that it needs (latents, masks, weights) are
             secret and belong to a record (`docs/guarantees.md`, condition 1).
-        physical_batch_size: how many records are in memory at a time. The answer does not depend on it, except by rounding.
+        physical_batch_size: records in memory at a time. The answer depends on it by rounding only.
         form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
-        multiplicity: losses per record. They come as [multiplicity x n], record r at r, r + n, r + 2n ...; its gradient is the
-            sum over its losses.
-        precision: of forward pass and input gradients; norms and sums stay in single precision. The gradient of a record is
-            then defined by what they leave (`rounding`). Below "fp32" every physical batch is filled up to one size.
+        multiplicity: losses per record, [multiplicity x n], record r at r, r + n, r + 2n ... Its gradient is their sum.
+        precision: of forward pass and input gradients; norms and sums stay in single precision (`rounding`).
 
     Raises:
         RequestError: if the network mixes records, has random choices of its own, or changes with every call.

@@ -34,13 +34,7 @@ VMAP_CHUNK = 32  # records whose gradients torch.func holds at a time
 
 
 def penalised_losses(critic: nn.Module, points: Points, *, penalty: float = 10.0) -> Tensor:
-    """One loss per record, [n], by double backward: the definition.
-
-    Args:
-        critic: called as critic(images), or critic(images, labels) where points have labels; gives [n].
-        points: what it sees.
-        penalty: weight of the gradient penalty, lambda of the paper.
-    """
+    """One loss per record, [n], by double backward: the definition. For critic and penalty see `PenaltyGradient`."""
     between = points.between.detach().requires_grad_()
     real, fake = points.judged(critic, points.real), points.judged(critic, points.fake)
     at = points.judged(critic, between)
@@ -52,10 +46,7 @@ def penalised_losses(critic: nn.Module, points: Points, *, penalty: float = 10.0
 
 @dataclass(frozen=True)
 class PenaltyGradient(Gradients[AnyBatch]):
-    """The query: the sum over the drawn units of clipped gradients of the penalised loss.
-
-    With bounds of infinity it is the ordinary gradient of the summed loss, without double backward where the critic is
-    piecewise linear.
+    """The query: the sum over the sampled units of clipped gradients of the penalised loss.
 
     Args:
         module: the critic, called as critic(images) or critic(images, labels); gives [n].

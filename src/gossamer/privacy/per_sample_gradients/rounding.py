@@ -97,13 +97,9 @@ def roundings(features: int, positions: int) -> int:
 
 
 def paired(u_gram: Tensor, b_gram: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
-    """[m] float64, upper bounds of squared norms from two Gram matrices [m, T, T].
+    """[m] float64, upper bounds of squared norms from the Gram matrices of u and b, [m, T, T].
 
-    Args:
-        u_gram: inner products of the inputs of T positions.
-        b_gram: those of the output gradients.
-        dtype: of these inputs and gradients.
-        steps: roundings in one entry of u_gram and in one of b_gram, together.
+    dtype: of u and b. steps: roundings in one entry of either matrix, together.
     """
     squares = (u_gram * b_gram).sum(1).double().sum(1)
     u, b = (products.diagonal(dim1=1, dim2=2).sqrt() for products in (u_gram, b_gram))

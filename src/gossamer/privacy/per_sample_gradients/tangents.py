@@ -68,10 +68,7 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, memory: Mem
 class _Tangents(Tape):
     """While it is entered, the tangent that meets each watched weight is written down, and pushed on.
 
-    Args:
-        module: the critic.
-        outputs: of the same calls on the same points, with their versions; computed again where an activation has changed
-            one in place.
+    outputs: of the same calls on the same points, with their versions. An output that was changed in place is computed again.
     """
 
     def __init__(self, module: nn.Module, outputs: list[tuple[Tensor, int]]) -> None:

@@ -44,11 +44,9 @@ class Method(Protocol):
 
     def work(self, uses: "Uses", /) -> Work:
         """What it would cost."""
-        ...
 
     def squares(self, uses: "Uses", lo: int, hi: int, /) -> Tensor:
         """[(hi - lo) x groups] float64, of records lo to hi: upper bounds, rounding included."""
-        ...
 
 
 class Layer(ABC):
@@ -125,9 +123,7 @@ class Call:
     """One use of a weight and a bias. The backward pass fills in a and b. They stay None where it does not come by.
 
     Args:
-        layer: what was computed.
-        weight: position of the weight among the parameters; None if it does not learn.
-        bias: likewise.
+        weight: position of the weight among the parameters; None if it does not learn. bias: likewise.
         a: input, [n, ...].
         b: gradient of the output, [n, ...].
     """
@@ -163,8 +159,7 @@ class Uses:
     """All uses of one weight in a batch.
 
     Args:
-        parameter: position of the weight among the parameters.
-        shape: of the weight.
+        parameter: position of the weight, of this shape, among the parameters.
         calls: its uses, at least one, all with the same number of rows.
         multiplicity: rows of the batch that belong to one record.
     """

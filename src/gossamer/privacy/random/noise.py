@@ -112,9 +112,6 @@ class Rng:
                 have put zeros in their place (`docs/guarantees.md`, condition 5).
             std: standard deviation. Zero, for the non-private run, leaves `out` as it is.
 
-        Returns:
-            out.
-
         Raises:
             TypeError: another dtype; bfloat16 and float16 would round the noise away.
             ValueError: out is not flat or longer than 2^32, or std is neither zero nor between 1e-30 and 1e30.
@@ -146,12 +143,7 @@ class Rng:
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         """Sample each of `population` units independently of all others, by secret random bits.
 
-        Args:
-            population: number of units.
-            rate: probability of each unit, exact; 0 draws none and 1 draws all.
-
-        Returns:
-            int64, the positions sampled, rising.
+        Returns the positions sampled, rising, int64. rate: the exact probability of each unit.
 
         Raises:
             ValueError: a negative population, or a rate outside [0, 1].

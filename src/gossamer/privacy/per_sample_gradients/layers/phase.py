@@ -40,7 +40,6 @@ class Phase:
         return Work(macs * uses.groups, memory * uses.groups)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         here = self.unfolding(uses, lo, hi)
         b = here.y.flatten(2)
         rows, columns = uses.matrix
