@@ -100,7 +100,6 @@ class BudgetEntry:
     """The cost of a run, and its status.
 
     Args:
-        charge: its cost.
         session: the newest session token, also in the run's ledger.
         finished: the last hash of the ledger at the end of the run; empty before the end.
         discarded: the user deleted the unfinished run.
@@ -152,13 +151,7 @@ class BudgetLimit:
 
 @dataclass(frozen=True)
 class DataSetBudget:
-    """The runs and the limits of one data set.
-
-    Args:
-        entries: its runs, oldest first.
-        names: all its names, the requested name first.
-        limits: the limits of any of these names.
-    """
+    """The runs of one data set, oldest first, all its names, the requested name first, and the limits of these names."""
 
     entries: tuple[BudgetEntry, ...]
     names: tuple[str, ...]
@@ -248,10 +241,8 @@ class OpenBudgetLog:
     def resumable_entry(self, sessions: Sequence[str], *hashes: str) -> BudgetEntry | None:
         """Return the entry that the folder of this ledger may resume; None: another folder has it, or no entry matches.
 
-        Args:
-            sessions: all session tokens of the run's ledger.
-            hashes: last hashes of the ledger, with and without the sessions at its end. A finished run may be certified again,
-                also after a crash between the new session in the ledger and in this log.
+        sessions: all those of the run's ledger. hashes: last hashes of the ledger, with and without the sessions at its end. A
+        finished run may be certified again, also after a crash between the new session in the ledger and in this log.
         """
         for session in reversed(sessions):
             for entry in self.entries:

@@ -32,21 +32,15 @@ _FAILED = 0  # what a rank sends that cannot go on
 
 
 class Next(IntEnum):
-    """What comes after a step."""
+    """What comes after a step: the next step, a checkpoint and the next step, or a checkpoint and the end."""
 
     STEP = 0
     CHECKPOINT = 1
-    """A checkpoint is written, then the next step."""
     CHECKPOINT_AND_STOP = 2
 
 
 class Ranks:
-    """One process, alone; `Group` has several.
-
-    Args:
-        number: of this rank, from 0.
-        count: how many there are.
-    """
+    """One process, alone; `Group` has several. number: of this rank, from 0. count: of all ranks."""
 
     def __init__(self, number: int = 0, count: int = 1) -> None:
         self.number, self.count = number, count

@@ -1,7 +1,7 @@
 """The ledger: what a run may release, what it has released, and the proof of both on disk.
 
-A plan is reserved before any record is read. Each release is charged to it before a record is read and noise is drawn. On
-disk the ledger only grows, one JSON object a line. Every line has the hash of all lines before it:
+A plan is reserved before any record is read. The cost of each release is recorded before its records are read and its noise is
+drawn. On disk the ledger only grows, one JSON object a line. Every line has the hash of all lines before it:
 
     {"open": {"format": 3, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record",
               "settings": "<SHA-256 of config.json>", "noise": 2}, "hash": "..."}
@@ -61,13 +61,10 @@ START = "0" * _HASH_LENGTH
 
 @dataclass(kw_only=True)
 class PrivacyLedger:
-    """Reserves a plan and charges releases against it.
+    """Reserves a plan and records the cost of releases.
 
-    Args:
-        budget: the epsilon that no plan may exceed; infinity for the non-private run.
-        delta: the delta of every statement of this ledger.
-        relation: the neighbouring relation of every statement.
-        unit: whose contribution is protected.
+    budget: the epsilon that no plan may exceed; infinity for the non-private run. Delta, relation and unit are those of every
+    statement of this ledger.
     """
 
     budget: float
@@ -167,7 +164,7 @@ class PrivacyLedger:
 
     @property
     def charged(self) -> list[tuple[DpEvent, int]]:
-        """All that is charged, used or written ahead."""
+        """All charges, used or written ahead."""
         return list(zip(self._events, self._charged, strict=True))
 
     @property
@@ -198,10 +195,8 @@ class PrivacyLedger:
     def create(self, path: Path, *, settings: str = "", session: str = "") -> None:
         """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable.
 
-        Args:
-            path: a file that does not exist yet.
-            settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies nothing.
-            session: the first session; empty without a budget log.
+        The file must not exist yet. settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies
+        nothing. session: the first session; empty without a budget log.
         """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")

@@ -120,7 +120,7 @@ def test_with_labels_as_constant_planes() -> None:
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_smooth_critics_take_torch_func_and_say_so(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_smooth_critics_take_the_slow_form_and_say_so(name: str, caplog: pytest.LogCaptureFixture) -> None:
     module, batch = build(SMOOTH[name]), triples(5, labels=True)
     with caplog.at_level(logging.WARNING):
         agree(module, batch, "auto")
@@ -129,15 +129,6 @@ def test_smooth_critics_take_torch_func_and_say_so(name: str, caplog: pytest.Log
         PenaltyGradient(module, points, form="fast").clipped_sum(batch, Bounds(norms=(1.0,)))
     with pytest.raises(RequestError, match="not piecewise linear"):
         PenaltyGradient(module, points, form="fast").clipped_sum(batch, INFINITE)
-
-
-def test_what_torch_func_cannot_follow_goes_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
-    """one_hot looks at the values of its input, which vmap does not allow."""
-    module = build(lambda: Discriminator((1, 28, 28), 10, 4))
-    module.register_forward_hook(lambda module, inputs, out: torch.tanh(out / 100))
-    with caplog.at_level(logging.WARNING):
-        agree(module, triples(3, 28, labels=True), "auto")
-    assert "one at a time" in caplog.text
 
 
 @pytest.mark.parametrize("make", [PIECEWISE["leaky in place"], PIECEWISE["hardtanh, average pool"], SMOOTH["silu"]])

@@ -141,14 +141,10 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Axis:
-    """What a search may vary. Its place is its logarithm, signed so that epsilon grows with it.
+    """What a search may vary, from cheapest to dearest. Its place is its logarithm, signed so that epsilon grows with it.
 
-    Args:
-        cheapest, dearest: the ends of the range.
-        start: where to begin.
-        slope: first guess at d log(epsilon) / d place.
-        snap: rounds a value to one that may be returned, towards the cheapest.
-        unit: the least distance of two values; 0 where they are dense.
+    slope: first guess at d log(epsilon) / d place. snap: rounds a value towards the cheapest, to a value that may be returned.
+    unit: the least distance of two values; 0 where they are dense.
     """
 
     cheapest: float

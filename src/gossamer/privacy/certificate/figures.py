@@ -76,7 +76,7 @@ def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
 
 
 def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
-    """Renyi divergence of the whole plan at `ORDERS`; None where nothing is promised, or no Renyi accountant knows the plan."""
+    """Renyi divergence of the whole plan at `ORDERS`; None without a promise, or where no Renyi accountant knows the plan."""
     plan = flatten(ledger.plan)
     able = [accountant for accountant in CURVES if all(accountant.knows(event, ledger.relation) for event, _ in plan)]
     if ledger.reasons or not able:

@@ -64,7 +64,6 @@ class Memory:
 
     independent: bool = False
     slow: bool = False
-    one_by_one: bool = False
 
 
 class Gradients(ABC, Generic[AnyBatch]):

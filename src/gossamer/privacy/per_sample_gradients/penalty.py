@@ -5,13 +5,12 @@ The loss of one record pairs it with one fake and with one point x^ between the 
     L = D(fake) - D(real) + penalty (|grad_x D(x^)| - 1)^2
 
 so a record uses every weight three times. In a piecewise-linear critic the gradient of the penalty needs no second derivative
-(`tangents`). Other critics take torch.func.
+(`tangents`). Other critics take the slow form.
 
 The fake and the interpolation weight of a record are secret random choices of that record (`docs/guarantees.md`, condition 1).
 They never come from a stream that another record could shift.
 """
 
-import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,10 +26,6 @@ from gossamer.privacy.per_sample_gradients.refusals import check_module
 from gossamer.privacy.per_sample_gradients.tangents import penalty_calls
 from gossamer.privacy.per_sample_gradients.tape import TapeError
 from gossamer.privacy.per_sample_gradients.uses import Call
-
-_log = logging.getLogger(__name__)
-
-VMAP_CHUNK = 32  # records whose gradients torch.func holds at a time
 
 
 def penalised_losses(critic: nn.Module, points: Points, *, penalty: float = 10.0) -> Tensor:
@@ -54,7 +49,7 @@ class PenaltyGradient(Gradients[AnyBatch]):
         penalty: weight of the gradient penalty, lambda of the paper.
         physical_batch_size: records in memory at a time.
         form: "fast" refuses critics that are not piecewise linear. "slow" is double backward, one record at a time. "auto"
-            is fast where it can be, else torch.func.
+            is fast where it can be.
 
     Raises:
         RequestError: if the critic mixes records, has random choices of its own, or changes with every call.
@@ -93,43 +88,8 @@ class PenaltyGradient(Gradients[AnyBatch]):
         return penalty_calls(self.module, self.points(batch), self.penalty, self.memory)
 
     def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
-        """Per-record gradients, [m, D]: by torch.func in chunks; one record at a time if so asked, or if that fails."""
+        """[1, D] for each record, by double backward."""
         points = self.points(batch)
-        if self.form != "slow" and not self.memory.one_by_one:
-            for lo in range(0, len(points), VMAP_CHUNK):
-                piece = points[lo : lo + VMAP_CHUNK]
-                try:
-                    gradients = rows_by_vmap(self.module, piece, penalty=self.penalty)
-                except RuntimeError:
-                    if lo:
-                        raise  # it could follow the critic, so something else is wrong, and rows were given already
-                    break
-                yield gradients
-            else:
-                return
-            self.memory.one_by_one = True
-            _log.warning("torch.func cannot follow this critic: its records go one at a time from here on.")
         for i in range(len(points)):
             losses = penalised_losses(self.module, points[i : i + 1], penalty=self.penalty)
             yield ordinary_gradient(losses.sum(), self.module)[None]
-
-
-def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float) -> Tensor:
-    """Per-record gradients [n, D] of any critic that torch.func can follow."""
-    learning = {name: p.detach() for name, p in critic.named_parameters()}
-
-    def loss(params: dict[str, Tensor], real: Tensor, fake: Tensor, between: Tensor, label: Tensor | None) -> Tensor:
-        def judge(image: Tensor) -> Tensor:
-            inputs = (image[None],) if label is None else (image[None], label[None])
-            value: Tensor = torch.func.functional_call(critic, params, inputs).sum()
-            return value
-
-        slope = torch.func.grad(judge)(between)
-        length = torch.linalg.vector_norm(slope)
-        whole: Tensor = judge(fake) - judge(real) + penalty * (length - 1).square()
-        return whole
-
-    axes = (None, 0, 0, 0, None if points.labels is None else 0)
-    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=axes)
-    gradient_of = gradients(learning, points.real, points.fake, points.between, points.labels)
-    return torch.cat([gradient_of[name].flatten(1) for name, _ in critic.named_parameters()], 1)

@@ -56,11 +56,7 @@ class _Taped(torch.autograd.Function):
 
 
 class Tape(TorchFunctionMode):
-    """While it is entered, operations that use one of the parameters are taped.
-
-    Args:
-        module: the network whose parameters are watched; calls name them by position.
-    """
+    """While it is entered, operations that use a parameter of the module are taped. Calls name parameters by position."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

@@ -21,13 +21,7 @@ from gossamer.privacy.per_sample_gradients.pieces import Piece
 
 @dataclass(frozen=True)
 class Work:
-    """Work for one record.
-
-    Args:
-        macs: multiplications.
-        memory: numbers written to temporaries.
-        saved: multiplications that the clipped sum is spared later.
-    """
+    """Work for one record: multiplications, numbers written to temporaries, and multiplications saved in the sum later."""
 
     macs: int
     memory: int

@@ -25,9 +25,7 @@ class Keystream:
     parent and child never share noise. Every 2^35 bytes have a key of their own. If AES is sound, the stream differs from true
     random bits only in that no block comes twice under one key. That shows after about 2^64 blocks, and 2^31 are used.
     Where the processor has AVX-512, the cipher is GCM: also counter mode, and OpenSSL is twice as fast there, elsewhere half.
-
-    Args:
-        key: 16 bytes, for tests; None draws a fresh one.
+    key: 16 bytes, for tests; None draws a fresh key.
     """
 
     def __init__(self, key: bytes | None) -> None:
@@ -84,9 +82,7 @@ class DeviceKeystream:
     device. The counter has 64 bits, as in Bernstein's original: the words that the RFC calls counter and first word of the
     nonce. The rest of the nonce is zero, because no two streams share a key. Without a fixed key, the key is 32 bytes of
     operating-system entropy. A forked process draws its own, and so does every 2^31st block.
-
-    Args:
-        key: 32 bytes, for tests; None draws a fresh one.
+    key: 32 bytes, for tests; None draws a fresh key.
     """
 
     def __init__(self, key: bytes | None) -> None:
