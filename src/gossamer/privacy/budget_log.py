@@ -36,8 +36,8 @@ from typing import IO, Any
 
 from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
-from gossamer.privacy.accounting.composition import RECORD, RunCost, smallest, together
-from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.accounting.composition import RECORD, RunCost, together
+from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.ledger import START, chain, plan_from_json, plan_to_json, read_line
 
@@ -121,7 +121,6 @@ class BudgetLimit:
     """The budget limit: the most that all runs on a data set may use together.
 
     Args:
-        name: of the data set.
         epsilon: the limit; infinity for none.
         delta: of the statement about all runs.
         allow_infinite: runs without a guarantee may start, and do not count.
@@ -350,7 +349,6 @@ class BudgetLog:
     """The file of the budget log. `opened` is for writing, by one process at a time; `read` does not write."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._path = folder / FILE
 
     @contextmanager
@@ -361,7 +359,7 @@ class BudgetLog:
             BudgetLogError: if it cannot be opened or written, or is damaged.
         """
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = hold(self._path, wait=True)
         except OSError as error:
             raise _unusable(self._path, "opened", error) from None
@@ -371,7 +369,7 @@ class BudgetLog:
             if log._end == 0:
                 log._append({"open": {"format": 1}})
                 log.new = True
-                sync_folder(self._folder)
+                sync_folder(self._path.parent)
             yield log
 
     def read(self) -> OpenBudgetLog:

@@ -26,11 +26,8 @@ Result = TypeVar("Result")
 class Stateful(Protocol):
     """A value that a checkpoint can store: state in, state out, as tensors and plain numbers."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that it goes on from."""
-
-    def load_state_dict(self, saved: dict[str, Any], /) -> None:
-        """The inverse, in place."""
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, saved: dict[str, Any], /) -> None: ...
 
 
 AnyStateful = TypeVar("AnyStateful", bound=Stateful)

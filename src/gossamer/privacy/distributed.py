@@ -79,7 +79,7 @@ class Ranks:
         return values
 
     def once(self, values: "Tensor") -> "Tensor":
-        """The values on rank 0 and zeros on the others: what is to be counted once in a total."""
+        """The values on rank 0 and zeros on the others, to be counted once in a total."""
         return values
 
     def next(self, signal: Next) -> Next:

@@ -15,7 +15,7 @@ first of a block is used. So after a crash the file may hold more charges than w
 settings of the run. It also names the version of the noise (`noise.py`); ledgers of format 2 name none, which is version 1. A
 run that goes on with a newer version writes a line {"noise": 2} before its next charge.
 
-The file has over 400 lines, because writing and reading a line must agree in every detail.
+The file has over 400 lines, because writing and reading a line must agree.
 """
 
 import bisect
@@ -281,8 +281,7 @@ class PrivacyLedger:
         """The hash of a line, which was held against it when the file was read."""
         if line == self.lines:
             return self.last_hash
-        if self._path is None:
-            raise ValueError("this ledger is on no disk")
+        assert self._path is not None
         with self._path.open("rb") as file:
             raw = next(itertools.islice(file, line - 1, line), b"{}")
         return str(json.loads(raw).get("hash"))

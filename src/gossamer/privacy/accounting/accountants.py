@@ -66,8 +66,7 @@ class Rdp:
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians: plain or Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one).
 
-        dp_accounting's RDP takes a plain Gaussian under replace-one too, with the sensitivity to one record more or fewer. To
-        exchange a record may move a sum by twice that.
+        Not plain under replace-one, as dp_accounting has it: to exchange a record may move a sum by twice the sensitivity.
         """
         match event:
             case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent():
@@ -100,8 +99,7 @@ class Pld:
     is coarser where that would take more than `most_cells`. Every grid gives an upper bound, a coarse grid a loose bound.
 
     Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor. That
-    much is taken off delta first. Without it, 450,000 steps that make a Gaussian of multiplier 1/2 have epsilon 14.244 at
-    delta 1e-10, where 14.274 is exact.
+    much is taken off delta first.
 
     The bound is infinity where nothing of delta is left, where `most_cells` would be coarser than 0.05, beyond two million
     steps, and where the arithmetic overflows. RDP alone then counts.

@@ -1,7 +1,4 @@
-"""The noise, the steps or the sampling rate for a budget: `cost.py` solved for one of them.
-
-The costs are those of `cost.guarantee`, so that both directions agree to the last digit.
-"""
+"""The noise, the steps or the sampling rate for a budget: `cost.guarantee` solved for one of them, to the last digit."""
 
 import functools
 import itertools
@@ -43,7 +40,7 @@ def calibrate_noise(
         epsilon: the target, above 0. For infinity the answer is 0.
         delta: in (0, 1).
         relation: which data sets are neighbours.
-        unit: whose contribution is protected.
+        unit: whose contribution is protected, for the message.
 
     Raises:
         BudgetError: epsilon or delta is out of range, or no noise multiplier up to 10,000 meets the budget.

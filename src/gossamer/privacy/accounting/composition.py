@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.accountants import Accountant, FlatPlan, Pld, accountants_for, bound, flatten
-from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Guarantee, NeighboringRelation, Plan
 
 RECORD = "record"
@@ -42,10 +42,8 @@ _LEAST = 1e-300
 class RunCost:
     """What one run may release, for adding up.
 
-    Args:
-        plan: the whole reserved plan.
-        infinite: it has no guarantee, whatever the plan says.
-        by_client: its answers were drawn among clients, so that the plan says nothing of one client more.
+    infinite: it has no guarantee, whatever its plan says. by_client: its answers were drawn among clients, so that its plan
+    says nothing of one client more.
     """
 
     plan: Plan
@@ -90,11 +88,6 @@ def together(runs: Sequence[RunCost], *, delta: float) -> tuple[Bound, ...]:
         return _bounds(families[0].plan, families[0].relation, terms)
     epsilon = sum(_epsilon(family, delta / len(families)) for family in families)
     return (Bound("basic composition", Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)),)
-
-
-def smallest(bounds: Sequence[Bound]) -> Guarantee:
-    """The one that counts."""
-    return min((bound.guarantee for bound in bounds), key=lambda guarantee: guarantee.epsilon)
 
 
 def _steps(run: RunCost, relation: NeighboringRelation, unit: str) -> int:

@@ -51,8 +51,12 @@ def guarantee(
     plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
 ) -> Guarantee:
     """Return the smallest of `bounds`: what the certificate prints, and what `--epsilon` must meet."""
-    all_bounds = bounds(plan, delta=delta, relation=relation, unit=unit)
-    return min((bound.guarantee for bound in all_bounds), key=lambda guarantee: guarantee.epsilon)
+    return smallest(bounds(plan, delta=delta, relation=relation, unit=unit))
+
+
+def smallest(bounds: Sequence[Bound]) -> Guarantee:
+    """The one that counts."""
+    return min((bound.guarantee for bound in bounds), key=lambda guarantee: guarantee.epsilon)
 
 
 class Odometer:

@@ -72,11 +72,8 @@ def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
     """Refuse weights that would make the joint noise smaller than it is said to be."""
     if weights is None:
         return
-    if (
-        len(weights) != count
-        or any(not 0 < weight <= 1 for weight in weights)
-        or sum(w * w for w in weights) > 1 + 1e-9
-    ):
+    fitting = len(weights) == count and all(0 < weight <= 1 for weight in weights)
+    if not fitting or sum(w * w for w in weights) > 1 + 1e-9:
         raise RequestError(f"weights must be {count} numbers above zero whose squares add up to 1")
 
 

@@ -54,9 +54,6 @@ class SharesBelow(Generic[AnyBatch]):
 def moved(
     thresholds: Sequence[float], answer: Tensor, *, expected_batch_size: int, quantile: float, rate: float
 ) -> tuple[float, ...]:
-    """The bounds after one released answer: each times exp(-rate (share below - quantile)). Line 11 of the algorithm.
-
-    The released answer, [k], is divided by the expected batch size, never by the sampled number.
-    """
+    """The bounds after one released answer, [k]: each times exp(-rate (share below - quantile)). Line 11 of the algorithm."""
     shares = (answer.double() / expected_batch_size + 0.5).tolist()
     return tuple(bound * math.exp(-rate * (share - quantile)) for bound, share in zip(thresholds, shares, strict=True))

@@ -56,10 +56,7 @@ class Mechanism(Protocol[Value]):
 class PoissonSampled(ABC):
     """What the mechanisms over Poisson draws share: each unit is sampled in secret, independently of all others.
 
-    Args:
-        sampling_rate: probability with which each unit is sampled.
-        noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private run, charged as infinity.
-        rng: source of the sampling and of the noise.
+    noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private run, charged as infinity.
     """
 
     sampling_rate: float

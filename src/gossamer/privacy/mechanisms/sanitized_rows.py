@@ -41,12 +41,10 @@ class SanitizedRows:
     """The mechanism. One object per training: it knows where in a pass it is, and a new one begins a new pass.
 
     Args:
-        draw: how the answering critic is chosen.
         critics: K, how many are held.
         batch_size: B, rows in an answer.
         max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private run).
         noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private run, charged as infinity.
-        rng: source of the draw and of the noise.
         answers: how many critics a call asks.
 
     Raises:
@@ -98,10 +96,7 @@ class SanitizedRows:
         return max(0, steps - answered)
 
     def next_critic(self) -> int | None:
-        """The critic that the next call will ask, where that is known to all; None for the secret draw.
-
-        For `paper` it is drawn here, once until it has answered, because the loop trains it first.
-        """
+        """The critic that the next call will ask, which the loop of `paper` trains first; None for the secret draw."""
         if self.draw == "paper" and self._drawn is None:
             self._drawn = self._coin()
         return self._position if self.draw == "round_robin" else self._drawn

@@ -46,8 +46,7 @@ class TermwiseGaussianSum(PoissonSampled):
     Args:
         max_norm: C1, the L2 bound on one unit's sample-wise gradient.
         max_norm_batch: C2, the L2 bound on one group's gradient. Zero: no batch-wise term, and w1 is 1.
-        partitions: b, the number of groups. An empty group adds zero.
-        weights: (w1, w2). None: equal ones.
+        partitions: b, the number of groups. weights: (w1, w2). None: equal ones.
     """
 
     max_norm: float

@@ -232,8 +232,7 @@ def by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
 def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
     """Make sure that the tape saw every use of a parameter, and that row r of every a and b belongs to row r of the batch.
 
-    The gradient of the first loss alone must vanish at every other row. `memory` notes that this was looked at. It catches
-    layers that mix records, and first dimensions that only happen to have the right length. losses: [count].
+    The gradient of the first loss alone must vanish at every other row. `memory` notes that this was seen. losses: [count].
 
     Raises:
         TapeError: naming what the tape does not know.

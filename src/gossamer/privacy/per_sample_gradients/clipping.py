@@ -143,10 +143,8 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
         if len(bounds.norms) != 1:
             raise RequestError(f"{len(bounds.norms)} bounds were given, but no groups: say the group of each parameter")
         return (0,) * count
-    if len(bounds.groups) != count:
-        raise RequestError(f"groups name {len(bounds.groups)} parameter tensors, but the network has {count}")
-    if any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
-        raise RequestError(f"groups run from 0 to {len(bounds.norms) - 1}, one per bound")
+    if len(bounds.groups) != count or any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
+        raise RequestError(f"groups must name a bound, from 0 to {len(bounds.norms) - 1}, for each of {count} tensors")
     return bounds.groups
 
 

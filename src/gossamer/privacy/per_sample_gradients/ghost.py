@@ -103,7 +103,7 @@ def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int,
                 by_weight[call.weight] = Uses(call.weight, parameters[call.weight].shape, [], multiplicity)
             by_weight[call.weight].calls.append(call)
         if call.bias is not None:
-            rows = folded(call.bias_gradients, multiplicity)
+            rows = folded(call.layer.bias_gradients(call.pair[1]), multiplicity)
             by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
     of_weights = [_piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()]
     return of_weights + [Instantiated(bias, rows) for bias, rows in by_bias.items()]
@@ -116,7 +116,8 @@ def add_gradient_(call: Call, views: Sequence[Tensor]) -> None:
     if call.weight is not None:
         call.layer.add_weight_gradient_(views[call.weight], *call.pair)
     if call.bias is not None:
-        views[call.bias].add_(call.bias_gradients.sum(0).view(views[call.bias].shape))
+        total = call.layer.bias_gradients(call.pair[1]).sum(0)
+        views[call.bias].add_(total.view(views[call.bias].shape))
 
 
 def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
@@ -151,9 +152,6 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
     """The records' gradients themselves. shared: gradients of the same parameter used as a bias, [n, size]."""
     n, size, taps = uses.records, uses.shape.numel(), uses.taps
 
-    def ordered(rows: Tensor) -> Tensor:
-        return by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
-
     others, formed = [], [] if shared is None else [shared]
     for call in uses.calls:
         if (rows := call.layer.formed(*call.pair)) is None:
@@ -163,7 +161,7 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
     b = uses.calls[0].pair[1]
     total = b.new_zeros(n, size) if formed else b.new_empty(n, size)
     for rows in formed:
-        total += ordered(rows)
+        total += by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
     step = max(1, BLOCK // (16 * max(1, size, *(uses.unfolded_by(call) for call in others))))
     for lo in range(0, n if others else 0, step):
         hi = min(lo + step, n)

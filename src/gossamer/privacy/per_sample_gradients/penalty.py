@@ -47,7 +47,6 @@ class PenaltyGradient(Gradients[AnyBatch]):
         module: the critic, called as critic(images) or critic(images, labels); gives [n].
         points: real, fake and interpolated images of a batch, and its labels. It makes each record's random choices.
         penalty: weight of the gradient penalty, lambda of the paper.
-        physical_batch_size: records in memory at a time.
         form: "fast" refuses critics that are not piecewise linear. "slow" is double backward, one record at a time. "auto"
             is fast where it can be.
 
@@ -69,10 +68,6 @@ class PenaltyGradient(Gradients[AnyBatch]):
             raise RequestError("physical_batch_size must be 1 or more, and the penalty a finite number")
         check_module(self.module)
 
-    def losses(self, batch: AnyBatch) -> Tensor:
-        """[n], by double backward."""
-        return penalised_losses(self.module, self.points(batch), penalty=self.penalty)
-
     def summed(self, batch: AnyBatch) -> Tensor:
         """[D], the gradient of the summed losses; without double backward where the critic is piecewise linear."""
         if self.form != "slow" and not self.memory.slow:
@@ -81,7 +76,8 @@ class PenaltyGradient(Gradients[AnyBatch]):
             except TapeError as unknown:
                 if self.form == "fast":
                     raise refusal(unknown) from None
-        return ordinary_gradient(self.losses(batch).sum(), self.module)
+        losses = penalised_losses(self.module, self.points(batch), penalty=self.penalty)
+        return ordinary_gradient(losses.sum(), self.module)
 
     def taped(self, batch: AnyBatch) -> list[Call]:
         """The pairs of all three uses."""

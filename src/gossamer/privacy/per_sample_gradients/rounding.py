@@ -116,12 +116,8 @@ def instantiated(u: Tensor, b: Tensor) -> Tensor:
 def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
     """[m] float64: squares, raised to bound what a weight-gradient call adds.
 
-    Args:
-        squares: computed squared norms, [m]; one that is not finite, of either sign, stays so.
-        u: |u_t| of the T positions that they come from, [m, T].
-        b: |b_t|, likewise.
-        dtype: of the inputs and output gradients, in which the call will add them up.
-        steps: roundings on the longest way to `squares`.
+    squares: computed squared norms, [m]; one that is not finite, of either sign, stays so. u, b: |u_t| and |b_t| of the T
+    positions that they come from, [m, T]. dtype: in which the call adds up. steps: roundings on the longest way to `squares`.
     """
     kind = torch.finfo(dtype)
     # Products that overflow below zero are no norm of zero.

@@ -116,10 +116,8 @@ class Layer(ABC):
 class Call:
     """One use of a weight and a bias. The backward pass fills in a and b. They stay None where it does not come by.
 
-    Args:
-        weight: position of the weight among the parameters; None if it does not learn. bias: likewise.
-        a: input, [n, ...].
-        b: gradient of the output, [n, ...].
+    weight, bias: positions among the parameters; None if they do not learn. a: input, [n, ...]. b: gradient of the output,
+    [n, ...].
     """
 
     layer: Layer
@@ -142,20 +140,13 @@ class Call:
             assert self.a is not None
             self.a, self.b = (t.unflatten(0, (multiplicity, -1))[:, :n].flatten(0, 1) for t in (self.a, self.b))
 
-    @property
-    def bias_gradients(self) -> Tensor:
-        """[n, size of the bias], one row each."""
-        return self.layer.bias_gradients(self.pair[1])
-
 
 @dataclass(eq=False)
 class Uses:
-    """All uses of one weight in a batch.
+    """All uses, at least one, of one weight in a batch.
 
-    Args:
-        parameter: position of the weight, of this shape, among the parameters.
-        calls: its uses, at least one, all with the same number of rows.
-        multiplicity: rows of the batch that belong to one record.
+    parameter: position of the weight among the parameters. shape: of the weight. calls: all with the same number of rows.
+    multiplicity: rows of the batch that belong to one record.
     """
 
     parameter: int

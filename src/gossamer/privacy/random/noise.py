@@ -41,13 +41,9 @@ ledger of a run names the versions that it used (`ledger.NOISE_VERSION`).
   A block in which a position comes twice draws all of them anew, so every set of c stays equally likely. Units that only
   fill the last block up are dropped, because they are independent of all others.
 
-A block takes one word in place of 1,024: sampling from ten million units takes 80 KB of keystream in place of 80 MB.
-
 **What is assumed.** AES-128 in counter mode and ChaCha20 cannot be told from true random bits. Nor can the Mersenne Twister
 of `secret_generator`, whose whole state comes from the keystream. Its numbers are seen only through sums with noise.
 How sums are rounded before they come here is another matter (`rounding.py`).
-
-The file is over 400 lines, so that each claim on precision is next to the lines that keep it.
 """
 
 import hashlib
@@ -108,8 +104,7 @@ class Rng:
         """Add independent N(0, std^2) noise to every element, in place, and round the result to the grid of std.
 
         Args:
-            out: float32 or float64 [n], on any device that has float64. An element that is not finite stays so: queries
-                have put zeros in their place (`docs/guarantees.md`, condition 5).
+            out: float32 or float64 [n]. An element that is not finite stays so (`docs/guarantees.md`, condition 5).
             std: standard deviation. Zero, for the non-private run, leaves `out` as it is.
 
         Raises:
