@@ -227,7 +227,7 @@ class PrivacyLedger:
         ledger, torn = cls._replay(path)
         if torn:
             raise LedgerDamaged(
-                f"{path.name}, line {ledger.lines + 1}: torn, by a crash after which nobody resumed the run."
+                f"{path.name}, line {ledger.lines + 1}: the line is torn (by a crash, and not resumed)."
             )
         return ledger
 

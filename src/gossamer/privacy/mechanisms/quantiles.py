@@ -55,5 +55,5 @@ def moved(
     thresholds: Sequence[float], answer: Tensor, *, expected_batch_size: int, quantile: float, rate: float
 ) -> tuple[float, ...]:
     """The bounds after one released answer, [k]: each times exp(-rate (share below - quantile)). Line 11 of the algorithm."""
-    shares = (answer.double() / expected_batch_size + 0.5).tolist()
+    shares = (answer.double() / expected_batch_size + 0.5).tolist()  # never by the sampled number
     return tuple(bound * math.exp(-rate * (share - quantile)) for bound, share in zip(thresholds, shares, strict=True))
