@@ -142,8 +142,9 @@ def test_the_stacked_gradient_is_that_of_double_backward() -> None:
     found = layout.gradient(rows, net, penalised(net, Batch(images.flatten(1, 2), labels), 10.0, 0.5))
     for i, each in enumerate(nets):
         fake, real, between = (images[part * M : (part + 1) * M, i] for part in range(3))
-        loss = penalised_losses(each, Points(real, fake, between, labels[:M, i]), penalty=10.0, drift=0.5).mean()
-        plain = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(each.parameters()))])
+        points = Points(real, fake, between, labels[:M, i])
+        losses = penalised_losses(each, points, penalty=10.0) + 0.5 * points.judged(each, real).square()
+        plain = torch.cat([g.reshape(-1) for g in torch.autograd.grad(losses.mean(), list(each.parameters()))])
         torch.testing.assert_close(found[i], plain, rtol=1e-9, atol=1e-12)
 
 

@@ -29,7 +29,7 @@ from gossamer.errors import (
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import FILE, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger

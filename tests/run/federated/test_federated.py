@@ -37,7 +37,7 @@ from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost, federated
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS

@@ -10,8 +10,7 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
-from gossamer.privacy.accounting.composition import smallest
-from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger

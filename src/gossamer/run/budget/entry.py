@@ -18,7 +18,7 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
 from gossamer.methods import method_of
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
