@@ -15,7 +15,7 @@ from gossamer.privacy.accounting.cost import Bound
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.budget.entry import budget_log_at, charge_from, cost_of, new_log_note, place_of, today
+from gossamer.run.budget.entry import budget_log_at, charge_of, cost_of, new_log_note, place_of, today
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
@@ -209,7 +209,7 @@ def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
             f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
         ]
     with closing(ledger):
-        charge, new = charge_from(folder, ledger), []
+        charge, new = charge_of(folder, ledger, folder.config(), folder.source()), []
         entry = _find_entry(ledger, log)
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
             return [_copy_note(folder, entry)]

@@ -9,7 +9,7 @@ import datetime
 import math
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetB
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
 
 Log = Callable[[str], None]
@@ -68,78 +68,45 @@ def _in_a_run(path: Path) -> bool:
     return any(folder.name == PRIVATE and (folder.parent / LEDGER).is_file() for folder in path.parents)
 
 
-def data_set(card: DataCard, sources: DataSources) -> str:
-    """The name by which the book knows a data set: the card's, or else where the records come from."""
-    return card.data_set or place_of(sources)
-
-
 def place_of(sources: DataSources) -> str:
-    """Where the records come from, as the book writes it: one name for a source and for its training split."""
+    """Where the records come from, as the log writes it: one name for a source and for its training split."""
     return sources.data.removesuffix(":train")
 
 
 def charge_of(
+    folder: RunFolder,
     ledger: PrivacyLedger,
+    config_json: Mapping[str, Any],
+    source_json: Mapping[str, Any],
     *,
-    run: str,
-    card: DataCard,
-    sources: DataSources,
-    facts: DataFacts,
-    method: str,
-    folder: Path,
-    infinite: bool,
-    by_client: bool = False,
+    reproducible: bool = False,
 ) -> Charge:
-    """What a run costs, as the book enters it. by_client: it is a federated run, simulated or not."""
-    return _charge(
-        ledger, run, card, sources, method, folder, infinite=infinite, mark=facts.identity.mark,
-        given_up=facts.public.get("share", 0.0), by_client=by_client,
-    )  # fmt: skip
+    """What a run costs, as the budget log enters it. Reads no record.
 
-
-def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
-    """The same from a RUN folder alone, whose settings are those that its ledger pins. Its records are not read.
-
-    Runs of earlier versions did not keep their digest, so that it stays unknown there.
+    Args:
+        folder: of the run.
+        ledger: holds its plan.
+        config_json: its public settings.
+        source_json: its private sources. Earlier versions kept no digest of the records: `mark` is empty there.
+        reproducible: whether its noise has a fixed seed, so that its epsilon is infinity.
     """
-    config_json, source_json = folder.config(), folder.source()
-    card, sources = DataCard.from_dict(config_json["card"]), DataSources.from_json(source_json["sources"])
-    run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
-    infinite, mark = bool(method_of(method, folder=folder.path).without_guarantee), source_json["mark"]
-    return _charge(
-        ledger, run, card, sources, method, folder.path, infinite=infinite, mark=mark, given_up=given_up,
-        by_client="federated" in config_json,
-    )  # fmt: skip
-
-
-def _charge(
-    ledger: PrivacyLedger,
-    run: str,
-    card: DataCard,
-    sources: DataSources,
-    method: str,
-    folder: Path,
-    *,
-    infinite: bool,
-    mark: str,
-    given_up: float,
-    by_client: bool,
-) -> Charge:
+    card, method = DataCard.from_dict(config_json["card"]), method_of(config_json["method"], folder=folder.path)
+    place = place_of(DataSources.from_json(source_json["sources"]))
     return Charge(
-        run=run,
-        name=data_set(card, sources),
-        mark=mark,
+        run=config_json.get("run", ""),
+        name=card.data_set or place,
+        mark=source_json["mark"],
         date=today(),
-        method=method,
-        folder=str(folder.absolute()),
+        method=method.name,
+        folder=str(folder.path.absolute()),
         plan=tuple(ledger.plan),
         relation=ledger.relation,
         unit=ledger.unit,
         delta=ledger.delta,
-        infinite=infinite or math.isinf(ledger.promise().epsilon),
-        given_up=given_up,
-        place=place_of(sources),
-        by_client=by_client,
+        infinite=reproducible or bool(method.without_guarantee) or math.isinf(ledger.promise().epsilon),
+        given_up=config_json["public"].get("share", 0.0),
+        place=place,
+        by_client="federated" in config_json,
     )
 
 
@@ -248,7 +215,7 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
             f"{folder.path} is a part of another run, which is charged as a whole: name the run that it lies in."
         )
     ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
-    charge = charge_from(folder, ledger)
+    charge = charge_of(folder, ledger, folder.config(), source_json)
     with suppress(BudgetLogError):  # its own book knows the digest of the records, of a run of an earlier version too
         entries = budget_log_at(source_json["accounts"]).read().entries
         charge = next((entry.charge for entry in entries if charge.run and entry.charge.run == charge.run), charge)

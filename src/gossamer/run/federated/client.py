@@ -44,7 +44,7 @@ from gossamer.run.federated.messages import (
     rows_record,
 )
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.certify import certify
@@ -196,9 +196,9 @@ class Client:
         """A new run of this client: reserve, then read, then write down."""
         self.folder.check_free()
         ledger = stack.enter_context(closing(self._reserved(job)))
-        run = self._loaded(job, ledger, rng)
+        run, facts = self._loaded(job, ledger, rng)
         config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
-        return reserve(run, self.sources, accounts=self.accounts, config=config, private={"terms": terms}), None
+        return reserve(run, self.sources, facts, accounts=self.accounts, config=config, private={"terms": terms}), None
 
     def _go_on(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
@@ -210,12 +210,10 @@ class Client:
         ledger = stack.enter_context(
             closing(PrivacyLedger.resume(self.folder.file(LEDGER), settings=self.folder.file(CONFIG)))
         )
-        run = self._loaded(job, ledger, rng)
-        run.facts.refuse_others(source_json, self.sources)
-        charge = charge_of(
-            ledger, run=config_json["run"], card=self.card, sources=self.sources, facts=run.facts, method=METHOD,
-            folder=self.folder.path, infinite=rng.reproducible,
-        )  # fmt: skip
+        run, facts = self._loaded(job, ledger, rng)
+        facts.refuse_others(source_json, self.sources)
+        source_json |= {"mark": facts.identity.mark}
+        charge = charge_of(self.folder, ledger, config_json, source_json, reproducible=rng.reproducible)
         if self.accounts is not False:
             budget_log = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
             run = dataclasses.replace(run, budget_entry=resume_entry(budget_log, charge, ledger, log=run.log))
@@ -226,13 +224,14 @@ class Client:
         ))  # fmt: skip
         return run, saved
 
-    def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> TrainingRun:
-        """The run of this client, whose records are read and isolated."""
+    def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> tuple[TrainingRun, DataFacts]:
+        """The run of this client, whose records are read and isolated, and what is known of them."""
         data = self.records(self._as_one_unit(), ledger)
         self._private = data.private
-        return TrainingRun(
-            folder=self.folder, job=cast(Any, job), ledger=ledger, facts=data.facts, rng=rng, device="cpu", sink=self.sink,
+        run = TrainingRun(
+            folder=self.folder, job=cast(Any, job), ledger=ledger, rng=rng, device="cpu", sink=self.sink
         )  # fmt: skip
+        return run, data.facts
 
     def _as_one_unit(self) -> DataCard:
         """The card as its readers need it: all records here are one unit, so none of them names one."""

@@ -161,7 +161,9 @@ def serve(
         role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
         return _train(
             serving, folder, ledger, config, card, public_data, rng,
-            enter=lambda run: reserve(run, sources, accounts=accounts, config=role, private=private_entries),
+            enter=lambda run: reserve(
+                run, sources, public_data.facts, accounts=accounts, config=role, private=private_entries
+            ),
         )  # fmt: skip
 
 
@@ -204,10 +206,8 @@ def go_on_serving(
         rng = rng or Rng(config_json["seed"])
         entry = None
         if config_json["accounts"] is not None:
-            charge = charge_of(
-                ledger, run=config_json["run"], card=card, sources=sources, facts=public_data.facts, method=METHOD,
-                folder=folder.path, infinite=rng.reproducible, by_client=True,
-            )  # fmt: skip
+            source_json |= {"mark": public_data.facts.identity.mark}
+            charge = charge_of(folder, ledger, config_json, source_json, reproducible=rng.reproducible)
             log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
             entry = resume_entry(log_folder, charge, ledger, log=_logger(sink))
             if accounts is not None:
@@ -247,7 +247,7 @@ def _train(
     method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
     run = TrainingRun(
         folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
-        facts=public_data.facts, rng=rng, device="cpu", sink=serving.sink,
+        rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
     data = RawData(public_data.public, public_data.facts, _nothing(card)).confine(ledger)
     synthesizer = train_and_certify(enter(run), data, saved=saved)

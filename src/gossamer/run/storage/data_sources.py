@@ -74,7 +74,7 @@ class DataSources:
         Raises:
             RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
-        return self.read_unconfined(card).confine(ledger, ranks)
+        return dataclasses.replace(self.read_unconfined(card).confine(ledger, ranks), sources=self)
 
     def read_unconfined(self, card: DataCard) -> "RawData":
         """Read the same without confining it: for a simulation, which splits the records among its clients."""
@@ -246,9 +246,11 @@ class LoadedData(PublicData):
 
     Args:
         private: the records to protect, isolated.
+        sources: where other ranks read them too; None: no rank does.
     """
 
     private: Confined[Records]
+    sources: DataSources | None = None
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> 
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
     checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
-    distributed.lead(run, saved)
+    distributed.lead(run, data, saved)
     up_to = None
     if saved is not None:
         training.state.load_state_dict(saved[0])

@@ -16,7 +16,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.report.wording import remark
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import disk_space
 from gossamer.run.training.certify import train_and_certify
@@ -113,13 +113,14 @@ def fit(
     ledger.reserve(request.plan)
     with folder.locked(), closing(ledger):
         folder.check_free()
-        loaded = sources.read(card, ledger, present())
         run = TrainingRun(
-            folder=folder, job=request.job, ledger=ledger, facts=loaded.facts, rng=rng or Rng(seed), device=device,
-            sink=sink, with_tensorboard=with_tensorboard, ranks=present(), sources=sources,
+            folder=folder, job=request.job, ledger=ledger, rng=rng or Rng(seed), device=device, sink=sink,
+            with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
-        _log_start(run, request, data)
-        return train_and_certify(reserve(run, sources, accounts=accounts), loaded)
+        loaded = sources.read(card, ledger, present())
+        _log_start(run, request, loaded.facts, data)
+        run = reserve(run, sources, loaded.facts, accounts=accounts)
+        return train_and_certify(run, loaded)
 
 
 def _check(request: Request, folder: RunFolder, *, public: bool, device: str) -> None:
@@ -150,13 +151,13 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
 
-def _log_start(run: TrainingRun, request: Request, data: str | Path) -> None:
+def _log_start(run: TrainingRun, request: Request, facts: DataFacts, data: str | Path) -> None:
     """Tell the person at the terminal what the data and the request look like.
 
     Raises:
         DataError: if the card's pixel_range makes deep pictures nearly constant.
     """
-    facts, card = run.facts, run.job.card
+    card = run.job.card
     if reason := run.job.method.without_guarantee:
         run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
     for text in (remark(request.promise.epsilon), *facts.notes):

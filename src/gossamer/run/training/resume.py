@@ -92,8 +92,8 @@ def _resume(
     if data.facts.public != config_json["public"]:
         raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
     run = TrainingRun(
-        folder=folder, job=job, ledger=ledger, facts=data.facts, rng=rng, device=config_json["device"], sink=sink,
-        with_tensorboard=config_json["tensorboard"], ranks=present(), sources=sources,
+        folder=folder, job=job, ledger=ledger, rng=rng, device=config_json["device"], sink=sink,
+        with_tensorboard=config_json["tensorboard"], ranks=present(),
     )  # fmt: skip
     if reason := job.method.without_guarantee:
         run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
@@ -102,10 +102,8 @@ def _resume(
     ))  # fmt: skip
     if not any(ledger.unused) and (saved is None or not job.paid_for(saved[0])):
         raise untrained(folder)
-    charge = charge_of(
-        ledger, run=config_json.get("run", ""), card=card, sources=sources, facts=data.facts, method=job.method.name,
-        folder=folder.path, infinite=rng.reproducible or bool(job.method.without_guarantee),
-    )  # fmt: skip
+    source_json |= {"mark": data.facts.identity.mark}
+    charge = charge_of(folder, ledger, config_json, source_json, reproducible=rng.reproducible)
     log_folder = budget_log_at(accounts or source_json.get("accounts"), beside=folder)
     entry = resume_entry(log_folder, charge, ledger, log=run.log)
     if accounts is not None:
