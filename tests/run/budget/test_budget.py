@@ -146,7 +146,7 @@ def test_the_whole_plan_is_charged_before_the_first_step(place: Place, state_hom
     assert (entry.charge.delta, entry.charge.unit, entry.charge.method) == (DELTA, "record", "dpgan")
     assert entry.session == ledger.sessions[0]
     assert entry.status == "unfinished"
-    assert "is charged with the whole plan" in place.words
+    assert "Budget log: this run uses" in place.words
 
 
 def test_the_certificate_says_what_the_book_knew_and_verifies(place: Place, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_released_settings_follow_from_the_name_and_never_from_the_records(p
     second = place.fit(tmp_path / "second", data=copy)
     assert "no earlier run under this name." in second.certificate.adds_up
     assert len(place.account.entries) == 2
-    assert "The book knows the same records as" in place.words
+    assert "The log knows the same records as" in place.words
     settings = (tmp_path / "second" / "config.json").read_text()
     assert place.account.entries[0].charge.mark not in settings
     assert str(tmp_path) not in settings
@@ -289,7 +289,7 @@ def test_a_limit_says_what_it_binds_and_when_it_comes_too_late(place: Place, gos
     assert 'There is nothing at nowhere: a limit binds runs whose card has data_set = "nowhere".' in told.out
     place.fit()
     told = gossamer("budget", place.data, *limit)
-    assert "More than that has been spent: no further run will pass." in told.out
+    assert "More than that is used: no further run will pass." in told.out
     assert "There is nothing" not in told.out
     assert gossamer("budget", place.data, "--epsilon", "inf").status == 2
     told = gossamer("budget", place.data, "--epsilon", "inf", "--force")
@@ -400,7 +400,7 @@ def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
     assert len(place.account.entries) == 1
     place.resume(tmp_path / "copy")
     assert len(place.account.entries) == 2
-    assert "copy of a run that went on" in place.words
+    assert "or an older state, of a run in the budget log" in place.words
     spent = smallest(place.account.spent(DELTA)).epsilon
     assert spent > 1.2 * smallest(DataSetBudget(place.account.entries[:1], ("",), ()).spent(DELTA)).epsilon
     budget(str(place.data), epsilon=spent, delta=DELTA)
@@ -433,7 +433,7 @@ def test_a_copy_resumed_while_the_run_trains_makes_the_run_pay_again(
 
     place.fit(sink=copy)
     assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
-    assert "both count" in place.words
+    assert "Both count" in place.words
 
 
 def test_an_older_state_of_the_folder_counts_as_another_run(place: Place, tmp_path: Path, checkpoints: None) -> None:
@@ -827,7 +827,7 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     shutil.copytree(tmp_path / "fourth", tmp_path / "without its sources")
     (tmp_path / "without its sources" / PRIVATE / "source.json").unlink()
     told = discard(tmp_path / "without its sources")
-    assert "That one stays as it is" in told[0]
+    assert "That run and its cost stay as they are" in told[0]
     place.resume(tmp_path / "fourth")
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up", "finished"]
 
@@ -881,7 +881,7 @@ def test_giving_up_goes_on_after_a_kill(place: Place, monkeypatch: pytest.Monkey
         discard(place.run)
     assert (place.run / "ledger.jsonl").is_file()
     (place.run / "ledger.jsonl").write_text("what is this\n")
-    with pytest.raises(RunFolderError, match="its ledger cannot be read, and its settings or its sources are gone"):
+    with pytest.raises(RunFolderError, match="its ledger cannot be read, and the budget log"):
         discard(place.run)
 
 
@@ -927,10 +927,10 @@ def test_a_backup_of_a_run_that_was_moved_is_charged_when_it_is_given_up_and_tha
     place.run.rename(tmp_path / "moved")
     place.resume(tmp_path / "moved")
     told = discard(tmp_path / "backup")
-    assert "its plan was entered now" in told[-1]
+    assert "its whole plan was added now" in told[-1]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
     place.crash(20)
-    assert not any("entered now" in each for each in discard(place.run))
+    assert not any("added now" in each for each in discard(place.run))
 
 
 def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Place, state_home: Path) -> None:
@@ -938,7 +938,7 @@ def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Pla
     ledger = place.run / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b'"charge": 0', b'"charge": 1', 1))
     shutil.rmtree(state_home / "gossamer")
-    with pytest.raises(RunFolderError, match="Name its book with --accounts"):
+    with pytest.raises(RunFolderError, match="Name its log with --accounts"):
         discard(place.run)
     assert ledger.is_file()
 
@@ -1105,10 +1105,10 @@ def test_budget_refuses_what_it_cannot_mean(gossamer: Run, data: Path, card: Pat
         assert answer.status == 2
         assert says in answer.err
     assert list(state_home.iterdir()) == []
-    begun = f"A new account book begins in {state_home}/gossamer/accounts.jsonl: it knows of no earlier run and of no limit."
+    begun = f"A new budget log begins in {state_home}/gossamer/accounts.jsonl: it knows no earlier run and no limit."
     for first in ([begun], []):
         told = gossamer("budget", "clinic", "--epsilon", 1, "--delta", 1e-5).out.splitlines()
-        assert told[:-2] == [*first, "clinic", "no run has been entered"]
+        assert told[:-2] == [*first, "clinic", "no run yet"]
     assert "Did you mean 'clinic'" in gossamer("budget", "clinc").err
 
 
@@ -1117,7 +1117,7 @@ def test_a_book_that_begins_is_said_and_where(place: Place, tmp_path: Path) -> N
     for number, folder in enumerate(["book", "book", "bok"]):
         place.said.truncate(0)
         place.fit(tmp_path / f"run{number}", accounts=tmp_path / folder)
-        begins = f"A new account book begins in {tmp_path}/{folder}/accounts.jsonl: it knows of no earlier run"
+        begins = f"A new budget log begins in {tmp_path}/{folder}/accounts.jsonl: it knows no earlier run"
         assert (begins in place.words) == (number != 1)
     place.crash(20, tmp_path / "its own", accounts=tmp_path / "its own" / PRIVATE / ACCOUNTS)
     assert str(tmp_path / "its own" / PRIVATE) not in place.words
