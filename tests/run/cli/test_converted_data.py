@@ -78,7 +78,7 @@ def test_deep_scans_that_a_wide_range_makes_black_are_refused_before_any_budget_
     refused = gossamer(*words)
     assert refused.status == 2
     assert "one shade by pixel_range = [0, 65535] of the card" in " ".join(refused.err.split())
-    assert "it has not begun" in " ".join(refused.err.split())
+    assert "the run has not begun" in " ".join(refused.err.split())
     assert not run.exists()
     assert not list(books.glob("*.jsonl"))
     drafted = gossamer("card", scans, "--pixel-range", 0, 65535)

@@ -134,7 +134,7 @@ def test_a_public_share_is_split_off_and_not_protected(gossamer: Run, fit_words:
     [
         (["--public-share", "1.5"], "--public-share must lie between 0 and 1"),
         (["--public-share", "0.001"], "leave some units on both sides"),
-        (["--public-share", "0.5", "--public", "glyphs"], "either --public or --public-share"),
+        (["--public-share", "0.5", "--public", "glyphs"], "give --public or --public-share, not both"),
     ],
 )
 def test_a_public_share_that_cannot_be(

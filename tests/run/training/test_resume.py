@@ -205,7 +205,7 @@ def test_records_that_have_gone_are_missed_by_their_place(data: Path, card: Path
         fit("dpgan", sink=crash_at(5), **request(data, card, tmp_path / "run"))
     data.rename(data.with_name("moved.npz"))
     with pytest.raises(
-        DataError, match=r"the run began on records that lay here, and nothing does now\. Put them back"
+        DataError, match=r"the records of this run are gone\. Put them back"
     ):
         resume(tmp_path / "run")
     data.symlink_to(data.with_name("moved.npz"))
@@ -220,7 +220,7 @@ def test_records_known_by_an_older_digest_are_not_taken_for_others(data: Path, c
     source = json.loads(path.read_text())
     path.write_text(json.dumps({"fingerprint": source.pop("records"), **source}))
     ledger = (tmp_path / "run" / "ledger.jsonl").read_bytes()
-    with pytest.raises(RunFolderError, match="stays in the account book"):
+    with pytest.raises(RunFolderError, match="stays in the budget log"):
         resume(tmp_path / "run")
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
 

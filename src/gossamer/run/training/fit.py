@@ -92,12 +92,12 @@ def fit(
     if public_share is not None:
         if public is not None:
             raise RequestError(
-                "give either --public or --public-share: public records of their own, or a part of --data."
+                "give --public or --public-share, not both: public records of their own, or a part of --data."
             )
         card = protected_part(card, public_share)
     if public is None and (public_images_key, public_labels_key) != (None, None):
         raise RequestError(
-            "--public-images-key and --public-labels-key name what lies in --public, and there is none: leave them out."
+            "--public-images-key and --public-labels-key go with --public, which is missing: leave them out."
         )
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
     sources = DataSources.of(
@@ -124,13 +124,7 @@ def fit(
 
 
 def _check(request: Request, folder: RunFolder, *, public: bool, device: str) -> None:
-    """Refuse what cannot work, before a record is read.
-
-    Args:
-        request: what was decided.
-        folder: where the run goes.
-        public: whether public records were given.
-        device: where the networks will be.
+    """Refuse what cannot work, before a record is read. public: whether public records were given.
 
     Raises:
         RequestError: naming the option.
@@ -152,7 +146,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
 
 
 def _log_start(run: TrainingRun, request: Request, facts: DataFacts, data: str | Path) -> None:
-    """Tell the person at the terminal what the data and the request look like.
+    """Show what is remarkable about the data and the request on the terminal.
 
     Raises:
         DataError: if the card's pixel_range makes deep pictures nearly constant.
@@ -167,9 +161,9 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, data: str |
         run.log("Records and their units are matched by position: the first record has the first unit, and so on.")
     if facts.one_shade and SCALED in facts.notes:
         raise DataError(
-            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card. A run "
-            "would use privacy budget for nothing, so it has not begun. Declare the values that are black and white in these "
-            f"pictures; `gossamer card {data}` names those of a DICOM header."
+            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so the run "
+            "has not begun. Declare the values that are black and white in these pictures; "
+            f"`gossamer card {data}` names those of a DICOM header."
         )
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)

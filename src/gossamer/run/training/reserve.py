@@ -27,7 +27,7 @@ def reserve(
     """Write a new run's folder and ledger, and enter the run in the budget log.
 
     Args:
-        run: checked and loaded.
+        run: checked, with its plan reserved in the ledger.
         sources: where the records are.
         facts: what is known of them.
         accounts: folder of the budget log; None: the user's state folder; False: no log is kept.
@@ -68,8 +68,7 @@ def reserve(
             folder.clear()
         if isinstance(error, OSError):
             raise RunFolderError(
-                f"{folder.path} cannot be written ({error.strerror}). Mend that, or name another --out; nothing has been "
-                "begun."
+                f"{folder.path} cannot be written ({error.strerror}). Nothing has been begun; mend that, or name another --out."
             ) from None
         raise
     return dataclasses.replace(run, budget_entry=entry)
