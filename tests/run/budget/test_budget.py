@@ -1026,7 +1026,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == BLOCK
     before = held_bytes(place.run)
     book = budget_log_at(None)._path.read_bytes()
-    with pytest.raises(RunFolderError, match=r"budget of this run is gone.*gossamer discard"):
+    with pytest.raises(RunFolderError, match=r"has used its whole plan.*gossamer discard"):
         place.resume()
     assert held_bytes(place.run) == before
     assert budget_log_at(None)._path.read_bytes() == book
@@ -1036,7 +1036,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
 def test_after_a_warm_start_alone_nothing_is_certified_either(place: Place, checkpoints: None) -> None:
     place.crash(3, steps=BLOCK, public_share=0.25, warm_steps=2)
     assert (place.run / PRIVATE / checkpoint.FILE).is_file()
-    with pytest.raises(RunFolderError, match="budget of this run is gone"):
+    with pytest.raises(RunFolderError, match="has used its whole plan"):
         place.resume()
 
 
@@ -1044,7 +1044,7 @@ def test_a_checkpoint_that_lags_behind_is_finished_and_said(place: Place, checkp
     place.crash(BLOCK + 4)
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == 2 * BLOCK
     place.resume()
-    assert f"{BLOCK} paid releases were lost" in place.words
+    assert f"{BLOCK} noisy queries came after the last checkpoint" in place.words
     assert verify(place.run).ok
 
 
@@ -1056,7 +1056,7 @@ def test_nothing_is_said_where_nothing_was_lost(place: Place, checkpoints: None)
     with pytest.raises(Interrupted):
         place.fit(sink=stop)
     place.resume()
-    assert "were lost" not in place.words
+    assert "came after the last checkpoint" not in place.words
 
 
 def test_a_method_that_counts_for_itself_begins_again(place: Place) -> None:

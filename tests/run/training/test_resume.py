@@ -318,7 +318,7 @@ def test_a_checkpoint_of_another_version_is_named_as_one(tmp_path: Path) -> None
     old = {"state": {"D": {}, "step": 3}, "sealed": {}, "rng": {}, "ledger_lines": 0}
     torch.save(old, folder / checkpoint.FILE)
     with pytest.raises(
-        RunFolderError, match=r"another version of Gossamer.*finish the run with the version that began it"
+        RunFolderError, match=r"another version of Gossamer.*Finish the run with that version"
     ):
         checkpoint.load(folder, PrivacyLedger(budget=1.0, delta=1e-5))
 

@@ -134,9 +134,7 @@ class RunEntry:
             if entry is None:
                 open_log.budget_of_run(self.charge).refuse_beyond_limit(self.charge)
                 entry = open_log.add_run(self.charge, self.session)
-                self.log(
-                    "A copy of this run was resumed while it trained. Both count: the cost of this one was added again."
-                )
+                self.log("A copy of this run was resumed meanwhile. Both count: this one was added again.")
             open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
 
 

@@ -259,7 +259,7 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
     names = f", called {listed(card.class_names)}" if card.class_names else ""
     raise RequestError(
         f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. Give "
-        "--public DATA with pictures of your classes, of other people, or leave it out. If your classes are the digits, "
+        "--public DATA with pictures of your classes, or --public-share, or leave it out. If your classes are the digits, "
         "declare ten, and call them 0 to 9 in class_names or leave that out."
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import BUDGET, FIT, PATH, options_of, per_method
+from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, options_of
 from gossamer.run.training import torchrun
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _finished(synthesizer: "Synthesizer", out: Path) -> None:
     click.echo(f"report: {out / 'report.html'}", err=True)
 
 
-fit = per_method(
+fit = PerMethod(
     "fit",
     "Train METHOD on private records under a budget and write a RUN folder.",
     f"gossamer fit METHOD --data DATA --card card.toml {BUDGET} --out RUN",
