@@ -628,7 +628,7 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
         return SimpleNamespace(to_json=dict)
 
     data = str(place.data)
-    with pytest.raises(RunFolderError, match="holds another run than it did"):
+    with pytest.raises(RunFolderError, match="was replaced by another run"):
         if asked == "evaluate":
             monkeypatch.setattr(
                 "gossamer.run.evaluation.evaluate.measured", lambda *_given: iter([("x", {}, str(replace()))])
@@ -743,7 +743,7 @@ def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.Mo
     def reading(sources: DataSources, *given: Any) -> Any:
         if not refused:
             refused.append("asked")
-            with pytest.raises(RunFolderError, match="in the hands of another process") as caught:
+            with pytest.raises(RunFolderError, match="in use by another process") as caught:
                 place.fit()
             refused.append(str(caught.value))
         return read(sources, *given)

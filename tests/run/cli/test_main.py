@@ -76,7 +76,7 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     assert gossamer("resume", run).status == 0
     refused(gossamer(*fit_words), "holds a finished run", "delete the folder")
     held = sorted(path.name for path in out.iterdir())
-    refused(gossamer(*fit_words, "--out", out), "is a release, which others may be reading")
+    refused(gossamer(*fit_words, "--out", out), "is a release, and no run goes there")
     assert sorted(path.name for path in out.iterdir()) == held
 
 

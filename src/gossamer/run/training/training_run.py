@@ -1,4 +1,4 @@
-"""A training run in this process: all that its driver and its certification need, except the records."""
+"""A training run in this process: all that its driver and its certification need, except its data."""
 
 from dataclasses import dataclass
 
