@@ -776,7 +776,7 @@ def test_discard_says_what_is_lost_and_keeps_the_charge(place: Place, gossamer: 
     place.crash(20)
     answer = gossamer("discard", place.run)
     assert answer.status == 0, answer.err
-    assert f"with {2 * BLOCK} of {2 * BLOCK} releases charged, epsilon" in answer.out
+    assert f"deleted after {2 * BLOCK} of {2 * BLOCK} noisy queries, epsilon" in answer.out
     assert "keeps its whole plan" in answer.out
     assert not place.run.exists()
     assert [entry.status for entry in place.account.entries] == ["given up"]
@@ -821,7 +821,7 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     place.crash(20, tmp_path / "third")
     (tmp_path / "other name").symlink_to(tmp_path, target_is_directory=True)
     told = discard(tmp_path / "other name" / "third")
-    assert "given up and deleted" in told[0]
+    assert "third: deleted after" in told[0]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
     place.crash(20, tmp_path / "fourth")
     shutil.copytree(tmp_path / "fourth", tmp_path / "without its sources")

@@ -399,7 +399,7 @@ KINDS: dict[str, tuple[Callable[[Place], None], int]] = {
     "damaged checkpoint": (damaged_checkpoint, 5),
     "copied folder": (copied, 5),
     "clock": (clock, 5),
-    "not finite": (no_number, 5),
+    "no number": (no_number, 5),
 }
 
 

@@ -119,7 +119,7 @@ def audit(
         jobs: how many processes share the trials with one canary each.
         seed: fixes initialisation and public draws; never noise or sampling.
         sink: is told how far it is.
-        noise_seed: for tests: fixes noise and coins too.
+        noise_seed: for tests: fixes noise and random choices too.
 
     Raises:
         RequestError: if the method promises nothing, or the settings are impossible.

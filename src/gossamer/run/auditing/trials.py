@@ -335,7 +335,7 @@ class TrialRunner:
         *,
         noise_seed: int | None,
     ) -> Training[BaseConfig, State]:
-        """Train with a ledger of its own: one trial per coin."""
+        """Train with a ledger of its own. coins: whether the canary takes part, for each trial."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)

@@ -205,7 +205,7 @@ def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
         for own_entry in own_entries:
             if own_entry.charge.folder == where:
                 log.discard(own_entry, today())
-        return [f"{folder.path}: given up and deleted; its ledger could not be read. Its cost stays in the budget log."]
+        return [f"{folder.path}: deleted; its ledger could not be read. Its cost stays in the budget log."]
     with closing(ledger):
         charge, new = charge_of(folder, ledger, folder.config(), folder.source()), []
         entry = _find_entry(ledger, log)

@@ -40,7 +40,7 @@ def of(private: Path) -> int:
 
 
 def check(folder: Path, needed: int, *, remedy: str) -> None:
-    """Refuse a disk with less free space than needed, with a RunFolderError. remedy: completes "Make room,"."""
+    """Refuse a disk with less free space than needed, with a RunFolderError. remedy: what to do after that, in words."""
     existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     if free < needed:

@@ -83,7 +83,7 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
                 try:
                     _emit_step(result, emit, spent)
                 except OSError as error:
-                    full = is_full(error)  # to the end of the block, as after Ctrl-C: what is paid for is used
+                    full = is_full(error)  # stop at the end of the block, as after Ctrl-C
                     if not full:
                         raise
                 # A phase that is over cannot be repeated: its queries are used.

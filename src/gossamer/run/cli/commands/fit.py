@@ -50,7 +50,7 @@ fit = PerMethod(
 def resume(run: Path, accounts: Path | None) -> None:
     """Go on with a run that was stopped or killed; a finished one is left as it is.
 
-    With --accounts, a finished run is entered in a book that does not know it.
+    With --accounts, a finished run is added to another budget log.
     """
     with progress.Terminal() as terminal:
         synthesizer = resuming.resume(run, accounts=accounts, sink=terminal)
