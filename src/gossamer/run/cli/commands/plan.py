@@ -9,7 +9,7 @@ import click
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import BUDGET, FIT, PATH, as_json, options_of, per_method
+from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, as_json, options_of
 from gossamer.run.cli.options import card as declared
 from gossamer.run.report.wording import release_in_words, remark
 
@@ -87,7 +87,7 @@ def _steps(request: "Request") -> int:
     return request.job.phases[-1].steps
 
 
-plan = per_method(
+plan = PerMethod(
     "plan",
     "Compute what a run of METHOD would cost, and what to expect of it. It reads the card, and no record.",
     f"gossamer plan METHOD --card card.toml {BUDGET}",
