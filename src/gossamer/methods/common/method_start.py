@@ -124,15 +124,6 @@ class Startable(Method[C, S], Generic[C, S]):
             state.begun = StartState(inner, images, torch.zeros(0, dtype=torch.int64))
         return state
 
-    def takes_public_with(self, config: C, card: "DataCard") -> bool:
-        """Public records are of use to the start, or where there is none."""
-        first = self.first(config, card)
-        return self.takes_public if first is None else first.takes_public
-
-    def needs_public_with(self, config: C) -> bool:
-        """A start stands in their place."""
-        return not config.start and self.needs_public(config)
-
     def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":
         """The start, ready to be planned; None: there is none.
 
@@ -156,7 +147,7 @@ class Startable(Method[C, S], Generic[C, S]):
         job = able[config.start].job(
             settings_of(able[config.start], config.start_settings, config.start_noise * training), card
         )
-        job.check()
+        job.method.check(job.config, card)
         if job.relation != self.relation(config):
             raise RequestError(
                 f"--start {config.start} protects under another relation than {self.name} with these settings: take no start."

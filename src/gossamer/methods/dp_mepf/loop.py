@@ -189,35 +189,32 @@ class State(method.State):
     targets: Targets
     candidates: Candidates
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimisers at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            released = by_channels(generator(config, card)).to(run.device)
-            D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
-            codes = Codes(
-                card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
-            )
-            codes = by_channels(codes).to(run.device)
-            alike = features.learner(card.shape, card.classes, run.device, width=LIKENESS)
-        return cls(
-            codes,
-            adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
-            alike,
-            Learner(D, _adam(config.warm_learning_rate / 2)),
-            InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
-            Targets(card.classes, codes.axes).to(run.device),
-            released.candidates,
-        )
-
     @property
     def released(self) -> Released:
         """The generator that the run hands out."""
         return Released(self.G.average.released, self.candidates)
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Networks and optimisers at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        released = by_channels(generator(config, card)).to(run.device)
+        D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
+        codes = Codes(
+            card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
+        )
+        codes = by_channels(codes).to(run.device)
+        alike = features.learner(card.shape, card.classes, run.device, width=LIKENESS)
+    return State(
+        codes,
+        adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
+        alike,
+        Learner(D, _adam(config.warm_learning_rate / 2)),
+        InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
+        Targets(card.classes, codes.axes).to(run.device),
+        released.candidates,
+    )
 
 
 def generator(config: Config, card: DataCard) -> Released:

@@ -9,10 +9,7 @@ from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.dp_wgan import loop
     from gossamer.privacy.accounting import events
 else:
@@ -111,11 +108,7 @@ class DpWgan(Startable[Config, "loop.State"]):
             question = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
             plan.append((question, -(-config.steps // config.quantile_every)))
         return [
-            OnPublic(
-                name="warm start",
-                steps=config.warm_steps,
-                body=lambda run, state, public: loop.warm_start(run, state, public),
-            ),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, plan),
         ]
 
@@ -145,7 +138,3 @@ class DpWgan(Startable[Config, "loop.State"]):
     def needs_public(self, config: Config) -> bool:
         """Bounds from public records."""
         return config.bounds == "public"
-
-    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
-        """What the critic says: numbers without a scale. [1, n]"""
-        return loop.scores(state, records)

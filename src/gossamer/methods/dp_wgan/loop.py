@@ -169,21 +169,6 @@ class State(method.State):
     since: int = 0
     shown: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimisers at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
-            D = critic(config, card).to(run.device)
-        groups = grouping.START[config.grouping](D)
-        return cls(
-            Learner(D, _adam(config, config.critic_learning_rate)),
-            InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
-            groups,
-            [config.max_norm] * (max(groups) + 1),
-        )
-
     def renew(self, config: Config, rate_D: float, rate_G: float) -> None:
         """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
         self.D.renew(_adam(config, rate_D))
@@ -194,8 +179,26 @@ class State(method.State):
         """The generator that the run hands out."""
         return self.G.average.released
 
+    def scores(self, records: Records) -> Tensor:
+        """What the critic says of records: numbers without a scale, larger for those that look more real. [1, n]"""
+        images, labels = records.tensors()
+        values: Tensor = self.D.net(2 * images - 1, labels)
+        return values[None]
 
-start = State.fresh
+
+def start(run: Run[Config]) -> State:
+    """Networks and optimisers at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        G = generator(config, card).to(run.device)
+        D = critic(config, card).to(run.device)
+    groups = grouping.START[config.grouping](D)
+    return State(
+        Learner(D, _adam(config, config.critic_learning_rate)),
+        InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
+        groups,
+        [config.max_norm] * (max(groups) + 1),
+    )
 
 
 def generator(config: Config, card: DataCard) -> Generator:
@@ -213,13 +216,6 @@ def check_groups(config: Config, card: DataCard) -> None:
     with torch.device("meta"):
         tensors = len(list(critic(config, card).parameters()))
     grouping.check(config.groups, tensors)
-
-
-def scores(state: State, records: Records) -> Tensor:
-    """What the critic says of records: numbers without a scale, of which larger ones look more real. [1, n]"""
-    images, labels = records.tensors()
-    values: Tensor = state.D.net(2 * images - 1, labels)
-    return values[None]
 
 
 def _adam(config: Config, rate: float) -> Optimiser:

@@ -90,14 +90,12 @@ class Evolve(Method[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
         """The embedding learns from drawings, free; then one Gaussian over all units in each round."""
-        learning: OnReleased[Config, loop.State] = OnReleased(
-            name="embedding",
-            steps=config.embedding_steps,
-            body=lambda run, state: loop.learn_features(run, state),
-        )
         release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        voting = self.training(config.steps, [(release, config.steps)])
-        return [learning, voting] if config.embedding == "features" else [voting]
+        phases: Phases[Config, loop.State] = [
+            OnReleased(name="embedding", steps=config.embedding_steps, body=lambda *given: loop.learn_features(*given)),
+            self.training(config.steps, [(release, config.steps)]),
+        ]
+        return phases if config.embedding == "features" else phases[1:]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse records that the drawing program cannot draw, and shares that are none."""

@@ -77,17 +77,6 @@ class State(method.State):
     G: Evolved
     embedding: Learner[Features] | Cosines
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Random candidates, and an embedding that has yet to learn."""
-        config, card = run.config, run.card
-        G = generator(config, card).to(run.device)
-        G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.size))  # Alg. 1, l. 1
-        if config.embedding == "cosines":
-            return cls(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            return cls(G, features.learner(card.shape, card.classes, run.device))
-
     @property
     def likeness(self) -> votes.Embedding:
         """What likeness is measured in."""
@@ -99,7 +88,15 @@ class State(method.State):
         return self.G
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Random candidates, and an embedding that has yet to learn."""
+    config, card = run.config, run.card
+    G = generator(config, card).to(run.device)
+    G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.size))  # Alg. 1, l. 1
+    if config.embedding == "cosines":
+        return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        return State(G, features.learner(card.shape, card.classes, run.device))
 
 
 def generator(config: Config, card: DataCard) -> Evolved:

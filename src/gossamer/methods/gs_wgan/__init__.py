@@ -122,16 +122,8 @@ class GsWgan(Startable[Config, "loop.State"]):
             steps=config.steps * config.answers,
         )
         return [
-            OnPublic(
-                name="public start",
-                steps=config.public_steps,
-                body=lambda run, state, public: loop.public_start(run, state, public),
-            ),
-            OnPrivate(
-                name="warm start",
-                steps=config.warm_visits,
-                body=lambda run, state, private: loop.warm_start(run, state, private),
-            ),
+            OnPublic(name="public start", steps=config.public_steps, body=lambda *given: loop.public_start(*given)),
+            OnPrivate(name="warm start", steps=config.warm_visits, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, answers),
         ]
 

@@ -115,17 +115,6 @@ class State(method.State):
     public_critic: Critics | dict[str, Any] | None = None
     own_fakes: bool = False
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimiser at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
-            D = ProjectionCritic(card.shape, card.classes, width=config.width).to(run.device)
-            warm = DcganGenerator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
-        G_in_training = InTraining(G, _adam(config.generator_learning_rate), config.average_decay)
-        return cls(G_in_training, D, warm.to(run.device))
-
     def confine(self, run: Run[Config], private: Confined[Records]) -> Confined[Critics]:
         """Deal the records to critics, inside, once; those of a checkpoint go on, with the shards that they had."""
         if isinstance(self.critics, Confined):
@@ -175,7 +164,15 @@ class State(method.State):
         return Fakes(x, y)
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Networks and optimiser at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        G = generator(config, card).to(run.device)
+        D = ProjectionCritic(card.shape, card.classes, width=config.width).to(run.device)
+        warm = DcganGenerator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
+    G_in_training = InTraining(G, _adam(config.generator_learning_rate), config.average_decay)
+    return State(G_in_training, D, warm.to(run.device))
 
 
 def generator(config: Config, card: DataCard) -> Generator:

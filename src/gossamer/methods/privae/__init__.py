@@ -111,11 +111,7 @@ class Privae(Startable[Config, "loop.State"]):
         rate = config.expected_batch_size / card.declared_size
         release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
-            OnPublic(
-                name="warm start",
-                steps=config.warm_steps,
-                body=lambda run, state, public: loop.warm_start(run, state, public),
-            ),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, [(release, config.steps)]),
         ]
 

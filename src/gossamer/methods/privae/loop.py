@@ -102,15 +102,6 @@ class State(method.State):
     average: Average[Autoencoder]
     with_encoder: bool
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Network and optimiser at the start of a run."""
-        config = run.config
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            vae = _network(config, run.card, encoder=True).to(run.device)
-        learner = Learner(vae, _optimiser(config, config.learning_rate))
-        return cls(learner, Average(vae, config.average_decay), config.release_encoder)
-
     @property
     def released(self) -> Autoencoder:
         """A copy of the network that the run hands out."""
@@ -120,7 +111,13 @@ class State(method.State):
         return net
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Network and optimiser at the start of a run."""
+    config = run.config
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        vae = _network(config, run.card, encoder=True).to(run.device)
+    learner = Learner(vae, _optimiser(config, config.learning_rate))
+    return State(learner, Average(vae, config.average_decay), config.release_encoder)
 
 
 def generator(config: Config, card: DataCard) -> Autoencoder:

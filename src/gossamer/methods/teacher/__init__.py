@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.teacher import loop, shapes
     from gossamer.privacy.accounting import events
 else:
@@ -104,10 +103,6 @@ class Teacher(Method[Config, "loop.State"]):
             raise RequestError(
                 f"--momentum must be below 1, not {config.momentum:g}: the noise of every step would stay."
             )
-
-    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
-        """How likely the teacher finds the label of each record: log p(y | x), so that attackers can rank. [1, n]"""
-        return loop.scores(state, records)
 
     def sample(
         self,
