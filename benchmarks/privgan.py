@@ -133,7 +133,7 @@ def trained(members: Records, run: Run[Config]) -> State:
     """A model at the end of its training."""
     ledger = PrivacyLedger(budget=math.inf, delta=0.1 / run.card.declared_size)
     ledger.reserve(PRIVGAN.plan(run.config, run.card))
-    training = Training(Job(PRIVGAN, run.config, run.card), run)
+    training = Training(PRIVGAN.job(dataclasses.asdict(run.config), run.card), run)
     for _ in training.drive(Confined(members, ledger)):
         pass
     return training.state

@@ -441,7 +441,7 @@ for name, method in METHODS.items():
     fields = [each.name for each in dataclasses.fields(method.config_type)]
     job = method.job({"noise_multiplier": 4.0} if "noise_multiplier" in fields else {}, card)
     assert job.plan and job.phases and job.relation and job.settings
-    job.needs_public, job.explanation, method.presets()
+    job.needs_public, method.explain(job.config), method.presets()
     print(name)
 print("torch" in sys.modules)
 """

@@ -440,6 +440,10 @@ class Job(Generic[C_co, S_co]):
         """See `Method.in_full`."""
         return self.method.in_full(self.config, self.card)
 
+    def check(self) -> None:
+        """See `Method.check`."""
+        self.method.check(self.config, self.card)
+
     @property
     def first(self) -> "Job[BaseConfig, State] | None":
         """See `Method.first`."""
@@ -447,7 +451,7 @@ class Job(Generic[C_co, S_co]):
 
     def generator(self) -> "nn.Module":
         """See `Loop.generator`; settings that contradict each other are refused first."""
-        self.method.check(self.config, self.card)
+        self.check()
         if self.first is not None:
             self.first.generator()  # refused now, and not when a budget is used up
         return self.method.loop.generator(self.config, self.card)

@@ -27,7 +27,8 @@ from gossamer.estimate import Estimate
 from gossamer.intervals import proportion
 from gossamer.metrics.classify import check_pair, predict
 from gossamer.metrics.pictures import Images, Labels, own_randomness, pictures
-from gossamer.nets.classifiers import CodeAndImageMLP, DpWganCNN
+from gossamer.nets.classifiers import CodeAndImageMLP
+from gossamer.nets.features import FeatureCNN
 
 Draw: TypeAlias = Callable[[int, np.random.Generator], tuple[NDArray[np.floating[Any]], Images]]
 """n and a random generator to n codes, float [n, z], and the n pictures that they make, uint8 [n, C, H, W]."""
@@ -181,7 +182,7 @@ def train(
     where, shape, m = torch.device(device), images.shape[1:], settings.batch_size
     truth = torch.from_numpy(labels.astype(np.int64)).to(where)
     with own_randomness(seed, device):
-        C1 = DpWganCNN(shape, classes).to(where)
+        C1 = FeatureCNN(shape, classes).to(where)
         adam1 = torch.optim.Adam(C1.parameters(), settings.learning_rate, fused=True)
         if draw is not None:
             z, x = _sample(draw, m, of_synthetic, shape, where)

@@ -28,12 +28,7 @@ def adam(rate: float, betas: tuple[float, float]) -> Optimiser:
 
 
 class Learner(Generic[N]):
-    """A network that learns from sums of gradients: its parameters are one vector, with an optimiser on it.
-
-    Args:
-        net: the network, on its device.
-        optimiser: makes the optimiser.
-    """
+    """A network that learns from sums of gradients: its parameters are one vector, with an optimiser on it."""
 
     def __init__(self, net: N, optimiser: Optimiser) -> None:
         self.net, self.vector = net, flatten(net)
@@ -59,12 +54,7 @@ class Learner(Generic[N]):
 
 
 class Average(Generic[N]):
-    """A network and the running average of its weights, which is what a run releases.
-
-    Args:
-        net: the network.
-        decay: of the average; 0: there is none, and the last weights are released.
-    """
+    """A network and the running average of its weights, which a run releases. A decay of 0 means the last weights."""
 
     def __init__(self, net: N, decay: float) -> None:
         self._net, self._decay = net, decay
@@ -103,10 +93,7 @@ class Average(Generic[N]):
 class InTraining(Generic[N]):
     """A generator in training: network, optimiser and average.
 
-    Args:
-        net: latents [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
-        optimiser: makes the optimiser.
-        average_decay: of the average that is released; 0: the last weights are.
+    The network takes latents [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
     """
 
     def __init__(self, net: N, optimiser: Optimiser, average_decay: float) -> None:
@@ -118,22 +105,13 @@ class InTraining(Generic[N]):
         self.optimiser = optimiser(list(self.net.parameters()))
 
     def descend(self, loss: Tensor, ranks: Ranks = ALONE) -> None:
-        """One step of the optimiser on the generator alone; other networks in the graph keep no gradient.
-
-        Args:
-            loss: of the fakes of this rank.
-            ranks: those that have the others; all losses are added up.
-        """
+        """See `adversarial.descend`."""
         adversarial.descend(self.optimiser, loss, self.net, ranks)
 
     def latents(self, run: Run[C], n: int, *, prefix: str = "", part: slice = ALL) -> tuple[Tensor, Tensor]:
         """Latents [n, latent_size] and labels [n] from public streams: no record can change their place.
 
-        Args:
-            run: the run.
-            n: how many are drawn.
-            prefix: of the names of the streams.
-            part: which of them are handed out; the streams move by all of them.
+        The streams move by n, whatever part of them is handed out. `prefix` begins the names of the streams.
         """
         size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
         z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))

@@ -53,11 +53,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class Loss:
     """The loss of a denoiser at K noise levels. EDM, equation 8 with the weights of table 1; DPDM, equation 6.
 
-    Args:
-        net: denoiser and latent.
-        config: the settings.
-        multiplicity: K.
-        coins: gives a generator of noise levels and noise; for records a secret one, a new one for each batch.
+    K is `multiplicity`. `coins` gives a generator of noise levels and noise; for records a secret one, new for each batch.
     """
 
     net: Generator
@@ -133,11 +129,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 class State(method.State):
     """The net has seen records through releases only.
 
-    Args:
-        G: denoiser and latent.
-        D: the denoiser as it learns.
-        average: the running average of both.
-        chosen: positions of the public pictures that got votes, some several times.
+    `chosen` has the positions of the public pictures that got votes, some several times.
     """
 
     G: Generator

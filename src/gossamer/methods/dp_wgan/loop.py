@@ -154,8 +154,6 @@ class State(method.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
-        D: the critic.
-        G: the generator.
         groups: the group of each tensor of the critic, before clustering.
         norms: the bound of each of these groups.
         since: critic steps since the last generator step.

@@ -98,11 +98,8 @@ class State(method.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
-        D: the discriminator.
-        G: the generator.
         n_D: discriminator steps per generator step, at present.
-        generator_steps: how many there were.
-        since: discriminator steps since the last of them.
+        since: discriminator steps since the last generator step.
         grace: generator steps since n_D was raised.
         accuracy: the running accuracy on fakes.
         shown: figures of the last generator step.

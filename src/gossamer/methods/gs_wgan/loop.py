@@ -100,7 +100,6 @@ class State(method.State):
     """The generator has seen private records through releases only; the critics stay inside.
 
     Args:
-        G: the generator.
         critic: what every critic begins with: fresh, or what the public start has made of it.
         throwaway: what every throw-away generator of the warm start begins with.
         critics: inside; None before there are records, and a path between a checkpoint and the records.
@@ -116,7 +115,7 @@ class State(method.State):
     own_fakes: bool = False
 
     def confine(self, run: Run[Config], private: Confined[Records]) -> Confined[Critics]:
-        """Deal the records to critics, inside, once; those of a checkpoint go on, with the shards that they had."""
+        """Assign the records to critics, inside, once. Critics of a checkpoint go on, with the shards that they had."""
         if isinstance(self.critics, Confined):
             return self.critics
         config, sealed = run.config, self.critics

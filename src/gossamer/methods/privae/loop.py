@@ -90,13 +90,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 @dataclass
 class State(method.State):
-    """The network, its optimiser and the average have seen records through releases only.
-
-    Args:
-        vae: the autoencoder.
-        average: the running average of its weights.
-        with_encoder: whether the encoder is released too.
-    """
+    """The network, its optimiser and the average have seen records through releases only."""
 
     vae: Learner[Autoencoder]
     average: Average[Autoencoder]
