@@ -14,15 +14,10 @@ class SmallCNN(nn.Module):
     """The classifier of Bie, Kamath, Zhang 2023 (evaluation of section 4.1).
 
     Two 3x3 convolutions (32 and 64 channels) with ReLU, max-pool 2, dropout 0.25, a layer of 128 with ReLU, dropout
-    0.5, and the classes. On 28x28 pictures the layer of 128 reads 9,216 numbers, and the net has 1,199,882 parameters
-    for one channel and ten classes.
-
-    Args:
-        shape: channels, height, width of a picture; height and width at least 6.
-        classes: number of classes.
+    0.5, and the classes: 1,199,882 parameters for one channel of 28x28 and ten classes.
 
     Raises:
-        ValueError: if the pictures are too small.
+        ValueError: if the pictures are below 6x6.
     """
 
     title: ClassVar[str] = "CNN of Bie et al."
@@ -58,12 +53,8 @@ class LeNet5(nn.Module):
     original: 61,706 parameters for one channel and ten classes. The authors normalise every data set, Fashion-MNIST
     too, with the mean and standard deviation of MNIST; the net does that itself.
 
-    Args:
-        shape: channels, height, width of a picture; height and width at least 12.
-        classes: number of classes.
-
     Raises:
-        ValueError: if the pictures are too small.
+        ValueError: if the pictures are below 12x12.
     """
 
     title: ClassVar[str] = "LeNet-5 of GS-WGAN"
@@ -95,15 +86,10 @@ class PrivganCNN(nn.Module):
     """The classifier of Mukherjee et al. 2021 (privGAN, supplementary methods, MNIST and Fashion-MNIST).
 
     Two 3x3 convolutions of 32 channels with ReLU, max-pool 2, a layer of 128 with ReLU, and the classes; no dropout.
-    That is the paper's net. The authors' code has 64 channels in the second convolution and two dropouts of 0.5, so it
-    is another net, and the paper's larger one for CIFAR-10 is a third; neither is here.
-
-    Args:
-        shape: channels, height, width of a picture; height and width at least 6.
-        classes: number of classes.
+    That is the paper's net. The authors' code has another, and the paper a larger one for CIFAR-10; neither is here.
 
     Raises:
-        ValueError: if the pictures are too small.
+        ValueError: if the pictures are below 6x6.
     """
 
     title: ClassVar[str] = "CNN of privGAN"
@@ -131,11 +117,6 @@ class CodeAndImageMLP(nn.Module):
 
     The sizes are of the authors' code: code and picture each go through a layer of 512 with ReLU and dropout 0.2; side
     by side through a layer of 1,024 with ReLU and dropout 0.5; one of 512 with ReLU and dropout 0.2; the classes.
-
-    Args:
-        code_size: length of a code.
-        shape: channels, height, width of a picture.
-        classes: number of classes.
     """
 
     def __init__(self, code_size: int, shape: tuple[int, int, int], classes: int) -> None:

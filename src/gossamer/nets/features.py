@@ -17,14 +17,10 @@ class FeatureCNN(nn.Module):
     classes it has 3,276,874 parameters.
 
     Batch normalisation mixes the records of a batch: this net is for measurements, never for training under privacy.
-
-    Args:
-        shape: channels, height, width of a picture; height and width at least 8.
-        classes: number of classes.
-        width: number of features, 1,024 in the paper. A Frechet distance needs as many pictures as features.
+    A Frechet distance needs as many pictures as there are features, `width`.
 
     Raises:
-        RequestError: if the pictures are too small, or a count is below 1.
+        RequestError: if the pictures are below 8x8, or a count is below 1.
     """
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: int = 1024) -> None:

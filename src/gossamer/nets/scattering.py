@@ -38,11 +38,8 @@ class Scattering(nn.Module):
     Each thread transforms one picture at a time: its features are the same bits whatever stands beside it, and the temporaries
     fit the cache of a processor, which is faster than a batch, and than several threads on one picture.
 
-    Args:
-        shape: channels, height, width of a picture; height and width at least 8.
-
     Raises:
-        RequestError: if the pictures are too small.
+        RequestError: if the pictures are below 8x8.
     """
 
     phi_rows: Tensor

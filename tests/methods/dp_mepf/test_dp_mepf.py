@@ -192,7 +192,6 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
     ("settings", "message"),
     [
         ({"batch_size": 5}, "--batch-size 5 is too few.*3 classes.*at least 6"),
-        ({"average_decay": 1.0}, "--average-decay must be below 1"),
         ({"degree": 1.1}, "--degree is a share"),
         ({"floor": 0.0}, "--floor is a share above 0"),
         ({"floor": 1.5}, "--floor is a share above 0"),

@@ -15,7 +15,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 
 @dataclass(frozen=True)
 class Fakes:
-    """Generated images [B, C, H, W] in [0, 1] and labels [B]. They hold no record, so they may be clipped outside `Confined`."""
+    """Generated images [B, C, H, W] in [0, 1] and labels [B]. They hold no record: they may be clipped outside `Confined`."""
 
     images: Tensor
     labels: Tensor

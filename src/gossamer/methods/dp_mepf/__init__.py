@@ -145,10 +145,6 @@ class DpMepf(Startable[Config, "loop.State"]):
                 f"--batch-size {config.batch_size} is too few: each half of a batch has every one of the {card.classes} "
                 f"classes, so give at least {2 * card.classes}."
             )
-        if config.average_decay >= 1:
-            raise RequestError(
-                f"--average-decay must be below 1, not {config.average_decay:g}: an average has to move."
-            )
         if config.black + config.white >= 0.5:
             raise RequestError(
                 f"--black {config.black:g} and --white {config.white:g} leave too little between them: give less than 0.5 "

@@ -40,7 +40,7 @@ THRESHOLD = 2.0
 SHRINK = 0.6
 """Each variation goes so much less far than the one before."""
 LIKENESS = 512
-"""Features in which likeness is measured."""
+"""Features by which records vote."""
 _AT_ONCE = 500
 """Candidates that are drawn at once."""
 
@@ -168,17 +168,8 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 @dataclass
 class State(method.State):
-    """Codes, generator and discriminator begin on public pictures; targets, generator and likeness have seen the release of
-    moments, candidates that of votes.
-
-    Args:
-        codes: of pictures, in features.
-        optimiser: of the features.
-        likeness: features in which votes go to what is nearest.
-        D: the discriminator of the warm start.
-        G: the generator.
-        targets: what was released.
-        candidates: latents, and what votes said of them.
+    """Codes, generator and discriminator begin on public pictures. Targets, generator and the features by which records vote
+    have seen the release of moments, the candidates that of votes.
     """
 
     codes: Codes

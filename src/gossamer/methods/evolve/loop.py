@@ -67,19 +67,14 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
 
 @dataclass
 class State(method.State):
-    """The candidates have seen records through votes only, the embedding has seen none.
-
-    Args:
-        G: the candidates, and the weights that the last votes gave them.
-        embedding: what likeness is measured in; the features, as they learn.
-    """
+    """The candidates G have seen records through votes only, the embedding has seen none."""
 
     G: Evolved
     embedding: Learner[Features] | Cosines
 
     @property
     def likeness(self) -> votes.Embedding:
-        """What likeness is measured in."""
+        """The embedding in which records vote for the nearest candidate."""
         return self.embedding.net if isinstance(self.embedding, Learner) else self.embedding
 
     @property

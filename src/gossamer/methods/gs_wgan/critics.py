@@ -133,7 +133,7 @@ class Critics:
     def gradients(self, critics: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
         """Gradient of -D(x, y) by x, per image and critic: equation 13 without its mean. Changes nothing.
 
-        The gradient of a critic on another rank is zero here. images: [critics, n, C, H, W], as the result; labels: [critics, n].
+        That of a critic on another rank is zero here. images: [critics, n, C, H, W], as the result; labels: [critics, n].
         """
         image_gradients = torch.zeros_like(images)
         if here := [i for i, critic in enumerate(critics) if critic % self.part[1] == self.part[0]]:

@@ -92,12 +92,7 @@ class Generator(nn.Module):
 
 @dataclass
 class State(method.State):
-    """The Gaussians have seen records through releases only.
-
-    Args:
-        net: the generator.
-        whole: the Gaussians of whole classes, where there are cells.
-    """
+    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells."""
 
     net: Generator
     whole: Mixture | None

@@ -146,7 +146,7 @@ class Autoencoder(nn.Module):
         return out.view(len(z), self.outputs, *self.shape)
 
     def distances(self, images: Tensor, labels: Tensor) -> Tensor:
-        """How far from each image its reconstruction lies, from the mean of q(z|x). Coordinates (pixels, if extent is 0). [n]"""
+        """Distance of each image to its reconstruction from the mean of q(z|x), in coordinates (pixels, if extent is 0). [n]"""
         z, _ = self.encode(images, labels)
         out = self.decode(z, labels)[:, 0]
         made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out

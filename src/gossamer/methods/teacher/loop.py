@@ -46,9 +46,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class State(method.State):
     """The weights have seen records through releases only.
 
-    Args:
-        W: the classifier, and its optimiser.
-        mean: of its weights over the second half of the steps; the last weights before that.
+    `mean` is that of the weights over the second half of the steps; before that, the last weights.
     """
 
     W: Learner[Classifier]
