@@ -122,17 +122,14 @@ def _holds_parts(value: Any) -> bool:
 
 @dataclass(kw_only=True)
 class State(StatefulDataclass, ABC):
-    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them.
-
-    Args:
-        phase: name of the present phase; empty at the start.
-        step: steps of that phase that are done.
-        begun: the `StartState` of a run that starts on what another method releases.
-    """
+    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them."""
 
     phase: str = ""
+    """Name of the present phase; empty at the start."""
     step: int = 0
+    """Steps of that phase that are done."""
     begun: StatefulDataclass | None = None
+    """The `StartState` of a run that starts on what another method releases."""
 
     @property
     @abstractmethod
@@ -228,13 +225,7 @@ Phases: TypeAlias = Sequence[AnyPhase[C, S]]
 
 @dataclass(frozen=True)
 class StepResult:
-    """Where a run is.
-
-    Args:
-        phase: the phase.
-        step: how many of its steps are done.
-        logs: what this step may show; None: the phase has just ended.
-    """
+    """Where a run is: the steps of a phase that are done, and what the last one may show. `logs` is None as the phase ends."""
 
     phase: Phase
     step: int
@@ -355,7 +346,7 @@ class Method(ABC, Generic[C, S]):
         Args:
             net: the released generator: latents [n, latent_size] and labels [n] to images.
             config: the settings of its run.
-            card: the declared facts, with the prior of the labels.
+            card: has the prior of the labels.
             n: how many.
             labels: int64 [n]; None: drawn.
             stream: fixes the samples.
@@ -536,10 +527,7 @@ class Training(Generic[C_co, S_co]):
             self.state.load_state_dict({**shared, **inside})
 
     def _steps(
-        self,
-        phase: AnyPhase[C_co, S_co],
-        private: "Confined[Records]",
-        public: "Records | None",
+        self, phase: AnyPhase[C_co, S_co], private: "Confined[Records]", public: "Records | None"
     ) -> Iterator[Logs]:
         run = dataclasses.replace(self.run, public=public)
         if isinstance(phase, OnPrivate):

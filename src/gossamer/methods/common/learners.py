@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -11,7 +12,7 @@ from gossamer.data.card import draw_labels
 from gossamer.data.records import Records, sent
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.adversarial import Fakes
-from gossamer.methods.method import BaseConfig, Run
+from gossamer.methods.method import BaseConfig, Run, StatefulDataclass
 from gossamer.nets.flat import flatten, gradient
 from gossamer.privacy.distributed import ALONE, Ranks
 
@@ -27,8 +28,12 @@ def adam(rate: float, betas: tuple[float, float]) -> Optimiser:
     return lambda parameters: torch.optim.Adam(parameters, lr=rate, betas=betas, fused=True)
 
 
-class Learner(Generic[N]):
+@dataclass(init=False, eq=False)
+class Learner(StatefulDataclass, Generic[N]):
     """A network that learns from sums of gradients: its parameters are one vector, with an optimiser on it."""
+
+    net: N
+    optimiser: torch.optim.Optimizer
 
     def __init__(self, net: N, optimiser: Optimiser) -> None:
         self.net, self.vector = net, flatten(net)
@@ -42,15 +47,6 @@ class Learner(Generic[N]):
         """One step of the optimiser. gradient: [D]"""
         self.vector.grad = gradient
         self.optimiser.step()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers."""
-        return {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """The inverse, in place."""
-        self.net.load_state_dict(saved["net"])
-        self.optimiser.load_state_dict(saved["optimiser"])
 
 
 class Average(Generic[N]):
@@ -90,11 +86,16 @@ class Average(Generic[N]):
             self._mean.load_state_dict(saved)
 
 
-class InTraining(Generic[N]):
+@dataclass(init=False, eq=False)
+class InTraining(StatefulDataclass, Generic[N]):
     """A generator in training: network, optimiser and average.
 
     The network takes latents [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
     """
+
+    net: N
+    average: Average[N]
+    optimiser: torch.optim.Optimizer
 
     def __init__(self, net: N, optimiser: Optimiser, average_decay: float) -> None:
         self.net, self.average = net, Average(net, average_decay)
@@ -123,20 +124,6 @@ class InTraining(Generic[N]):
         """A batch from the present weights, or a part of it."""
         latents, labels = self.latents(run, n, part=part)
         return Fakes(self.net(latents, labels), labels)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers."""
-        return {
-            "net": self.net.state_dict(),
-            "average": self.average.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-        }
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """The inverse, in place."""
-        self.net.load_state_dict(saved["net"])
-        self.average.load_state_dict(saved["average"])
-        self.optimiser.load_state_dict(saved["optimiser"])
 
 
 def warm_step(run: Run[C], D: Learner[N], G: InTraining[Any], public: Records, n: int) -> None:

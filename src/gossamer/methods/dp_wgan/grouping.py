@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
-from gossamer.errors import RequestError
 from gossamer.privacy.queries import Bounds
 
 
@@ -34,16 +33,6 @@ START: dict[str, Callable[[nn.Module], tuple[int, ...]]] = {
     "cluster": per_tensor,
 }
 """The groups before clustering, by the setting's name."""
-
-
-def check(groups: int, tensors: int) -> None:
-    """Refuse a number of groups that so many tensors cannot make.
-
-    Raises:
-        RequestError: if it is not between 1 and the number of tensors.
-    """
-    if not 1 <= groups <= tensors:
-        raise RequestError(f"--groups must lie between 1 and {tensors}, the tensors of the critic, not {groups}.")
 
 
 def cluster(norms: Sequence[float], groups: int) -> Bounds:

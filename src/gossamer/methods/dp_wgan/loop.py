@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
+from gossamer.errors import RequestError
 from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
@@ -213,7 +214,10 @@ def check_groups(config: Config, card: DataCard) -> None:
     """Refuse a number of groups that the critic's tensors cannot make. Counted on a critic without weights."""
     with torch.device("meta"):
         tensors = len(list(critic(config, card).parameters()))
-    grouping.check(config.groups, tensors)
+    if not 1 <= config.groups <= tensors:
+        raise RequestError(
+            f"--groups must lie between 1 and {tensors}, the tensors of the critic, not {config.groups}."
+        )
 
 
 def _adam(config: Config, rate: float) -> Optimiser:
