@@ -118,10 +118,7 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
         weights: [N], not negative; a class whose weights are all zero is drawn from evenly.
         groups: int64 [N], the class of each candidate.
         labels: int64 [n], the classes to draw from; each has a candidate.
-        uniform: [n], in [0, 1).
-
-    Returns:
-        int64 [n], positions of candidates.
+        uniform: [n], in [0, 1); each becomes the position of a candidate, int64 [n].
     """
     order = torch.argsort(groups, stable=True)
     kinds = int(torch.cat([groups, labels]).max()) + 1 if len(labels) else 1

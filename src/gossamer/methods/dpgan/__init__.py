@@ -98,8 +98,6 @@ class Dpgan(Startable[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings of the adaptive schedule that make no sense."""
         if config.accuracy_decay >= 1:
-            raise RequestError(
-                f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}: an average has to move."
-            )
+            raise RequestError(f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}.")
         if config.accuracy_floor > 1:
             raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")

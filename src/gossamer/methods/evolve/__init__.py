@@ -108,9 +108,7 @@ class Evolve(Method[Config, "loop.State"]):
         if config.drawing == "digits" and card.classes != _DIGITS:
             raise RequestError(f"--drawing digits draws the digits 0 to 9, and the card has {card.classes} classes.")
         if config.drawing == "letters" and card.classes > _MOST_LETTERS:
-            raise RequestError(
-                f"--drawing letters draws at most {_MOST_LETTERS} classes, A to Z, and the card has {card.classes}."
-            )
+            raise RequestError(f"--drawing letters draws the letters A to Z, and the card has {card.classes} classes.")
         if config.drawing == "patches" and config.embedding == "features":
             raise RequestError(
                 "--drawing patches is the same for all classes, so no features can be learnt: take --embedding cosines."

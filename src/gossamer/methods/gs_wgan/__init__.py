@@ -135,13 +135,9 @@ class GsWgan(Startable[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse draws that do not go with what is asked of them."""
         if config.visits > 1 and config.draw != "secret":
-            raise RequestError(
-                f"--visits {config.visits} goes with --draw secret; else the critic that trains answers."
-            )
+            raise RequestError(f"--visits {config.visits} goes with --draw secret alone.")
         if config.answers > 1 and config.draw == "paper":
-            raise RequestError(
-                f"--answers {config.answers} goes with --draw secret or round_robin; the paper asks one critic a step."
-            )
+            raise RequestError(f"--answers {config.answers} goes with other draws: the paper asks one critic a step.")
         for name in ("visits", "answers"):
             if not 1 <= (count := getattr(config, name)) <= config.critics:
                 raise RequestError(f"--{name} {count} is not between 1 and the {config.critics} critics.")

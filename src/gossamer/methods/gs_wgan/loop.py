@@ -99,20 +99,18 @@ def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[
 class State(method.State):
     """The generator has seen private records through releases only; the critics stay inside.
 
-    Args:
-        critic: what every critic begins with: fresh, or what the public start has made of it.
-        throwaway: what every throw-away generator of the warm start begins with.
-        critics: inside; None before there are records, and a path between a checkpoint and the records.
-        public_critic: the critic of the public start; a checkpoint's state of it until the records are at hand.
-        own_fakes: whether critics warm up on the run's own fakes, because a public start has made them worth it.
+    Every critic begins with the weights of `critic`, every throw-away generator of the warm start with those of `throwaway`.
     """
 
     G: InTraining[Generator]
     critic: ProjectionCritic
     throwaway: DcganGenerator
     critics: Confined[Critics] | Path | None = None
+    """None before there are records, and a path between a checkpoint and the records."""
     public_critic: Critics | dict[str, Any] | None = None
+    """The critic of the public start; a checkpoint's state of it until the records are there."""
     own_fakes: bool = False
+    """Whether critics warm up on the run's own fakes, because a public start has made them worth it."""
 
     def confine(self, run: Run[Config], private: Confined[Records]) -> Confined[Critics]:
         """Assign the records to critics, inside, once. Critics of a checkpoint go on, with the shards that they had."""

@@ -42,21 +42,18 @@ class Divided:
 
 @dataclass(frozen=True)
 class Network:
-    """Effective weights of c critics, for convolutions in c groups.
-
-    Args:
-        kernels: [c x out, in, 5, 5], three.
-        biases: [c x out], three.
-        heads: [c, classes, features], the last layer and the label's embedding in one.
-        level: [c], the last bias.
-        divided: the five matrices behind kernels and heads.
-    """
+    """Effective weights of c critics, for convolutions in c groups."""
 
     kernels: list[Tensor]
+    """[c x out, in, 5, 5], three."""
     biases: list[Tensor]
+    """[c x out], three."""
     heads: Tensor
+    """[c, classes, features], the last layer and the label's embedding in one."""
     level: Tensor
+    """[c], the last bias."""
     divided: list[Divided]
+    """The five matrices behind kernels and heads."""
 
 
 @dataclass(frozen=True)

@@ -87,13 +87,9 @@ class Mixture(nn.Module):
 
 @dataclass(frozen=True)
 class Noisy:
-    """Moments with noise in them, in units of the reach, float64.
+    """Noisy counts [c] above zero, means [c, d] and covariances [c, d, d], in units of the reach, float64.
 
-    Args:
-        counts: [c], above zero.
-        means: [c, d]
-        covariances: [c, d, d]
-        noise: standard deviation of the noise on every sum, times the square root of how many were added up. [c]
+    `noise` [c] is the standard deviation of the noise on every sum, times the square root of how many were added up.
     """
 
     counts: Tensor

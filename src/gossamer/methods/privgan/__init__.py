@@ -108,9 +108,7 @@ class Privgan(Method[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other, and a declared size that is too small for them."""
         if config.release > config.pairs:
-            raise RequestError(
-                f"--release {config.release} is more than the {config.pairs} generators that --pairs makes."
-            )
+            raise RequestError(f"--release {config.release} is more than the {config.pairs} generators of --pairs.")
         if config.latent_size < 2:
             raise RequestError("--latent-size must be at least 2: the last number picks the generator.")
         if not 0.5 < config.real_target <= 1:

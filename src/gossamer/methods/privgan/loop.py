@@ -111,11 +111,7 @@ def discriminator_loss(
 def generator_loss(
     run: Run[Config], model: "Model", fakes: list[Tensor], labels: list[Tensor]
 ) -> tuple[Tensor, dict[str, float]]:
-    """Lines 10, 15 and 16: deceive the own discriminator and mislead the adversary. Summed over the pairs.
-
-    Returns:
-        The loss, and figures to show; they are computed on fakes.
-    """
+    """Lines 10, 15 and 16: deceive the own discriminator and mislead the adversary. The loss, and figures on fakes to show."""
     logits = [D(fake, label) for D, fake, label in zip(model.discriminators, fakes, labels, strict=True)]
     deceive = torch.stack([adversarial.non_saturating_losses(logit).mean() for logit in logits]).sum()
     figures = {"generator_loss": float(deceive.detach()) / len(fakes)}
@@ -176,17 +172,14 @@ class Model(StatefulDataclass):
 
 @dataclass
 class State(method.State):
-    """Private: all of it has seen the records. Only `released` is handed out.
-
-    Args:
-        models: one, or one per class.
-        split_seed: fixes the parts, so that a resume finds them again.
-        count: how many generators of each model are released.
-    """
+    """Private: all of it has seen the records. Only `released` is handed out."""
 
     models: list[Model]
+    """One, or one per class."""
     split_seed: int
+    """Fixes the parts, so that a resume finds them again."""
     count: int
+    """How many generators of each model are released."""
 
     @property
     def released(self) -> nets.Mixture:

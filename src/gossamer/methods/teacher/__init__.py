@@ -100,9 +100,7 @@ class Teacher(Method[Config, "loop.State"]):
                 f"{card.shape[1]}x{card.shape[2]}: declare a larger shape, and the readers resize to it."
             )
         if config.momentum >= 1:
-            raise RequestError(
-                f"--momentum must be below 1, not {config.momentum:g}: the noise of every step would stay."
-            )
+            raise RequestError(f"--momentum must be below 1, not {config.momentum:g}.")
 
     def sample(
         self,
