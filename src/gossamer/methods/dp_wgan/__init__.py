@@ -79,7 +79,7 @@ class DpWgan(Startable[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian: the k
     groups of a record's gradient are clipped to c_1 ... c_k, and noise is added to all, as one release of multiplier
-    noise_multiplier. The fakes that a record is compared with are coins of that record. The generator sees the records
+    noise_multiplier. The fakes that a record is compared with are random choices of that record. The generator sees the records
     through the critic only. Bounds and warm start come from public records, from the config, or from a quantile that is
     charged.
 

@@ -61,7 +61,7 @@ def critic_gradient(run: Run[Config], state: "State", coins: Callable[[], torch.
 
 
 def pairs_for(G: Generator, coins: Callable[[], torch.Generator]) -> Callable[[Records], Points]:
-    """Lines 26 to 28: each record with a fake of its own, and a point between the two. The coins belong to the record."""
+    """Lines 26 to 28: each record with a fake of its own, and a point between the two. These are its random choices."""
 
     def points(records: Records) -> Points:
         stream = coins()

@@ -64,14 +64,14 @@ class Evolve(Method[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Pictures are drawn by a program that no record enters. In
     each round every record votes for the candidate of its class that is most like it; all votes are one histogram, to which
-    a unit adds a vector of length 1 at most, with noise added once. Likeness is measured by what has seen drawings only.
+    a unit adds a vector of length 1 at most, with noise added once. Similarity is measured by what has seen drawings only.
     The next candidates, and the generator, are made of the histogram with its noise.
 
     Departures from the paper:
         - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says;
           the authors' library counts the records of each class, and tells them.
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
-        - The features that measure likeness are learnt from drawings; the paper takes a network trained on ImageNet.
+        - The features that measure similarity are learnt from drawings; the paper takes a network trained on ImageNet.
         - What is released is not a set of pictures but a generator: the last candidates with their weights, each sample a
           variation of one of them.
     """

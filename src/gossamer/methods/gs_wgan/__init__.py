@@ -82,7 +82,7 @@ class Config(StartConfig):
 class GsWgan(Startable[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
-    Guarantee: (epsilon, delta)-DP for one unit. The records are dealt to K critics that train without noise and never leave
+    Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
     `Confined`. An answer is what one critic says about B generated images: the gradient of the generator's loss at each image,
     clipped to C, with noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
     change that critic arbitrarily, so an answer is one Gaussian of multiplier noise_multiplier / sqrt(B), and `draw` says
@@ -95,7 +95,7 @@ class GsWgan(Startable[Config, "loop.State"]):
           so that their state tells the hidden draws. Here each draw is charged for what it is (docs/methods/gs-wgan.md).
         - In `secret` the critics train in turns that do not look at the draw. One that answers may not have trained for K
           steps.
-        - Records go to shards by independent coins, so that one record more moves no other. A shard may be empty.
+        - Records go to shards by independent random choices, so that one record more moves no other. A shard may be empty.
         - Answering changes nothing: the power iteration of a critic's spectral norm takes a step when it trains, and only then.
         - The fakes of a step are made once: the critic that trains sees them at each of its steps (paired by label with its
           records), and the one that answers too. Batches are drawn with replacement. All critics begin with the same weights.

@@ -58,7 +58,7 @@ class Critics:
         throwaway: the generator that each critic is warmed up with begins with its weights.
         count: K.
         settings: as they train.
-        storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the room.
+        storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the memory.
         part: (r, R): of R ranks this is rank r, and has critics r, r + R, r + 2R ... and their records.
     """
 

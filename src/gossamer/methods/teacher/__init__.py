@@ -69,7 +69,7 @@ class Teacher(Method[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
     record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
     within each picture alone. What is released is the weights; the shapes come from a drawing program that reads no record,
-    so samples are post-processing. They carry what the teacher knows of the labels, and nothing of how the records look.
+    so samples are post-processing. They carry what the teacher learnt about the labels, and nothing of how the records look.
 
     Departures from the paper:
         - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
