@@ -61,7 +61,8 @@ def _lines(request: "Request", expected: "Forecast") -> list[str]:
     lines += [
         f"releases: {count:,} x {release_in_words(event_json.event_to_json(event))}" for event, count in request.plan
     ]
-    lines += [job.explanation] if job.explanation else []
+    if explanation := job.method.explain(job.config):
+        lines.append(explanation)
     lines.append(
         f"noise multiplier {job.settings['noise_multiplier']:g}, sampling rate {calculator.rate_of(request.plan[0][0]):.6g}, "
         f"steps {_steps(request):,}"
