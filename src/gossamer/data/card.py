@@ -63,7 +63,23 @@ _HEADER = """\
 
 @dataclass(frozen=True, kw_only=True)
 class DataCard:
-    """The public facts about a data set. Above each field, a card file states its meaning (`dumps`).
+    """The public facts about a data set.
+
+    Args:
+        shape: channels, height and width of an image, after the readers have resized it.
+        classes: number of labels.
+        declared_size: number of units (records, unless `unit` says otherwise). Sampling rates come from it.
+        label_prior: "uniform", or one probability for each class, with sum 1.
+        unit: whose contribution is protected.
+        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
+        title: name of the data set, for people.
+        data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
+        class_names: names of the labels, label 0 first. Records are matched by name wherever data has names. Empty: labels are
+            numbers, and those of class folders follow from the sorted names.
+        resize: what happens to pictures of other proportions.
+        invert: whether the readers exchange dark and light.
+        missing_label: what a record without a label is: a mistake, or left out.
+        pixel_range: the values of black and white where pixels are not of 8 bits. "stored": no such pixels.
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.

@@ -122,7 +122,13 @@ def _holds_parts(value: Any) -> bool:
 
 @dataclass(kw_only=True)
 class State(StatefulDataclass, ABC):
-    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them."""
+    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them.
+
+    Args:
+        phase: name of the present phase; empty at the start.
+        step: steps of that phase that are done.
+        begun: the `StartState` of a run that starts on what another method releases.
+    """
 
     phase: str = ""
     """Name of the present phase; empty at the start."""

@@ -33,7 +33,13 @@ def _counted(n: int) -> int:
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A released generator with its method, its settings and its certificate. Built by `fit` or `load`, never by hand."""
+    """A released generator with its certificate. Built by `fit` or `load`, never by hand.
+
+    Args:
+        net: the generator.
+        job: its method, with the settings of its run and the data card.
+        certificate: what it promises.
+    """
 
     net: nn.Module
     job: Job[BaseConfig, State]

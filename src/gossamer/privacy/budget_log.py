@@ -240,8 +240,11 @@ class OpenBudgetLog:
     def resumable_entry(self, sessions: Sequence[str], *hashes: str) -> BudgetEntry | None:
         """Return the entry that the folder of this ledger may resume; None: another folder has it, or no entry matches.
 
-        sessions: all those of the run's ledger. hashes: last hashes of the ledger, with and without the sessions at its end. A
-        finished run may be certified again, also after a crash between the new session in the ledger and in this log.
+        A finished run may be certified again, also after a crash between the new session in the ledger and in this log.
+
+        Args:
+            sessions: all those of the run's ledger.
+            hashes: last hashes of the ledger, with and without the sessions at its end.
         """
         for session in reversed(sessions):
             for entry in self.entries:

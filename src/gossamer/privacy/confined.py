@@ -38,7 +38,10 @@ FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
 class Confined(Generic[T]):
     """A value that has seen private records. It has no length, no items, no text and no copy.
 
-    ledger: records the cost of every release. ranks: those with the other parts of the records.
+    Args:
+        value: anything that must not leave.
+        ledger: records the cost of every release.
+        ranks: those with the other parts of the records.
     """
 
     __slots__ = ("__held", "__ledger", "__ranks")

@@ -63,8 +63,11 @@ START = "0" * _HASH_LENGTH
 class PrivacyLedger:
     """Reserves a plan and records the cost of releases.
 
-    budget: the epsilon that no plan may exceed; infinity for the non-private run. Delta, relation and unit are those of every
-    statement of this ledger.
+    Args:
+        budget: the epsilon that no plan may exceed; infinity for the non-private run.
+        delta: of every statement of this ledger.
+        relation: the neighbouring relation of every statement.
+        unit: whose contribution is protected.
     """
 
     budget: float
@@ -136,7 +139,11 @@ class PrivacyLedger:
         self._prepaid[number] -= 1
 
     def catch_up(self, used: Sequence[int]) -> None:
-        """Count releases as used that another ledger has charged: on a rank above 0. used: for each event of `plan`."""
+        """Count releases as used whose cost another ledger has: on a rank above 0.
+
+        Args:
+            used: for each event of `plan`.
+        """
         if self._file is not None or any(self._charged):
             raise ValueError("a ledger on disk, or in use, has charges of its own")
         self._charged = list(used)
@@ -195,8 +202,10 @@ class PrivacyLedger:
     def create(self, path: Path, *, settings: str = "", session: str = "") -> None:
         """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable.
 
-        The file must not exist yet. settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies
-        nothing. session: the first session; empty without a budget log.
+        Args:
+            path: a file that does not exist yet.
+            settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies nothing.
+            session: the first token that the ledger shares with the budget log; empty without a log.
         """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
@@ -235,7 +244,9 @@ class PrivacyLedger:
     def resume(cls, path: Path, *, settings: Path | None = None) -> "PrivacyLedger":
         """Read a ledger from disk and go on writing it. A torn last line counts as a full block of each event.
 
-        settings: the config.json by which the run goes on; None: it does not go on.
+        Args:
+            path: of the ledger.
+            settings: the config.json by which the run goes on; None: it does not go on.
 
         Raises:
             LedgerDamaged: if a line was changed or cut, or it pins other settings: nothing has been charged then.

@@ -15,8 +15,9 @@ from torch import Tensor
 class Bounds:
     """How much one record may contribute, per group of parameters.
 
-    norms: L2 bound of each group; infinity switches clipping off (the non-private run).
-    groups: for each parameter tensor, in the order of `module.parameters()`, the number of its group. None: one group.
+    Args:
+        norms: L2 bound of each group; infinity switches clipping off (the non-private run).
+        groups: for each parameter tensor, in the order of `module.parameters()`, the number of its group. None: one group.
     """
 
     norms: tuple[float, ...]

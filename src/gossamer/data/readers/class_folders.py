@@ -49,7 +49,12 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
 
     The sorted names of the class folders give the labels from 0: first numbers, as numbers, then other names. An empty class
     folder counts. If the folder holds `train` and `test` only, the classes are those of both, and one split is read.
-    must_split: refuse a folder without splits. unit_folders: a class folder may hold folders of units with pictures.
+
+    Args:
+        folder: of the data set.
+        split: to list.
+        must_split: refuse a folder without splits.
+        unit_folders: a class folder may hold folders of units with pictures.
 
     Raises:
         DataError: no class folders, no pictures, or another file.

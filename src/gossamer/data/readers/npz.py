@@ -112,7 +112,12 @@ def _of_file(path: Path, map_from: int) -> np.ndarray:
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:
     """An array from a .npy stream of `size` bytes in the file `path`, once its declared size agrees with that.
 
-    name: of the stream, for messages. begins: where it begins in the file, if it is to be mapped; None: it is read.
+    Args:
+        file: the stream.
+        size: of the stream, in bytes.
+        path: of the file that has it.
+        name: of the stream, for messages.
+        begins: where it begins in the file, if it is to be mapped; None: it is read.
     """
     shape, fortran, dtype = _header(file)
     start = file.tell()

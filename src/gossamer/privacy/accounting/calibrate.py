@@ -140,8 +140,12 @@ class _Costs:
 class _Axis:
     """What a search may vary, from cheapest to dearest. Its place is its logarithm, signed so that epsilon grows with it.
 
-    slope: first guess at d log(epsilon) / d place. snap: rounds a value towards the cheapest, to a value that may be returned.
-    unit: the least distance of two values; 0 where they are dense.
+    Args:
+        cheapest, dearest: the ends of the range.
+        start: the first value to try.
+        slope: first guess at d log(epsilon) / d place.
+        snap: rounds a value towards the cheapest, to a value that may be returned.
+        unit: the least distance of two values; 0 where they are dense.
     """
 
     cheapest: float

@@ -42,8 +42,12 @@ _LEAST = 1e-300
 class RunCost:
     """What one run may release, for adding up.
 
-    infinite: it has no guarantee, whatever its plan says. by_client: its answers were drawn among clients, so that its plan
-    says nothing of one client more.
+    Args:
+        plan: its mechanisms.
+        relation: which data sets are neighbours.
+        unit: whose contribution is protected.
+        infinite: it has no guarantee, whatever its plan says.
+        by_client: its answers were sampled among clients, so its plan says nothing of one client more.
     """
 
     plan: Plan

@@ -79,8 +79,14 @@ class Certificate:
     ) -> "Certificate":
         """Write down the promise of a finished run: the reserved plan, never "spent so far".
 
-        settings: what `config.json` holds. versions: of what the guarantee and the model rest on. created: the date.
-        guarantees: of `recompute(ledger)`; None: recomputed here. declared: of `declare`; None: nothing is declared.
+        Args:
+            ledger: of the run.
+            settings: what `config.json` holds. All words follow from it and from the ledger.
+            model_sha256: of the model file.
+            versions: of what the guarantee and the model rest on.
+            created: the date.
+            guarantees: of `recompute(ledger)`; None: recomputed here.
+            declared: of `declarations.declare`; None: nothing is declared.
         """
         guarantees = recompute(ledger) if guarantees is None else guarantees
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]))
@@ -160,8 +166,12 @@ def recompute(ledger: PrivacyLedger) -> list[dict[str, Any]]:
 class Checked:
     """What `check` found.
 
-    problems: each in a sentence that names file and line or field. guarantees: the promise recomputed from the ledger.
-    settings: what config.json holds. stated: what certificate.json holds. What cannot be read is None or empty.
+    Args:
+        problems: each in a sentence that names file and line or field; empty if all holds.
+        guarantees: the promise recomputed from the ledger; empty where that cannot be read.
+        ledger: None where it cannot be read.
+        settings: what config.json holds; None where it cannot be read.
+        stated: what certificate.json holds; empty where one of the files cannot be read.
     """
 
     problems: list[str]

@@ -62,7 +62,9 @@ def nothing_declared() -> dict[str, Any]:
 def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The entry of a certificate from a curator's answers; what is left out is "not declared", or "not run".
 
-    answers: some of `QUESTIONS`, and "attacked": some of `ATTACKS`. where: they come from, for the message.
+    Args:
+        answers: some of `QUESTIONS`, and "attacked": some of `ATTACKS`.
+        where: they come from, for the message.
 
     Raises:
         RequestError: an unknown entry, or an answer of the wrong form. Names the entry, and the nearest one.

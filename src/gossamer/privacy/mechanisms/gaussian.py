@@ -16,6 +16,9 @@ class PoissonGaussianSum(PoissonSampled):
     """The subsampled Gaussian mechanism: noise is added once to the clipped sum over a Poisson draw.
 
     Bie et al. 2023, Algorithm 1, lines 4, 6 and 7. Add-or-remove-one: the sum moves by at most `max_norm`.
+
+    Args:
+        max_norm: L2 bound on one unit's contribution.
     """
 
     max_norm: float

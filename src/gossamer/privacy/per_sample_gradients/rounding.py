@@ -99,7 +99,11 @@ def roundings(features: int, positions: int) -> int:
 def paired(u_gram: Tensor, b_gram: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
     """[m] float64, upper bounds of squared norms from the Gram matrices of u and b, [m, T, T].
 
-    dtype: of u and b. steps: roundings in one entry of either matrix, together.
+    Args:
+        u_gram: of u.
+        b_gram: of b.
+        dtype: of u and b.
+        steps: roundings in one entry of either matrix, together.
     """
     squares = (u_gram * b_gram).sum(1).double().sum(1)
     u, b = (products.diagonal(dim1=1, dim2=2).sqrt() for products in (u_gram, b_gram))

@@ -145,8 +145,11 @@ class Call:
 class Uses:
     """All uses, at least one, of one weight in a batch.
 
-    parameter: position of the weight among the parameters. shape: of the weight. calls: all with the same number of rows.
-    multiplicity: rows of the batch that belong to one record.
+    Args:
+        parameter: position of the weight among the parameters.
+        shape: of the weight.
+        calls: all with the same number of rows.
+        multiplicity: rows of the batch that belong to one record.
     """
 
     parameter: int

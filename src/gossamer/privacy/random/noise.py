@@ -138,7 +138,12 @@ class Rng:
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         """Sample each of `population` units independently of all others, by secret random bits.
 
-        Returns the positions sampled, rising, int64. rate: the exact probability of each unit.
+        Args:
+            population: number of units.
+            rate: the exact probability of each unit.
+
+        Returns:
+            int64, the sampled positions, rising.
 
         Raises:
             ValueError: a negative population, or a rate outside [0, 1].
