@@ -67,7 +67,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int,
     metavar="FILE",
     help="Put the finished cells into measured.toml, for `gossamer plan` and `gossamer recommend`. Run nothing.",
 )
-def reproduce(
+def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     table: str | None,
     data: Path | None,
     scale: Scale,

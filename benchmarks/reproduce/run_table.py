@@ -15,7 +15,7 @@ from gossamer.run.storage import run_folder
 STOPPED = "stopped; nothing that is finished is lost. The same command goes on."
 
 
-def run(
+def run(  # noqa: PLR0913 (its arguments are the options of a command)
     table: Table,
     *,
     root: Path,

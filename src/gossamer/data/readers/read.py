@@ -52,7 +52,7 @@ class _Asked:
     decoder: Decoder
 
 
-def read(
+def read(  # noqa: PLR0913 (its arguments are the options of a command)
     source: str,
     *,
     split: Split,

@@ -91,7 +91,7 @@ class AuditReport:
 
 
 @checked_arguments
-def audit(
+def audit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str,
     *,
     epsilon: float,

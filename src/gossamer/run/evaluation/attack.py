@@ -86,7 +86,7 @@ class AttackReport:
 
 
 @checked_arguments
-def attack(
+def attack(  # noqa: PLR0913 (its arguments are the options of a command)
     run: str | Path,
     *,
     members: str | Path,

@@ -55,7 +55,7 @@ class Evaluation:
 
 
 @checked_arguments
-def evaluate(
+def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     synth: str | Path,
     *,
     train: str | Path,

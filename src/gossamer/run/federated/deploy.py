@@ -18,7 +18,7 @@ _BESIDES = 1 << 16
 """Bytes of a reply beyond its rows. One client may be sampled for all answers of a step."""
 
 
-def server(
+def server(  # noqa: PLR0913 (its arguments are the options of a command)
     *,
     address: str,
     ca: Path,
@@ -75,7 +75,7 @@ def server(
         )  # fmt: skip
 
 
-def client(
+def client(  # noqa: PLR0913 (its arguments are the options of a command)
     *,
     data: str | Path,
     card: DataCard | str | Path,

@@ -90,7 +90,7 @@ def decide(
     return request
 
 
-def serve(
+def serve(  # noqa: PLR0913 (its arguments are the options of a command)
     grid: NamedGrid,
     *,
     card: DataCard,

@@ -33,7 +33,7 @@ _FILES, _FILES_BESIDES = 2, 256
 """Each client holds its folder's lock and its ledger open; the process has some files besides."""
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     *,
     data: str | Path,
     card: DataCard | str | Path,

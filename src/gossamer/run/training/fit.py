@@ -30,7 +30,7 @@ from gossamer.run.validation import checked_arguments
 
 @checked_arguments
 @on_every_rank
-def fit(
+def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str,
     *,
     data: str | Path,
