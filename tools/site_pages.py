@@ -1,8 +1,8 @@
-"""A hook of MkDocs: what lies outside docs/ has pages on the site too, so that a link works in the repository and there.
+"""A hook of MkDocs: files outside docs/ have pages on the site too, so that links work in the repository and on the site.
 
-README.md is the home page, and the changelog and two more have pages of their own. Any other file or folder that a page
-links to is shown below code/; pictures and JSON files are copied there. A link to what is not there is left as it is, and
-fails the strict build.
+README.md is the home page. The changelog and two more files have pages of their own, and the command line has a generated
+one. Any other file or folder that a page links to is shown below code/; pictures and JSON files are copied there. A link
+to a missing file stays as it is, and fails the strict build.
 """
 
 import posixpath
@@ -12,6 +12,8 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+import cli_reference
 
 ROOT = Path(__file__).parent.parent
 OWN = {
@@ -23,6 +25,7 @@ OWN = {
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
 SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")
 LANGUAGES = {".py": "python", ".toml": "toml"}
+COMMAND_LINE = "cli.md"
 COPIED = (".json", ".png", ".svg")
 
 
@@ -42,12 +45,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             else:
                 files.append(File.generated(config, target, content=shown(path_of(target))))
                 waiting.append(target)
+    files.append(File.generated(config, COMMAND_LINE, content=cli_reference.page()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 (MkDocs asks so)
     """Let links lead to pages of the site. Code is not searched, and has the room of the table of contents."""
     here = page.file.src_uri
+    if here == COMMAND_LINE:
+        return markdown
     if here.startswith("code/"):
         page.meta |= {"search": {"exclude": True}, "hide": ["toc"]}
     if not is_prose(path_of(here)):

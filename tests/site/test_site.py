@@ -100,7 +100,8 @@ def test_what_is_dead_stops_the_build(tmp_path: Path, lines: list[str], says: li
     for name in ("docs", "tools"):
         (tmp_path / name).mkdir()
     (tmp_path / "src").symlink_to(ROOT / "src")
-    shutil.copy(ROOT / "tools/site_pages.py", tmp_path / "tools")
+    for name in ("site_pages.py", "cli_reference.py"):
+        shutil.copy(ROOT / "tools" / name, tmp_path / "tools")
     (tmp_path / "docs/page.md").write_text("# Page\n\n" + "\n\n".join(lines) + "\n")
     (tmp_path / "docs/other.md").write_text("# Other\n\n## There\n")
     config = tmp_path / "mkdocs.yml"
