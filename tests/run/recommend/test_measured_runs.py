@@ -34,7 +34,7 @@ def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Meas
     """The figure is on the page that the run names, or in the lab notes that this page links to."""
     page = (ROOT / run.page).read_text(encoding="utf-8")
     notes = f"../lab/{Path(run.page).name}"
-    if f"]({notes})" in page:
+    if f"]({notes}" in page:
         page += (ROOT / run.page).parent.joinpath(notes).read_text(encoding="utf-8")
     assert f"{100 * run.accuracy:.1f}" in page
     for end in (run.low, run.high):
