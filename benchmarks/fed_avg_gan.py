@@ -42,8 +42,7 @@ from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.local import LocalGrid
+from gossamer.run.federated.grid import LocalGrid, NamedGrid
 from gossamer.run.federated.messages import ROUND, read_weights, reply, to_client, weights_record
 
 
@@ -172,7 +171,7 @@ def train(
     """The rounds, one per yield: how long the released change was. Ends when the ledger holds no further release."""
     nobody = Records(np.zeros((0, *run.card.shape), np.uint8), np.zeros(0, np.int64))
     critic = critic_of(nobody, run.config, state)
-    private = Confined(Reachable(tuple(grid.get_node_ids())), ledger)
+    private = Confined(Reachable(tuple(grid.present().values())), ledger)
     release = PoissonGaussianSum(
         sampling_rate=asked.clients_per_round / run.card.declared_size, noise_multiplier=noise_multiplier,
         max_norm=clipped_to(asked.max_norm, noise_multiplier=noise_multiplier), rng=run.rng,

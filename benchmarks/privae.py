@@ -12,10 +12,13 @@ import dataclasses
 import json
 import math
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import matplotlib as mpl
 import numpy as np
@@ -24,21 +27,21 @@ import torch
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+from benchmarks.reproduce.metrics import latent
+from benchmarks.reproduce.metrics.latent_codes import codes
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.data.synthetic.toys import ARMS, EXTENT, as_points, pinwheel
 from gossamer.files import write_atomically
 from gossamer.methods.privae import Config, Privae
 from gossamer.methods.privae.nets import CENTRES, Autoencoder
-from gossamer.metrics import latent
 from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.evaluation.latent_codes import codes
 from gossamer.run.training import presets
 from gossamer.run.training.memory import tune_malloc
+from reproduce.pinwheel import ARMS, EXTENT, as_points, pinwheel
 
 PRIVAE = Privae()
 # What each curve of figure 1 is: settings over those common to all.

@@ -28,7 +28,8 @@ def commands(cell: Cell, device: str) -> list[str]:
         typed.append([*fit, "--device", device, "--out", RUN])
         if not measures.needs_run:
             typed.append(["gossamer", "sample", RUN, "-n", measures.samples, "--seed", cell.seed, "-o", SAMPLES])
-    evaluate = ["gossamer", "evaluate", evaluated(cell), "--train", data, "--test", whole]
+    program = ["python", "-m", "benchmarks.reproduce.metrics"] if measures.of_papers else ["gossamer", "evaluate"]
+    evaluate = [*program, evaluated(cell), "--train", data, "--test", whole]
     card = [] if measures.needs_run else ["--card", CARD]
     typed.append([*evaluate, *_flags(evaluate_arguments(cell)), *card, "-o", METRICS])
     if row.attack:
@@ -52,13 +53,14 @@ def evaluated(cell: Cell) -> str:
 
 
 def evaluate_arguments(cell: Cell) -> dict[str, Any]:
-    """What `evaluate` is given besides data, card and places."""
+    """What the evaluation is given besides data, card and places."""
     measures = cell.measures
-    known: dict[str, Any] = {"metrics": ",".join(measures.metrics), "protocol": measures.protocol}
+    known: dict[str, Any] = {"metrics": ",".join(measures.metrics)}
+    if measures.of_papers:
+        return known | {"labelled": measures.labelled, "seed": INSTRUMENTS}
+    known["protocol"] = measures.protocol
     if "classical" in measures.metrics:
         known["limit"] = measures.limit
-    if "semi-supervised" in measures.metrics:
-        known["labelled"] = measures.labelled
     return known | {"seed": INSTRUMENTS}
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.reproduce.pinwheel import ARMS
 from gossamer.data.card import DataCard
-from gossamer.data.synthetic.toys import ARMS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.run.recommend.measured_runs import Pictures
 
@@ -17,7 +17,7 @@ class DataSet:
     Args:
         title: what it is called; also the name of its account.
         where: its place below ROOT; empty: it comes with the package.
-        toy: whether it is the points of `data/synthetic/toys.py`, which `subset` writes to a file with their test points.
+        toy: whether it is the points of `pinwheel.py`, which `subset` writes to a file with their test points.
         pictures: what its records show, as `measured.toml` says it.
         shape: of a record.
         classes: number of labels.

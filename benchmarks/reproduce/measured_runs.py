@@ -17,8 +17,8 @@ from benchmarks.reproduce import result_files
 from benchmarks.reproduce.datasets import data_set
 from benchmarks.reproduce.tables import Cell, Table, rows_of_all
 from gossamer.errors import RequestError
+from gossamer.metrics import registry
 from gossamer.run.recommend.measured_runs import Measured, from_entry
-from gossamer.run.report import metric_names
 from gossamer.run.training import presets
 
 PAGE = "docs/results.md"
@@ -65,7 +65,7 @@ def finished(known: Mapping[str, Table], into: Path) -> Iterator[Measured]:
     for cells in rows_of_all(known):
         if cells[0].row.method and cells[0].epsilon is not None:
             found = result_files.certified(into, cells)
-            accurate = [each for each in found if metric_names.ACCURACY.name in result_files.figures(each)]
+            accurate = [each for each in found if registry.ACCURACY.name in result_files.figures(each)]
             if accurate:
                 yield _run(cells[0], accurate)
 
@@ -75,7 +75,7 @@ def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
     row, how, data = cell.row, cell.how, data_set(cell.row.data)
     accuracies, reals = (
         [figures[name]["value"] for each in found if name in (figures := result_files.figures(each))]
-        for name in (metric_names.ACCURACY.name, metric_names.BASELINE.name)
+        for name in (registry.ACCURACY.name, registry.BASELINE.name)
     )
     machine = found[0]["machine"]
     several = len(accuracies) > 1
@@ -100,11 +100,7 @@ def _as_shown(share: float) -> float:
 
 def _key(run: Measured) -> tuple[Any, ...]:
     """What was run: equal for a run by hand and a cell that are the same experiment."""
-    settings = {
-        **presets.defaults(run.method),
-        **(presets.settings(run.method, run.preset) if run.preset else {}),
-        **run.settings,
-    }
+    settings = {**presets.defaults(run.method), **run.all_settings}
     settings.pop(_NOISE, None)
     return run.of, run.method, run.data, run.records, run.epsilon, run.delta, run.public, settings
 

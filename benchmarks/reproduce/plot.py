@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from benchmarks.reproduce import result_files
 from benchmarks.reproduce.datasets import data_set
 from benchmarks.reproduce.tables import Cell, Table, rows_of_all
-from gossamer.run.report import metric_names
+from gossamer.metrics import registry
 
 TABLE = "curves"
 """The table under whose heading the figure stands."""
@@ -28,7 +28,7 @@ LEGEND = (
     "Filled: by the full protocol (10 epochs); hollow: by the reduced one. Lines join rows that differ in epsilon alone. "
     "Crosses: what a paper prints for its own run, at the epsilon that this run has by our accounting. Dashed: real records."
 )
-_PANELS = ((metric_names.ACCURACY.name, "accuracy"), (metric_names.CLASSIFIER_FID.name, "classifier-FID"))
+_PANELS = ((registry.ACCURACY.name, "accuracy"), (registry.CLASSIFIER_FID.name, "classifier-FID"))
 _DATA = ("mnist", "fashion_mnist")
 _INK = "#7f7f7f"
 _LOOKS = {
@@ -88,8 +88,8 @@ def floors(known: Mapping[str, Table], into: Path) -> dict[tuple[str, str], floa
     found: dict[tuple[str, str], float] = {}
     for cell, seeds in _rows(known, into):
         for figure, _ in _PANELS:
-            accuracy = figure == metric_names.ACCURACY.name
-            name = metric_names.BASELINE.name if accuracy else metric_names.floor(figure).name
+            accuracy = figure == registry.ACCURACY.name
+            name = registry.BASELINE.name if accuracy else registry.floor(figure).name
             place = cell.row.data, figure
             best = max if accuracy else min
             values = [each[name]["value"] for one in seeds if name in (each := result_files.figures(one))]
@@ -183,13 +183,13 @@ def _published(known: Mapping[str, Table]) -> Iterator[Point]:
     seen = set()
     for table in known.values():
         for row in table.rows:
-            told = row.published.get(metric_names.ACCURACY.name)
+            told = row.published.get(registry.ACCURACY.name)
             if told is None or row.holds is None or row.data not in _DATA or (row.method, row.data, told) in seen:
                 continue
             seen.add((row.method, row.data, told))
             value = float(told.split()[0]) / 100
             yield Point(
-                method=row.method, data=row.data, figure=metric_names.ACCURACY.name, epsilon=row.holds, values=(value,)
+                method=row.method, data=row.data, figure=registry.ACCURACY.name, epsilon=row.holds, values=(value,)
             )
 
 

@@ -11,8 +11,8 @@ from benchmarks.reproduce import plot, result_files
 from benchmarks.reproduce.run_cell import NONE, NOTHING_READ
 from benchmarks.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 from gossamer.files import write_atomically
+from gossamer.metrics import registry
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.report import metric_names
 from gossamer.run.report.wording import aligned
 
 NOT_RUN = "not run yet"
@@ -44,7 +44,7 @@ class Line:
         values = list(dict.fromkeys(entry["value"] for entry in entries)) if self.row.real_of else [
             entry["value"] for entry in entries
         ]  # fmt: skip
-        return over_seeds(values, share=metric_names.figure(figure).share)
+        return over_seeds(values, share=registry.figure(figure).share)
 
     @property
     def first(self) -> Cell | None:
@@ -256,6 +256,6 @@ def expected(cell: Cell, done: Mapping[str, Mapping[str, Any]], cells: Sequence[
 
 def _of_real(figure: str) -> str:
     """The figure of the real records that stands beside this one in an evaluation."""
-    return metric_names.floor(figure).name if figure in (metric_names.CLASSIFIER_FID.name, metric_names.FID.name) else (
-        metric_names.INCEPTION_OF_REAL.name if figure == metric_names.INCEPTION.name else metric_names.of_baseline(figure)
+    return registry.floor(figure).name if figure in (registry.CLASSIFIER_FID.name, registry.FID.name) else (
+        registry.INCEPTION_OF_REAL.name if figure == registry.INCEPTION.name else registry.of_baseline(figure)
     )  # fmt: skip

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.reproduce import commands, datasets, subset
 from benchmarks.reproduce.machine import machine, software
+from benchmarks.reproduce.metrics.measure import measure
 from benchmarks.reproduce.result_files import SCHEMA
 from benchmarks.reproduce.tables import Cell
 from gossamer.data.card import DataCard
@@ -119,11 +120,7 @@ def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: M
                     folder / commands.SAMPLES, synthesizer.stream(count, seed=cell.seed), count=count, force=True
                 )
     with clock.of("evaluate"):
-        found = evaluate(
-            cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
-            cache=places.work / BASELINES, sink=timed(sink), out=folder / commands.METRICS,
-            card=None if cell.measures.needs_run else folder / commands.CARD, **commands.evaluate_arguments(cell),
-        )  # fmt: skip
+        metrics, left_out = _evaluated(cell, data, whole, places, timed(sink))
     attacks: list[dict[str, Any]] = []
     if cell.row.attack:
         with clock.of("attack"):
@@ -137,8 +134,8 @@ def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: M
         "resolved": cell.resolved,
         "noise_multiplier": noise,
         "guarantee": guarantee,
-        "metrics": found.metrics,
-        "left_out": found.left_out,
+        "metrics": metrics,
+        "left_out": left_out,
         "attacks": attacks,
         "seconds": clock.seconds,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -147,6 +144,24 @@ def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: M
         "commands": commands.commands(cell, places.device),
         "card": card.to_dict(),
     }
+
+
+def _evaluated(
+    cell: Cell, data: str, whole: str, places: Places, sink: Sink
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The figures of a cell, and the metrics that were left out, each with its reason."""
+    folder = places.folder(cell)
+    if cell.measures.of_papers:
+        return measure(
+            folder / commands.RUN, cell.measures.metrics, train=data, test=whole, labelled=cell.measures.labelled,
+            seed=commands.INSTRUMENTS, sink=sink,
+        ), {}  # fmt: skip
+    found = evaluate(
+        cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
+        cache=places.work / BASELINES, sink=sink, out=folder / commands.METRICS,
+        card=None if cell.measures.needs_run else folder / commands.CARD, **commands.evaluate_arguments(cell),
+    )  # fmt: skip
+    return found.metrics, found.left_out
 
 
 def delete_work(cell: Cell, places: Places) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reproduce.datasets import DATASETS
+from benchmarks.reproduce.pinwheel import pinwheel
 from gossamer.data.readers.read import read
-from gossamer.data.synthetic.toys import pinwheel
 from gossamer.errors import RequestError
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from benchmarks.reproduce.datasets import data_set
+from benchmarks.reproduce.metrics.measure import PAPER_METRICS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.run.evaluation.metric_registry import chosen_metrics
+from gossamer.metrics.registry import chosen_metrics
 from gossamer.run.training import presets
 
 Scale = Literal["laptop", "paper"]
@@ -27,7 +28,7 @@ class Measures:
     """What is measured in a cell. Equal for all rows of a table.
 
     Args:
-        metrics: names of `gossamer.run.evaluation.metric_registry.METRICS`.
+        metrics: names of `gossamer.metrics.registry.METRICS`, or of `benchmarks.reproduce.metrics.measure.PAPER_METRICS`.
         protocol: of the accuracy.
         samples: drawn of each release.
         limit: training records of the classical classifiers.
@@ -41,6 +42,11 @@ class Measures:
     limit: int = 10_000
     labelled: int = 100
     needs_run: bool = False
+
+    @property
+    def of_papers(self) -> bool:
+        """Whether `benchmarks.reproduce.metrics` measures them, and not `gossamer evaluate`."""
+        return set(self.metrics) <= set(PAPER_METRICS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +244,8 @@ def parse(name: str, text: str) -> Table:
         if scale in found:
             given = found.pop(scale)
             once[scale] = given.pop("once")
-            metrics = tuple(chosen_metrics(given.pop("metrics")))
+            names = given.pop("metrics")
+            metrics = (names,) if names in PAPER_METRICS else tuple(chosen_metrics(names))
             measures[scale] = Measures(metrics=metrics, **given)
     rows = tuple(map(_row, found.pop("row")))
     names = [row.name for row in rows]

@@ -1,25 +1,7 @@
-"""What can go wrong, as a tree.
+"""What can go wrong.
 
-    GossamerError
-    ├── RequestError            the request was wrong; the command line exits with status 2
-    │   ├── CardError           the data card is malformed, or contradicts the data
-    │   ├── DataError           the data cannot be read as records
-    │   ├── BudgetError         no run can meet this epsilon, delta or noise
-    │   ├── RunFolderError      the output folder is taken, or is not a run
-    │   ├── NotBegun            rank 0 has refused the request: what the other ranks say, to nobody
-    │   └── BudgetLogError      the budget log cannot be used, so no run may start
-    ├── Interrupted             the user stopped the run; `resume` goes on; exit status 1
-    ├── TooFewClients           a federated run waits for clients that do not come; it can be resumed; exit status 1
-    ├── Diverged                weights became infinite or no number; the last good checkpoint is kept; exit status 1
-    ├── RanksDisagree           a rank is gone, or believes something else than the others; `resume` goes on; exit status 1
-    ├── DiskFull                there is no room left: make some, and `resume` goes on; exit status 1
-    └── PrivacyError            the run is stopped to keep its promise; exit status 1
-        ├── BudgetExceeded      a plan costs more than the budget
-        ├── UnplannedRelease    a release that no plan has reserved
-        ├── LedgerDamaged       the ledger on disk, or what it vouches for, was cut or changed
-        └── ConfinedError       something failed, or was tried, inside `Confined`
-
-Messages name the argument, the file and the remedy in one paragraph. They never hold a value read from a record.
+The command line exits with status 2 after a `RequestError`, and with status 1 after any other. Messages name the argument, the
+file and the remedy in one paragraph. They never hold a value read from a record.
 """
 
 import difflib
@@ -57,11 +39,11 @@ class BudgetLogError(RequestError):
 
 
 class Diverged(GossamerError):
-    """Networks have left the numbers. The last checkpoint before that is kept; the message names its step."""
+    """Weights became infinite or no number. The last checkpoint before that is kept; the message names its step."""
 
 
 class TooFewClients(GossamerError):
-    """Fewer clients are there than a draw needs. What was trained is kept; the message says how to go on."""
+    """Fewer clients are there than a federated step needs. What was trained is kept; the message says how to go on."""
 
 
 class Interrupted(GossamerError):
@@ -93,10 +75,7 @@ class UnplannedRelease(PrivacyError):
 
 
 class LedgerDamaged(PrivacyError):
-    """The ledger on disk was cut or changed, or a file is not the one that it or the certificate pins; the message names it.
-
-    Exit status 1, as of `verify`: the request was right, and the folder is not what it says.
-    """
+    """The ledger on disk was cut or changed, or a file is not the one that it or the certificate pins. Names the file."""
 
 
 class ConfinedError(PrivacyError):
@@ -112,7 +91,7 @@ def withheld(error: Exception) -> str:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error says that a disk, or somebody's share of it, is full; libraries wrap it into errors of their own."""
+    """Whether an error, or one that it wraps, says that a disk or a quota is full."""
     while error is not None:
         if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
             return True
@@ -130,7 +109,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The nearest known name as a question with a space before it, or nothing.
+    """The nearest known name as a question after a space, or nothing.
 
     >>> did_you_mean("step", ["steps", "width"])
     " Did you mean 'steps'?"

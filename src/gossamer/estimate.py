@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measured value, the interval in which it lies, and what it was measured on.
+    """A measured value with its interval.
 
     >>> print(Estimate(0.951, 0.947, 0.955, 10_000, "real test records"))
     0.951 [0.947, 0.955] (n = 10,000, real test records)

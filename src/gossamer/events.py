@@ -1,7 +1,7 @@
 """Progress, as events that carry public values only.
 
-A method shows what it may: losses on fakes, released values. Never a loss on records, a drawn batch size, or a wall-clock time
-(how long a step took depends on how many records were drawn).
+A method may show losses on fakes and released values. It never shows a loss on records, the size of a sampled batch or the
+time of a step: both depend on which records were sampled.
 """
 
 from collections.abc import Mapping
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 NOTE, PROGRESS = "note", "progress"
-"""Kinds for whoever watches now; no file keeps them."""
+"""Kinds that are shown and kept in no file."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing worth telling.
+    """One report of progress.
 
     Args:
-        kind: "warm": figures of a step that releases nothing; "step": of one that does; "done": the run has ended; "note":
-            words, in values["text"]; "progress": how far something is, in values["of"] and, in words, values["note"].
-        step: the step of the phase it belongs to, counted from 1.
+        kind: "warm" after a step that releases nothing, "step" after another one, "done" at the end of the run. A "note" has
+            words in values["text"]. A "progress" has the total in values["of"], and words in values["note"].
+        step: the step of its phase, counted from 1.
         values: public figures and words.
-        phase: what is going on: "warm start", "training", "samples".
+        phase: "warm start", "training", "samples".
     """
 
     kind: str
@@ -41,10 +41,10 @@ def silent(event: Event, /) -> None:
 
 
 def note(text: str) -> Event:
-    """Words for whoever watches."""
+    """Words to show."""
     return Event(NOTE, 0, {"text": text})
 
 
 def progress(label: str, done: int, of: int, detail: str = "") -> Event:
-    """So many of so many are done, for whoever watches."""
+    """How many of how many are done."""
     return Event(PROGRESS, done, {"of": of, "note": detail}, label)

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one; and files that one process holds."""
+"""Files that are written whole or not at all, and files and folders that one process locks."""
 
 import fcntl
 import os
@@ -13,13 +13,7 @@ _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
 
 def write_atomically(path: Path, content: bytes | str, *, private: bool = False) -> None:
-    """Write to a temporary file beside `path`, sync it, then rename.
-
-    Args:
-        path: where the content goes; replaced if it exists.
-        content: text is written as UTF-8.
-        private: mode 0600 instead of 0644.
-    """
+    """Write a file, or replace it: a crash leaves the old file or the new one. Mode 0644, private: 0600. Text is UTF-8."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -35,13 +29,13 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
 
 
 def begun(name: str) -> str:
-    """The name of the file whose writing left this one when it was killed; empty: `write_atomically` gives no such name."""
+    """The file that `write_atomically` was killed while writing, by the name of what it left; empty: by no such name."""
     match = _BEGUN.fullmatch(name)
     return match[1] if match else ""
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new entry of a folder survive a crash."""
+    """Make a new file of a folder survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -51,7 +45,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def held_folder(path: Path) -> Iterator[bool]:
-    """Lock a folder, under whatever name it goes on; gives whether that was possible, or another process has it."""
+    """Lock a folder, also if it is renamed. Gives False if it cannot be opened or another process holds it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -69,13 +63,7 @@ def held_folder(path: Path) -> Iterator[bool]:
 
 
 def hold(path: Path, *, wait: bool) -> IO[bytes]:
-    """Open a private file (mode 0600, made where it is missing) for one process alone, until it is closed.
-
-    The lock is the kernel's: a process that is killed leaves the file and no lock.
-
-    Args:
-        path: in a folder that exists.
-        wait: wait while another process holds it.
+    """Open a private file (mode 0600, made where it is missing) and lock it until it is closed or the process ends.
 
     Raises:
         BlockingIOError: if another process holds it, and `wait` is false.
@@ -91,4 +79,4 @@ def hold(path: Path, *, wait: bool) -> IO[bytes]:
         except BaseException:
             file.close()
             raise
-        file.close()  # whoever held it deleted it meanwhile: what is locked here is no file any more
+        file.close()  # the process that held it deleted it meanwhile

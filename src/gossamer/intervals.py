@@ -8,22 +8,24 @@ from scipy import stats
 
 from gossamer.estimate import Estimate
 
+LEVEL = 0.95
+"""Nominal coverage of every interval."""
 
-def proportion(successes: float, n: float, computed_on: str, *, level: float = 0.95) -> Estimate:
-    """A share with its Wilson score interval (Wilson, JASA 1927; Brown, Cai, DasGupta, Statistical Science 2001).
+
+def proportion(successes: float, n: float, computed_on: str) -> Estimate:
+    """A share with its 95 % Wilson score interval (Wilson, JASA 1927; Brown, Cai, DasGupta, Statistical Science 2001).
 
     Args:
         successes: how many of the n, from 0 to n. A fraction where ties are shared out, or where n is an effective size.
         n: number of independent trials, at least 1. A fraction where it is an effective size; the Estimate rounds it down.
         computed_on: in words, what was counted.
-        level: nominal coverage of the interval.
 
     Raises:
         ValueError: if n is below 1 or successes is outside [0, n].
     """
     if not (n >= 1 and 0 <= successes <= n):
         raise ValueError(f"a proportion needs n >= 1 and 0 <= successes <= n, not {successes} of {n}")
-    z = float(stats.norm.ppf(0.5 + level / 2))
+    z = float(stats.norm.ppf(0.5 + LEVEL / 2))
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -35,8 +37,7 @@ def proportion(successes: float, n: float, computed_on: str, *, level: float = 0
 def difference(first: Estimate, second: Estimate, computed_on: str) -> Estimate:
     """First minus second, two independent shares, with the interval made from theirs (Newcombe, Stat. in Medicine 1998).
 
-    It is Newcombe's method 10 where the two intervals are Wilson's: each end of the difference takes the end of each
-    share that lies on its side, so that shares at 0 and 1 keep an interval. n is the smaller one.
+    It is Newcombe's method 10 where the two intervals are Wilson's. n is the smaller one.
     """
     value = first.value - second.value
     low = value - math.hypot(first.value - first.low, second.high - second.value)
@@ -45,19 +46,13 @@ def difference(first: Estimate, second: Estimate, computed_on: str) -> Estimate:
 
 
 def mean(
-    values: Sequence[float],
-    computed_on: str,
-    *,
-    level: float = 0.95,
-    lowest: float = -math.inf,
-    highest: float = math.inf,
+    values: Sequence[float], computed_on: str, *, lowest: float = -math.inf, highest: float = math.inf
 ) -> Estimate:
-    """The mean of independent repeats with its Student t interval.
+    """The mean of independent repeats with its 95 % Student t interval.
 
     Args:
-        values: one number per repeat, at least two: one repeat shows no spread.
+        values: one number per repeat, at least two.
         computed_on: in words, what was repeated.
-        level: nominal coverage of the interval.
         lowest: lower end of the scale, where the interval is cut.
         highest: upper end of the scale.
 
@@ -68,6 +63,6 @@ def mean(
     if len(numbers) < 2 or not np.isfinite(numbers).all():
         raise ValueError(f"an interval over repeats needs at least two finite values, not {len(numbers)}")
     centre = float(numbers.mean())
-    t = float(stats.t.ppf(0.5 + level / 2, len(numbers) - 1))
+    t = float(stats.t.ppf(0.5 + LEVEL / 2, len(numbers) - 1))
     half = t * float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
     return Estimate(centre, max(lowest, centre - half), min(highest, centre + half), len(numbers), computed_on)

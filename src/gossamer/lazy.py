@@ -5,16 +5,12 @@ from typing import Any
 
 
 class Lazy:
-    """Stands for a module until one of its names is asked for. mypy sees the module itself, by `if TYPE_CHECKING`.
-
-    Args:
-        name: of the module, in full.
-    """
+    """A module that is imported when one of its names is used. mypy sees the module itself, by `if TYPE_CHECKING`."""
 
     def __init__(self, name: str) -> None:
         self.__name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python asks for these of whatever stands in a class
+        if name.startswith("__"):  # Python asks every class attribute for these
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name), name)

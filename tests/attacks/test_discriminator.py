@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gossamer.attacks.discriminator import white_box
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError
 from gossamer.intervals import proportion
 
 
@@ -54,5 +54,3 @@ def test_bad_input_is_named():
         white_box([[1, 2], [3, 4]], [[1, 2, 3], [1, 2, np.nan]])
     with pytest.raises(DataError, match="member_scores: no records"):
         white_box(np.zeros((2, 0)), np.zeros((2, 4)))
-    with pytest.raises(RequestError, match="how: 'min' is not known"):
-        white_box([1, 2], [1, 2], how="min")

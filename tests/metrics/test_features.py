@@ -15,7 +15,7 @@ from torch import nn
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, RequestError
-from gossamer.metrics.features import ClassifierFeatures, InceptionFeatures, train_classifier
+from gossamer.metrics.features import ClassifierFeatures, InceptionFeatures
 from gossamer.nets.features import FeatureCNN
 
 DATA = Path(__file__).parents[2] / "../shared/data"
@@ -99,7 +99,7 @@ def test_probabilities_and_features_are_of_one_network(trained):
     assert (probabilities.dtype, probabilities.shape) == (np.float64, (397, 10))
     assert probabilities.sum(1) == pytest.approx(np.ones(397), abs=1e-12)
     with torch.no_grad():
-        expected = features._net.out(torch.from_numpy(found)).softmax(1).numpy()
+        expected = features.net.out(torch.from_numpy(found)).softmax(1).numpy()
     assert probabilities == pytest.approx(expected, abs=1e-5)
     twice = features(np.concatenate([tests.images, tests.images]))  # more than one batch of 500
     assert twice == pytest.approx(np.concatenate([found, found]), abs=1e-5)
@@ -108,7 +108,7 @@ def test_probabilities_and_features_are_of_one_network(trained):
 def test_batch_statistics_are_those_of_the_finished_net():
     """Of one batch, they are its own mean and variance at the first convolution; running averages would lag."""
     train, _ = digits()
-    net = train_classifier(train.images[:100], train.labels[:100], classes=10, epochs=2, width=8, seed=0)
+    net = ClassifierFeatures.train(train.images[:100], train.labels[:100], classes=10, epochs=2, width=8, seed=0).net
     with torch.no_grad():
         seen = net.conv1(torch.from_numpy(train.images[:100]).float() / 255).relu()
     torch.testing.assert_close(net.norm1.running_mean, seen.mean((0, 2, 3)))
@@ -153,10 +153,10 @@ def test_seed_fixes_everything_and_global_state_is_left():
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
     seen = []
     one, same, other = (
-        train_classifier(
+        ClassifierFeatures.train(
             glyphs.images, glyphs.labels, classes=10, epochs=2, width=8, seed=seed,
             progress=lambda *what: seen.append(what),
-        ).state_dict()
+        ).net.state_dict()
         for seed in (7, 7, 8)
     )  # fmt: skip
     assert all((one[name] == same[name]).all() for name in one)
@@ -172,7 +172,7 @@ def test_reads_a_memory_map(tmp_path, trained):
     np.save(tmp_path / "images.npy", tests.images[:60])
     mapped = np.load(tmp_path / "images.npy", mmap_mode="r")
     assert (features(mapped) == features(tests.images[:60])).all()
-    train_classifier(mapped, tests.labels[:60], classes=10, epochs=1, width=8, seed=0)
+    ClassifierFeatures.train(mapped, tests.labels[:60], classes=10, epochs=1, width=8, seed=0)
 
 
 GOOD = np.zeros((24, 1, 8, 8), np.uint8), np.arange(24) % 3
@@ -196,12 +196,10 @@ def test_bad_input_is_named(change, message):
         ClassifierFeatures.train(**arrays, classes=3, epochs=1, seed=0)
 
 
-def test_other_sizes_and_no_epoch_are_refused(trained):
+def test_other_sizes_are_refused(trained):
     features, _ = trained
     with pytest.raises(DataError, match="8x8 with 3 channels, but the classifier was trained on 8x8 with 1 channel"):
         features(np.zeros((2, 3, 8, 8), np.uint8))
-    with pytest.raises(RequestError, match="epochs"):
-        ClassifierFeatures.train(*GOOD, classes=3, epochs=0, seed=0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def scores(name: str, values: ArrayLike) -> Scores:
     Raises:
         DataError: if there are fewer than two, more than one axis, or one is not finite; names the set and the index.
     """
-    numbers = _numbers(name, values)
+    numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1:
         raise DataError(f"{name}: an array with {numbers.ndim} axes; give one score per record, [N].")
     _enough_and_finite(name, numbers)
@@ -32,7 +32,7 @@ def scores_of_all(name: str, values: ArrayLike) -> Scores:
     Raises:
         DataError: as `scores`, for [N] or [D, N].
     """
-    numbers = _numbers(name, values)
+    numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim == 1:
         numbers = numbers[None]
     if numbers.ndim != 2 or not len(numbers):
@@ -99,13 +99,6 @@ def same_number(**sets: Array) -> int:
                 "equal numbers: draw a random subset of the larger set."
             )
     return len(one)
-
-
-def _numbers(name: str, values: ArrayLike) -> Scores:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{name}: not an array of numbers; give one score per record.") from None
 
 
 def _enough_and_finite(name: str, values: Array) -> None:

@@ -1,34 +1,29 @@
 """Lower bounds on epsilon: from the scores of an attacker to what a mechanism, at the least, gives away.
 
-A guarantee is an upper bound, proved. These are its counterparts, measured: they lie below the truth with the stated
-confidence, whatever the mechanism is. One above the claim refutes it; one below proves nothing, because a better attacker
-may exist.
+A guarantee is an upper bound, proved. These lower bounds are measured: they lie below the truth with the stated
+confidence, whatever the mechanism is. A bound above the claim refutes it. A bound below the claim proves nothing, because a
+better attacker may exist.
 
 Scores are those of *canaries*: higher where the attacker thinks that the canary took part. A threshold makes two errors of
 them, and differential privacy forbids both to be small together:
 
-1. `epsilon_from_errors`: nothing is assumed. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
-2. `gaussian_mu`: the errors as those of two normals mu apart (Dong, Roth, Su 2022). A claim of mu is refuted without any
-   assumption; to read an epsilon at another delta off it is to assume that the mechanism is a Gaussian one.
-3. `one_run`: all canaries in one run, from the number of right guesses (Steinke, Nasr, Jagielski 2023).
-4. `one_run_curve`: the same against a whole privacy curve (Mahloujifar, Melis, Chaudhuri 2024).
-5. `log_likelihood_ratio` with `most_noise`: the best statistic there is for a canary that a mechanism adds along a
-   direction of its own; its errors lie on the privacy curve of the mechanism, so the bound comes as near as trials allow.
+1. `epsilon_from_errors` assumes nothing. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
+2. `log_likelihood_ratio` with `most_noise` is the best statistic there is for a canary along a direction of its own.
+   Its errors lie on the privacy curve of the mechanism, so the bound comes as near as trials allow.
 
-Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand. The file is long because
-bounds and the curves that they are held against are read side by side.
+Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand.
 """
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as loss
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtri
 
 from gossamer.attacks.arrays import Scores, scores
 from gossamer.errors import RequestError
@@ -37,7 +32,6 @@ CONFIDENCE = 0.95
 """With which a bound lies below the truth, unless another is asked for."""
 _CHOOSING = 0.2  # share of the trials that choose the threshold
 _CANDIDATES = 12  # thresholds among which they choose
-_TURNS = 40  # of a bisection
 _LESS, _MORE = 8.0, 64.0  # the noise of a family is looked for between the claim's divided and multiplied by these
 _STEP = 1.5  # factor between two that are tried, before the search closes in
 _CLOSE = 8  # turns of that: to a part in 600
@@ -86,11 +80,6 @@ class Profile:
     epsilons: Scores
     deltas: Scores
 
-    @classmethod
-    def of_claim(cls, epsilon: float, delta: float) -> "Profile":
-        """A claim of one epsilon and one delta."""
-        return cls(np.array([epsilon]), np.array([delta]))
-
     def refuted_by(self, errors: Errors) -> bool:
         """Whether no mechanism with this curve lets an attacker make so few errors."""
         return any(self._violated(pair) for pair in (errors, errors.swapped))
@@ -98,12 +87,6 @@ class Profile:
     def _violated(self, errors: Errors) -> bool:
         right = 1 - errors.missed - self.deltas
         return bool((right > np.exp(self.epsilons) * errors.false_alarm).any())
-
-    def least_wrong(self, right: float) -> float:
-        """The smallest rate of false alarms at which a share `right` of the members can be found: the trade-off curve."""
-        few = (right - self.deltas) * np.exp(-self.epsilons)
-        many = 1 - self.deltas - np.exp(self.epsilons) * (1 - right)
-        return float(max(0.0, few.max(), many.max()))
 
 
 def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE) -> Errors:
@@ -118,7 +101,9 @@ def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confid
         confidence: that both bounds hold.
     """
     with_canary, without = scores("inside", inside), scores("outside", outside)
-    tail = (1 - _checked(confidence)) / 2
+    if not 0 < confidence < 1:
+        raise RequestError(f"confidence: {confidence} is no share between 0 and 1; 0.95 is common.")
+    tail = (1 - confidence) / 2
     return Errors(
         missed=clopper_pearson_upper(int((with_canary <= threshold).sum()), len(with_canary), tail),
         false_alarm=clopper_pearson_upper(int((without > threshold).sum()), len(without), tail),
@@ -173,24 +158,7 @@ def epsilon_from_errors(errors: Errors, *, delta: float) -> float:
     return max([0.0, *bounds])
 
 
-def epsilon_at_best_threshold(
-    inside: ArrayLike, outside: ArrayLike, thresholds: Sequence[float], *, delta: float, confidence: float = CONFIDENCE
-) -> float:
-    """The best of several thresholds that were fixed beforehand, each at its share of what may go wrong (Bonferroni)."""
-    level = 1 - (1 - _checked(confidence)) / len(thresholds)
-    return max(epsilon_from_errors(errors_at(inside, outside, t, confidence=level), delta=delta) for t in thresholds)
-
-
-# ---------------------------------------------------------------------- 2. Gaussian differential privacy
-
-
-def gaussian_mu(errors: Errors) -> float:
-    """Mu at the least: Phi^-1(1 - FPR) - Phi^-1(FNR). Dong, Roth, Su 2022, definition 2.6.
-
-    A mechanism that is mu-GDP has no smaller errors, so a larger bound refutes mu. It is a statement about epsilon only for
-    mechanisms whose curve is a Gaussian's; Poisson-sampled training is compared with its own curve (`most_noise`).
-    """
-    return max(0.0, -float(ndtri(errors.false_alarm)) - float(ndtri(errors.missed)))
+# ---------------------------------------------------------------------- 2. the curve of a Gaussian
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -209,81 +177,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, highest, xtol=1e-10))
 
 
-# ---------------------------------------------------------------------- 3. and 4. one run
-
-
-def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float = CONFIDENCE) -> float:
-    """Epsilon at the least from one run. Steinke, Nasr, Jagielski 2023, theorem 5.2.
-
-    Each of the canaries was put in or left out by a fair coin of its own; the attacker guessed some of the coins. With q =
-    e^epsilon / (1 + e^epsilon) and beta = P[Bin(r, q) >= v], a mechanism that is (epsilon, delta)-DP lets v of r guesses be
-    right with probability at most beta + 2 m delta max_i (P[Bin(r, q) >= v - i] - beta) / i.
-
-    Assumes independent fair coins, and nothing about the mechanism. Ceiling: 5.8 for 1,000 guesses, all right.
-
-    Args:
-        canaries: m.
-        guesses: r, at most m.
-        right: v, at most r.
-        delta: of the claim.
-        confidence: that the bound lies below the truth.
-    """
-    _check_guesses(canaries, guesses, right)
-
-    def probability(epsilon: float) -> float:
-        q = 1 / (1 + math.exp(-epsilon))
-        at_least = stats.binom.sf(np.arange(right, -1, -1) - 1, guesses, q)  # of v, v - 1, ..., 0
-        beta, more = at_least[0], at_least[1:]
-        largest = ((more - beta) / np.arange(1, right + 1)).max() if right else 0.0
-        return float(beta + 2 * canaries * delta * max(largest, 0.0))
-
-    return _largest(lambda epsilon: probability(epsilon) < 1 - _checked(confidence), highest=50.0)
-
-
-def one_run_mu(*, canaries: int, guesses: int, right: int, confidence: float = CONFIDENCE) -> float:
-    """Mu at the least from one run, for mechanisms that are mu-GDP: `refuted_in_one_run` with the curve of a Gaussian."""
-
-    def refuted(mu: float) -> bool:
-        return refuted_in_one_run(
-            lambda share: float(ndtr(ndtri(share) - mu)),
-            canaries=canaries, guesses=guesses, right=right, confidence=confidence,
-        )  # fmt: skip
-
-    return _largest(refuted, highest=20.0)
-
-
-def refuted_in_one_run(
-    least_wrong: Callable[[float], float], *, canaries: int, guesses: int, right: int, confidence: float = CONFIDENCE
-) -> bool:
-    """Whether a mechanism with this trade-off curve lets so many guesses be right with less than 1 - confidence.
-
-    Mahloujifar, Melis, Chaudhuri 2024, theorem 3.2 and algorithm 3 for two outcomes. Let p_j be the probability of exactly j
-    right guesses of r, A_i = sum over j >= i of j p_j / m and W_i = sum over j >= i of (r - j) p_j / m. Then A_i is at most
-    1 - f(W_(i-1)). Going down from v, where A and W are what a probability of 1 - confidence makes them, each A demands a W,
-    and each W brings its part of A; where both together come to more than r / m, the probability was too large.
-
-    Args:
-        least_wrong: x such that 1 - f(x) = y, for y in [0, 1]; f the trade-off curve of adding or removing a record.
-        canaries: m, each put in or left out by a fair coin of its own.
-        guesses: r, which the attacker always makes.
-        right: v.
-        confidence: of the refutation.
-    """
-    _check_guesses(canaries, guesses, right)
-    chance = 1 - _checked(confidence)
-    if 2 * right <= guesses:  # guessing does as well
-        return False
-    A, W = chance * right / canaries, chance * (guesses - right) / canaries
-    for j in range(right - 1, -1, -1):
-        demanded = max(W, least_wrong(min(1.0, A)))
-        A += j / (guesses - j) * (demanded - W)
-        W = demanded
-        if guesses / canaries < A + W:
-            return True
-    return False
-
-
-# ---------------------------------------------------------------------- 5. the exact statistic
+# ---------------------------------------------------------------------- 3. the exact statistic
 
 
 def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multiplier: ArrayLike) -> Scores:
@@ -409,25 +303,3 @@ def most_noise(errors: Errors, profile_of: Callable[[float], Profile], *, claime
         middle = math.sqrt(low * high)
         low, high = (low, middle) if refuted(middle) else (middle, high)
     return high
-
-
-def _largest(refuted: Callable[[float], bool], *, highest: float) -> float:
-    """The largest value, from 0 on, that is refuted; 0 where none is."""
-    if not refuted(0.0):
-        return 0.0
-    low, high = 0.0, highest
-    for _ in range(_TURNS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
-
-
-def _check_guesses(canaries: int, guesses: int, right: int) -> None:
-    if not 0 <= right <= guesses <= canaries or guesses < 1:
-        raise RequestError(f"{right} right of {guesses} guesses about {canaries} canaries: that cannot be.")
-
-
-def _checked(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise RequestError(f"confidence: {confidence} is no share between 0 and 1; 0.95 is common.")
-    return confidence

@@ -1,12 +1,12 @@
 """Canaries: records that an attacker who knows where to look sees best, and the queries that make them so.
 
-An audit has to see the product's own sampling, clipping and noise. So a canary is a record among the others; what is made for
-the audit is only what its gradient says: a vector along a direction of its own, so long that it is clipped. The direction is a
-weight that no other record moves, in a table beside the network (`WithCanaries`); the clipped sum runs over network and table
-together. Along it the released sum shows the canary alone, among the noise of one number. As many canaries as there are
+An audit has to see the product's own sampling, clipping and noise. So a canary is a record among the others. Only its gradient
+is made for the audit: a vector along a direction of its own, so long that it is clipped. The direction is a weight that no
+other record moves, in a table beside the network (`WithCanaries`). The clipped sum runs over network and table together.
+Along the direction the released sum shows the canary alone, among the noise of one number. As many canaries as there are
 weights in the table share a run, each a trial of its own.
 
-Queries are those of the methods, taken by their fields: nothing here knows a mechanism.
+Queries are those of the methods, taken by their fields. Nothing here depends on a mechanism.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class Planted(Records):
 
 
 def planted(records: Records, canaries: Records) -> Planted:
-    """The records, and after them the canaries, numbered from 1: with them or without, the others have the same coins."""
+    """The records, and after them the canaries, numbered from 1; so the others are sampled alike without them."""
     return Planted(
         np.concatenate([records.images, canaries.images]),
         np.concatenate([records.labels, canaries.labels]),
@@ -138,9 +138,9 @@ def pulling_points(query: AnyQuery, canaries: int, groups: int) -> tuple[AnyQuer
 
 @dataclass
 class Alone:
-    """A query of which one record is the canary: it is answered, and what the attacker knows of the answer is kept.
+    """A query of which one record is the canary. It is answered, and the attacker's part of the answer is kept.
 
-    The attacker knows every other record, and what the canary would add.
+    The attacker has every other record, and what the canary would add.
 
     Args:
         query: with `clipped_sum`.

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from gossamer.attacks.arrays import Features
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError
 
 
 def principal_components(name: str, rows: Features, components: int, *, whiten: bool = False) -> PCA:
@@ -17,11 +17,8 @@ def principal_components(name: str, rows: Features, components: int, *, whiten: 
         whiten: scale each component to variance 1.
 
     Raises:
-        RequestError: if components is below 1.
         DataError: if the rows do not vary in so many directions.
     """
-    if components < 1:
-        raise RequestError(f"components: {components}; at least one principal component is needed.")
     fitted = None
     if min(rows.shape) >= components and np.ptp(rows, axis=0).any():
         fitted = PCA(components, svd_solver="full", whiten=whiten).fit(rows)

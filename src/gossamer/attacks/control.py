@@ -1,9 +1,9 @@
 """The control of every membership attack: do members and non-members differ whatever the run did?
 
-A classifier sees pictures of both sets, and nothing of the run. Where membership was dealt at random it can do no better than
-guessing. Where it does better, the sets differ in other ways (other writers, another scanner, another year), and an attack may
-have seen those. The idea is that of blind baselines (Das, Zhang, Tramèr 2024, "Blind baselines beat membership inference
-attacks for foundation models").
+A classifier sees pictures of both sets, and nothing of the run. Where membership is random it can do no better than guessing.
+Where it does better, the sets differ in other ways, such as other writers or another scanner. An attack may have seen those.
+The idea is the blind baselines of Das, Zhang, Tramèr 2024 ("Blind baselines beat membership inference attacks for foundation
+models").
 """
 
 import numpy as np
@@ -21,10 +21,10 @@ _SIDE = 14
 def separability(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
     """The area under the ROC curve of a classifier that never saw the run; guessing gives 0.5.
 
-    Randomised trees (Geurts, Ernst, Wehenkel 2006) on pictures averaged to at most 14 pixels a side learn from one half of each
-    set and score the other. The interval (95 %) is over the pictures of that half, with the trees as they are, and holds where
-    pictures are independent: give one of each unit. Then it lies above 0.5 in about one case of 40 where membership was dealt
-    at random.
+    Randomised trees (Geurts, Ernst, Wehenkel 2006) learn from one half of each set and score the other. They see pictures
+    averaged to at most 14 pixels a side. The interval (95 %) is over the pictures of the other half, with the trees as they
+    are. It holds where pictures are independent: give one of each unit. Where membership is random, it lies above 0.5 in
+    about one case of 40.
 
     Args:
         members: uint8 [M, C, H, W], at least 4.

@@ -16,7 +16,7 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
     """Score each record by log p_G(x) - log p_R(x), and judge by the area under the curve.
 
     Both densities are Gaussian kernel estimates on the first principal components of the reference, scaled to variance
-    1; the bandwidth is Scott's for each number of records. Interval over the records, with the model, its samples and
+    1. The bandwidth is Scott's for each number of records. Interval over the records, with the model, its samples and
     the reference as they are; see `roc.roc`.
 
     Args:
@@ -28,7 +28,6 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
 
     Raises:
         DataError: if shapes differ, a value is not finite, or the reference has too few records.
-        RequestError: if components is below 1.
     """
     samples, inside, outside, others = features_of(
         synthetic=synthetic, members=members, nonmembers=nonmembers, reference=reference

@@ -3,21 +3,23 @@
 Hayes et al. 2019 (LOGAN) for one discriminator; Mukherjee et al. 2021, Algorithms 2 and 3, for one and for several.
 """
 
+from typing import Literal
+
 from numpy.typing import ArrayLike
 
 from gossamer.attacks.arrays import same_discriminators, scores_of_all
 from gossamer.attacks.roc import roc
-from gossamer.attacks.scores import Attack, Combine, combine, top_members
+from gossamer.attacks.scores import Attack, top_members
 from gossamer.intervals import proportion
 
 
-def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Combine = "max") -> Attack:
+def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Literal["max", "mean"] = "max") -> Attack:
     """Call the M highest scores members, for M members, and count how many of them are.
 
     The attacker knows the number of members and nothing else. Ties at the last place are shared out: the figure is the
     expected one when they are called members in random order. The Wilson 95 % interval is over the records, with the
-    discriminators as they are; n is M. It takes the threshold as given, which makes it too wide, not too narrow, as long
-    as members are no denser at the threshold than above it (a concave ROC curve).
+    discriminators as they are; n is M. It takes the threshold as given. That makes it too wide, not too narrow, where the
+    ROC curve is concave: members are no denser at the threshold than above it.
 
     Args:
         member_scores: [M], or [D, M] for D discriminators; on one scale, higher where a record looks real.
@@ -26,11 +28,10 @@ def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Com
 
     Raises:
         DataError: if a set has fewer than two records, a score is not finite, or the numbers of discriminators differ.
-        RequestError: if `how` is neither "max" nor "mean".
     """
     table, other = scores_of_all("member_scores", member_scores), scores_of_all("nonmember_scores", nonmember_scores)
     same_discriminators(table, other)
-    members, nonmembers = combine("member_scores", table, how), combine("nonmember_scores", other, how)
+    members, nonmembers = (each.max(axis=0) if how == "max" else each.mean(axis=0) for each in (table, other))
     m, n = len(members), len(nonmembers)
     computed_on = f"the {m:,} highest scores of {m:,} members and {n:,} non-members"
     return Attack(

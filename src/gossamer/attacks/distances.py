@@ -11,7 +11,6 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from gossamer.attacks.arrays import Array, Features, Scores, features_of, same_number
 from gossamer.attacks.scores import Attack, area
-from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
 from gossamer.intervals import difference, proportion
 
@@ -109,10 +108,10 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
     """The share of samples that are close to a member as only a share `alpha` of real records are close to one another.
 
     The radius is the alpha-quantile of the distances from each member to the nearest held-out record and back, which
-    favours neither set. The 95 % intervals are over the samples and over the records, with the model as it is: samples
-    crowd around single records, so each sample counts for less, by the variance of the number of close samples per
-    record over its mean (a design effect; 1 where samples fall independently). Shares have Wilson's interval at that
-    effective size, the excess the one that Newcombe makes of two; n is the number of samples.
+    favours neither set. The 95 % intervals are over the samples and over the records, with the model as it is.
+    Samples crowd around single records, so each sample counts for less by a design effect: the variance of the number of
+    close samples per record over its mean. Shares have Wilson's interval at that effective size, the excess the one that
+    Newcombe makes of two. n is the number of samples.
 
     Args:
         synthetic: the samples, uint8 [S, C, H, W] or features [S, D].
@@ -122,10 +121,7 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
 
     Raises:
         DataError: if shapes differ, a value is not finite, or there are not as many members as held-out records.
-        RequestError: if alpha is not above 0 and at most 0.1.
     """
-    if not 0 < alpha <= 0.1:
-        raise RequestError(f"alpha: {alpha}; the share that counts as close must be above 0 and at most 0.1.")
     m = same_number(members=members, held_out=held_out)
     samples, inside, outside = features_of(synthetic=synthetic, members=members, held_out=held_out)
     radius = float(np.quantile(np.r_[nearest(inside, outside), nearest(outside, inside)], alpha))

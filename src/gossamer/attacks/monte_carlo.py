@@ -1,11 +1,10 @@
 """The Monte-Carlo attack: a generator that has memorised records generates many samples close to them.
 
-Hilprecht, Härterich, Bernau 2019, in the variant that Mukherjee et al. 2021 use (section 4.3, Algorithm 6): distances
-between the first 40 principal components of held-out records, and the median heuristic for the radius.
+Hilprecht, Härterich, Bernau 2019, in the variant of Mukherjee et al. 2021 (section 4.3, Algorithm 6). Distances are between
+the first 40 principal components of held-out records, and the radius is by the median heuristic.
 
-Departures from the published code and text: ties favour neither side (Algorithm 6 gives a tied pair to the members, the
-code counts a draw as won; both put chance above one half), the members and the non-members are drawn separately, and no
-record is drawn twice.
+Departures from the published code and text: ties favour neither side. Algorithm 6 gives a tied pair to the members, and the
+code counts a draw as won; both put chance above one half. Members and non-members are drawn separately, no record twice.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from gossamer.attacks.components import principal_components
 from gossamer.attacks.distances import nearest, share_within
 from gossamer.attacks.roc import roc
 from gossamer.attacks.scores import Attack, top_members
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError
 from gossamer.intervals import proportion
 
 _NEEDS = "samples, the records in question, and held-out records for the principal components"
@@ -47,10 +46,10 @@ def set_attack(
     components: int = 40,
     seed: int,
 ) -> SetAttack:
-    """Share of repeats in which the attacker picks the set of members; a draw counts one half, as a fair coin would.
+    """Share of repeats in which the attacker picks the set of members; a draw counts one half.
 
-    Each repeat draws fresh records, none of them twice. The Wilson 95 % interval is over the repeats, that is, over the
-    records drawn, with the model and its samples as they are; n is the number of repeats.
+    Each repeat draws fresh records, none of them twice. The Wilson 95 % interval is over the repeats and so over the records
+    drawn, with the model and its samples as they are. n is the number of repeats.
 
     Args:
         synthetic: the samples, uint8 [S, C, H, W] or features [S, D]; the paper takes 100,000.
@@ -64,10 +63,7 @@ def set_attack(
 
     Raises:
         DataError: if shapes differ, a value is not finite, or there are too few records.
-        RequestError: if set_size is below 2, or repeats or components below 1.
     """
-    if set_size < 2 or repeats < 1:
-        raise RequestError(f"set_size, repeats: {set_size} and {repeats}; they must be at least 2 and 1.")
     samples, inside, outside = _project(synthetic, members, nonmembers, held_out, components)
     for name, records in (("members", inside), ("nonmembers", outside)):
         if len(records) < set_size * repeats:
@@ -117,7 +113,6 @@ def instance_attack(
 
     Raises:
         DataError: if shapes differ, a value is not finite, or there are not as many members as non-members.
-        RequestError: if components is below 1.
     """
     m = same_number(members=members, nonmembers=nonmembers)
     samples, inside, outside = _project(synthetic, members, nonmembers, held_out, components)

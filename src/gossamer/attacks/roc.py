@@ -1,7 +1,7 @@
 """The receiver operating characteristic of a membership attack, with intervals that hold at low false-positive rates.
 
-An attack that is right about a few records, and sure of it, is a breach even where it is at chance on average (Carlini
-et al. 2022, "Membership inference attacks from first principles"): hence the true-positive rate at 1 % and 0.1 %.
+An attack that is right about a few records, and sure of it, is a breach even where it is at chance on average. Hence the
+true-positive rate at 1 % and 0.1 % (Carlini et al. 2022, "Membership inference attacks from first principles").
 """
 
 import math
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from gossamer.attacks.arrays import Scores, scores
-from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
 
 LOW_RATES = (0.01, 0.001)
@@ -44,20 +43,14 @@ class Roc:
         """Share of the members found when this share of the non-members is called a member; chance is `fpr` itself.
 
         The value is read off the curve; where scores are tied, they are called members in random order. The interval has
-        coverage of at least 95 % for any scores. Two things vary, and each of the four tails gets 1.25 %: where the
-        threshold of that rate lies, which the order statistics of the non-members bound, and the share of members above
-        it, which Clopper and Pearson bound. With fewer than about 4.4 / fpr non-members no score is surely above the
-        threshold, and the interval reaches down to 0. With fewer than 1 / fpr the value is no evidence of an attack,
-        only the upper end means something, and `computed_on` says so.
+        coverage of at least 95 % for any scores. Two things vary, and each of the four tails gets 1.25 %. The order
+        statistics of the non-members bound where the threshold of that rate lies. Clopper and Pearson bound the share of
+        members above it. With fewer than about 4.4 / fpr non-members no score is surely above the threshold, and the
+        interval reaches down to 0. With fewer than 1 / fpr only the upper end means something, and `computed_on` says so.
 
         Args:
             fpr: false-positive rate, above 0 and below 1.
-
-        Raises:
-            RequestError: if fpr is not between 0 and 1.
         """
-        if not 0 < fpr < 1:
-            raise RequestError(f"fpr: {fpr} is no false-positive rate between 0 and 1; give for example 0.01.")
         members, nonmembers = self.member_scores, self.nonmember_scores
         m, n, tail = len(members), len(nonmembers), (1 - _LEVEL) / 4
         value = _read_off(*_corners(members, nonmembers), fpr)
@@ -80,9 +73,9 @@ class Roc:
 def roc(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> Roc:
     """The curve of an attack that accuses the highest scores first.
 
-    The 95 % interval of the area is over the records, with the model as it is: the wider, at each end, of DeLong's
-    (DeLong, DeLong, Clarke-Pearson, Biometrics 1988), which makes no assumption but shrinks to a point when members and
-    non-members are separated, and the score interval of Newcombe (Statistics in Medicine 2006, method 5), which does not.
+    The 95 % interval of the area is over the records, with the model as it is. Each end is the wider of two. The interval
+    of DeLong, DeLong, Clarke-Pearson (Biometrics 1988) makes no assumption, but shrinks to a point when members and
+    non-members are separated. The score interval of Newcombe (Statistics in Medicine 2006, method 5) does not.
 
     Args:
         member_scores: [M], higher means more likely a member.

@@ -1,8 +1,6 @@
-"""From scores to figures: what an attack returns, the shares it is judged by, and the mean over trainings."""
+"""From scores to figures: what an attack returns, and the shares it is judged by."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,11 +8,7 @@ from scipy import stats
 
 from gossamer.attacks.arrays import Scores, same_discriminators, scores, scores_of_all
 from gossamer.attacks.roc import Roc, roc
-from gossamer.errors import RequestError
 from gossamer.estimate import Estimate
-from gossamer.intervals import mean
-
-Combine = Literal["max", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +34,6 @@ class Attack:
     note: str = ""
     roc: Roc | None = None
     lowest: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.measure} {self.estimate}, chance {self.chance:.4g}"
 
 
 def area(name: str, member_scores: ArrayLike, nonmember_scores: ArrayLike, *, needs: str, note: str = "") -> Attack:
@@ -75,24 +66,6 @@ def top_members(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> float:
     return sure + places * tied / (tied + tied_nonmembers)
 
 
-def combine(name: str, values: ArrayLike, how: Combine) -> Scores:
-    """Scores by D discriminators, [D, N], as one per record, [N]: the maximum (Mukherjee et al., Alg. 3) or the mean.
-
-    Raises:
-        DataError: as `arrays.scores_of_all`; name is the argument's.
-        RequestError: if `how` is neither "max" nor "mean".
-    """
-    table = scores_of_all(name, values)
-    return np.asarray(table.max(axis=0) if checked(how) == "max" else table.mean(axis=0), dtype=np.float64)
-
-
-def checked(how: str) -> str:
-    """`how` itself. Raises RequestError unless it is "max" or "mean"."""
-    if how not in ("max", "mean"):
-        raise RequestError(f"how: {how!r} is not known; choose 'max' or 'mean'.")
-    return how
-
-
 def ranked(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> tuple[Scores, Scores]:
     """Scores of any range as ranks in (0, 1), per discriminator, ties at their middle rank.
 
@@ -117,35 +90,3 @@ def ranked(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> tuple[Score
     ranks = stats.rankdata(np.concatenate([members, nonmembers], axis=1), axis=1)
     ranks = (ranks - 0.5) / ranks.shape[1]
     return ranks[:, : members.shape[1]], ranks[:, members.shape[1] :]
-
-
-def over_repeats(attacks: Sequence[Attack]) -> Attack:
-    """One attack on several trained models: the mean figure, its 95 % t interval over the models, and the mean chance.
-
-    This interval says how much training, and the choice of members, matter; n is the number of models. Where all models
-    gave the same figure it has no width, and the interval of a single attack says more. The curves stay with the single
-    attacks: scores of different models do not compare.
-
-    Args:
-        attacks: at least two results of one function, one per training, on freshly drawn members.
-
-    Raises:
-        RequestError: if there are fewer than two, or they are not of one attack and one measure.
-    """
-    if len(attacks) < 2:
-        raise RequestError("attacks: fewer than two; one training shows no spread, so attack several trained models.")
-    first = attacks[0]
-    for i, attack in enumerate(attacks):
-        if (attack.name, attack.measure) != (first.name, first.measure):
-            raise RequestError(f"attacks: the one at index {i} is {attack.name!r}, but the first is {first.name!r}.")
-    computed_on = f"mean over {len(attacks)} trained models; each: {first.estimate.computed_on}"
-    values = [attack.estimate.value for attack in attacks]
-    return Attack(
-        name=first.name,
-        measure=first.measure,
-        estimate=mean(values, computed_on, lowest=first.lowest, highest=1.0),
-        chance=float(np.mean([attack.chance for attack in attacks])),
-        needs=first.needs,
-        note=first.note,
-        lowest=first.lowest,
-    )

@@ -1,8 +1,8 @@
 """The oracle attack: how well the best rule on a discriminator's score could tell members from non-members.
 
 Mukherjee et al. 2021, section 4.2 and Algorithms 4 and 5. The rule knows how the scores of both sets are distributed,
-so its gain is the total variation distance between the two distributions. Measured on finite sets that distance is
-never 0, even where the distributions are equal; we show how large it is by chance, and correct for it.
+so its gain is the total variation distance between the two distributions. On finite sets that distance is never 0, even
+where the distributions are equal. We show how large it is by chance, and correct for it.
 """
 
 import math
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gossamer.attacks.arrays import Scores, same_discriminators, scores_of_all
-from gossamer.attacks.scores import Attack, Combine, checked
-from gossamer.errors import DataError, RequestError
+from gossamer.attacks.scores import Attack
+from gossamer.errors import DataError
 from gossamer.estimate import Estimate
 
 _LEVEL = 0.95
+_BINS = 50
+"""Of equal width on [0, 1]; the last one contains 1."""
 _NEEDS = "the discriminators, and how the scores of members and of non-members are distributed"
 
 
@@ -39,54 +41,45 @@ def total_variation(
     member_scores: ArrayLike,
     nonmember_scores: ArrayLike,
     *,
-    bins: int = 50,
-    how: Combine = "max",
     shuffles: int = 200,
     seed: int = 0,
 ) -> TotalVariation:
-    """Half the L1 distance between the two histograms of the scores; the maximum or the mean over the discriminators.
+    """Half the L1 distance between the two histograms of the scores; the maximum over the discriminators.
 
-    The 95 % interval of the raw figure is McDiarmid's (1989): moving one of M members or N non-members to another bin
-    moves the figure by at most 1/M or 1/N, so the interval holds for any scores and sizes, around the figure's own mean.
-    That mean lies above the distance of the distributions, by up to about the bias b of the shuffled sets. The corrected
-    value is (raw - b) / (1 - b): 0 where shuffling gives as much, 1 where the sets are separated. Between the two it reads
-    low, because the bias is largest where the distributions are equal, so on average the truth lies between the corrected
-    and the raw value. Its interval starts a further b below the raw one. Both intervals are over the records, with the
-    discriminators as they are; n is M + N.
+    The 95 % interval of the raw figure is McDiarmid's (1989). Moving a member to another bin moves the figure by at most 1/M,
+    a non-member by at most 1/N. So the interval holds for any scores and sizes, around the figure's own mean. That mean lies
+    above the distance of the distributions, by up to about the bias b of the shuffled sets. The corrected value is
+    (raw - b) / (1 - b): 0 where shuffling gives as much, 1 where the sets are separated. Between the two it reads low, because
+    the bias is largest where the distributions are equal. On average the truth lies between the corrected and the raw value.
+    The corrected interval starts a further b below the raw one. Both intervals are over the records, with the discriminators
+    as they are; n is M + N.
 
-    Where each of D discriminators has seen its own D-th of the members, and knows those by heart and no others, every
-    single distance is near 1 / D: part of what several discriminators appear to gain lies in this attack, not in them.
-    `white_box` joins their scores first and does not have this limit.
+    Let each of D discriminators know its own D-th of the members by heart, and no others. Then every single distance is near
+    1 / D, whatever they know together. `white_box` joins their scores first and does not have this limit.
 
     Args:
         member_scores: [M], or [D, M] for D discriminators, in [0, 1]; `ranked` brings other scores there.
         nonmember_scores: [N] or [D, N].
-        bins: of equal width on [0, 1]; the last one contains 1.
-        how: "max" (Alg. 5) or "mean" of the distances over the discriminators.
         shuffles: how often the members are drawn anew to measure the bias.
         seed: fixes the shuffles.
 
     Raises:
         DataError: if a set has fewer than two records, a score is not in [0, 1], or the numbers of discriminators differ.
-        RequestError: if there are fewer than two bins or one shuffle, or `how` is neither "max" nor "mean".
     """
-    if bins < 2 or shuffles < 1:
-        raise RequestError(f"bins, shuffles: {bins} and {shuffles}; there must be at least 2 bins and 1 shuffle.")
-    checked(how)
     members = _in_unit_interval("member_scores", member_scores)
     nonmembers = _in_unit_interval("nonmember_scores", nonmember_scores)
     same_discriminators(members, nonmembers)
     discriminators, m = members.shape
     n = nonmembers.shape[1]
 
-    cells = _cells(np.concatenate([members, nonmembers], axis=1), bins)
-    total = _counts(cells, bins)
+    cells = _cells(np.concatenate([members, nonmembers], axis=1))
+    total = _counts(cells)
 
     def distance(axes: NDArray[np.intp]) -> float:
         """Between the records chosen as members and the rest."""
-        inside = _counts(cells[:, axes], bins)
+        inside = _counts(cells[:, axes])
         distances = 0.5 * np.abs(inside / m - (total - inside) / n).sum(axis=1)  # Alg. 4: [D]
-        return float(distances.max() if how == "max" else distances.mean())
+        return float(distances.max())  # Alg. 5
 
     raw = distance(np.arange(m))
     rng = np.random.default_rng(seed)
@@ -97,8 +90,8 @@ def total_variation(
     half = math.sqrt((1 / m + 1 / n) * math.log(2 / (1 - _LEVEL)) / 2)
     low, high = max(0.0, raw - half), min(1.0, raw + half)
     value = max(0.0, (raw - bias) / (1 - bias)) if bias < 1 else 0.0
-    computed_on = f"{m:,} members and {n:,} non-members, {bins} bins"
-    name = "oracle TVD" if discriminators == 1 else f"oracle TVD, {how} over {discriminators} discriminators"
+    computed_on = f"{m:,} members and {n:,} non-members, {_BINS} bins"
+    name = "oracle TVD" if discriminators == 1 else f"oracle TVD, max over {discriminators} discriminators"
     note = f"{as_large} of {shuffles} shuffles of who is a member gave as large a distance"
 
     def figure(measure: str, estimate: Estimate, chance: float) -> Attack:
@@ -113,33 +106,6 @@ def total_variation(
     )
 
 
-def oracle_gain(p: ArrayLike, q: ArrayLike, *, member_share: float = 0.5) -> float:
-    """The most that any rule on the score can gain per record: +1 when right, -1 when wrong. Theorem 3.
-
-    The sum of |p f - q (1 - f)| over the scores, for a share f of members; several discriminators: the maximum over
-    them. Chance is |2 f - 1|, and at f = 1/2 the gain is the total variation distance (Lemma 2). The accuracy of that
-    rule is (1 + gain) / 2. (Equation 14 of the paper writes the second indicator with p and q exchanged.)
-
-    Args:
-        p: [S], or [D, S] for D discriminators: probability of each score, or bin, among members.
-        q: [S] or [D, S]: among non-members.
-        member_share: the share f of members among the records in question.
-
-    Raises:
-        DataError: if shapes differ, or p or q is no distribution.
-        RequestError: if member_share is outside [0, 1].
-    """
-    if not 0 <= member_share <= 1:
-        raise RequestError(f"member_share: {member_share} is no share between 0 and 1.")
-    one, two = np.atleast_2d(np.asarray(p, np.float64)), np.atleast_2d(np.asarray(q, np.float64))
-    if one.shape != two.shape:
-        raise DataError(f"q: an array of shape {two.shape}, but p has {one.shape}; give both over the same scores.")
-    for name, table in (("p", one), ("q", two)):
-        if not (table >= 0).all() or not np.allclose(table.sum(axis=1), 1):
-            raise DataError(f"{name}: not a distribution; its entries must be at least 0 and sum to 1.")
-    return float(np.abs(one * member_share - two * (1 - member_share)).sum(axis=1).max())
-
-
 def _in_unit_interval(name: str, values: ArrayLike) -> Scores:
     table = scores_of_all(name, values)
     wrong = np.flatnonzero(((table < 0) | (table > 1)).any(axis=0))
@@ -151,11 +117,11 @@ def _in_unit_interval(name: str, values: ArrayLike) -> Scores:
     return table
 
 
-def _cells(table: Scores, bins: int) -> NDArray[np.intp]:
+def _cells(table: Scores) -> NDArray[np.intp]:
     """The bin of each score, [D, N], numbered on from one discriminator to the next."""
-    cells = np.minimum((table * bins).astype(np.intp), bins - 1)
-    return cells + bins * np.arange(len(table))[:, None]
+    cells = np.minimum((table * _BINS).astype(np.intp), _BINS - 1)
+    return cells + _BINS * np.arange(len(table))[:, None]
 
 
-def _counts(cells: NDArray[np.intp], bins: int) -> NDArray[np.int64]:
-    return np.bincount(cells.ravel(), minlength=bins * len(cells)).reshape(len(cells), bins)
+def _counts(cells: NDArray[np.intp]) -> NDArray[np.int64]:
+    return np.bincount(cells.ravel(), minlength=_BINS * len(cells)).reshape(len(cells), _BINS)

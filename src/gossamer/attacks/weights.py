@@ -7,10 +7,10 @@ from gossamer.attacks.arrays import Scores
 
 
 def fisher_direction(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Scores:
-    """What the attacker weighs the weights of a model with: how far the canary moves each, over its variance. float64 [numbers]
+    """How far the canary moves each weight of a model, over its variance: the attacker's score is along it. float64 [numbers]
 
-    Fisher 1936, with the covariances left out. He learns it from shadow models that he trains himself, in pairs with the same
-    noise, of which one has the canary, so that what differs is the canary's doing.
+    Fisher 1936, with the covariances left out. The attacker trains shadow models, in pairs with the same noise. One of each
+    pair has the canary, so that it makes all the difference.
 
     Args:
         inside: [pairs, numbers], the weights of shadow models with the canary; at least two.

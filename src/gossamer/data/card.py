@@ -1,7 +1,7 @@
 """The data card: the public facts about a data set, declared by its curator and never measured.
 
 A run may use these facts freely, because they are known without looking at the records. That is an assumption, so the
-certificate lists them. A card is a TOML file of a few lines; `draft` proposes one for the curator to declare.
+certificate lists them. A card is a short TOML file, which `draft` proposes and the curator declares.
 """
 
 import json
@@ -49,30 +49,21 @@ _MEANING = {
     "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
     "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
 }
+_CHOICES = {"resize": get_args(Resize), "missing_unit": get_args(Missing), "missing_label": ("refuse", "drop")}
 _MANY = 1_000
 """Numbers of labels above which `draft` takes them for something else than classes."""
 _REQUIRED = ("shape", "classes", "declared_size")
+_HEADER = """\
+# A draft, measured from the data. Nothing here is public yet. Each line that you keep becomes a fact that you, the
+# curator, declare public. Write what is known without looking at the records: a rounded size, and classes that would
+# be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
+
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataCard:
-    """The public facts about a data set.
-
-    Args:
-        shape: channels, height and width of an image, after the readers have resized it.
-        classes: number of labels.
-        class_names: what the labels are called, label 0 first: records are matched by name wherever data have names.
-            Empty: labels are numbers, and those of class folders follow from the sorted names.
-        resize: what becomes of pictures of other proportions.
-        invert: whether the readers exchange dark and light.
-        declared_size: number of units (records, unless `unit` says otherwise); sampling rates come from it.
-        label_prior: "uniform", or one probability per class, with sum 1.
-        unit: whose contribution is protected.
-        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
-        title: what the data set is called.
-        data_set: the name of its account: all runs under one name are counted together. Empty: the place they are read from.
-        missing_label: what a record without a label is: a mistake, or left out.
-        pixel_range: what is black and what is white where pixels are not of 8 bits; "stored": no such pixels.
+    """The public facts about a data set. Above each field, a card file states its meaning (`dumps`).
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.
@@ -100,13 +91,12 @@ class DataCard:
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
+        for key, choices in _CHOICES.items():
+            if getattr(self, key) not in choices:
+                raise CardError(f"{key} must be one of {', '.join(map(_toml, choices))}: {_MEANING[key]}")
         if not _is_count(self.classes) or self.classes > MOST_CLASSES:
             raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
         _check_names(self.class_names, self.classes)
-        if self.resize not in get_args(Resize):
-            raise CardError(
-                'resize must be "squash", "crop" or "pad": what becomes of pictures of other proportions than the shape'
-            )
         if not isinstance(self.invert, bool):
             raise CardError("invert must be true or false: whether dark and light are exchanged as the data are read")
         if not _is_count(self.declared_size):
@@ -114,16 +104,10 @@ class DataCard:
         _check_prior(self.label_prior, self.classes)
         for key in ("unit", "title", "data_set"):
             text = getattr(self, key)
-            if not isinstance(text, str) or not text.isprintable():
-                raise CardError(f"{key} must be a line of text in quotes")
-        if not self.unit.strip():
-            raise CardError('unit must say whose contribution is protected: "record", "writer", "client"')
-        if self.missing_unit not in ("refuse", "own"):
-            raise CardError('missing_unit must be "refuse" or "own": what a record without a unit is')
+            if not isinstance(text, str) or not text.isprintable() or (key == "unit" and not text.strip()):
+                raise CardError(f"{key} must be a line of text in quotes: {_MEANING[key]}")
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
-        if self.missing_label not in ("refuse", "drop"):
-            raise CardError('missing_label must be "refuse" or "drop": what a record without a label is')
         check_range(self.pixel_range)
 
     @property
@@ -137,8 +121,8 @@ class DataCard:
     def reading(self) -> dict[str, Any]:
         """How its records are read: arguments of `readers.read`.
 
-        Classes without names are called by their numbers, wherever records name theirs. Else names would be numbered by which
-        of them occur: one record of a class of its own would renumber all others, and a clipped sum would move by all of them.
+        Classes without names are called by their numbers. If names were numbered by which of them occur, one record in a
+        class of its own would renumber all others. A clipped sum would then move by all of them.
         """
         return {
             "shape": self.shape,
@@ -163,10 +147,7 @@ class DataCard:
         """A card from plain values, as `to_dict` gives them. Raises CardError."""
         _check_keys(facts, where)
         try:
-            values: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
-            }
-            return cls(**values)
+            return cls(**facts)
         except CardError as error:
             raise CardError(f"{where}: {error}") from None
 
@@ -176,21 +157,19 @@ class DataCard:
 
     @classmethod
     def load(cls, path: str | Path) -> "DataCard":
-        """The card in a TOML file. Raises CardError: names the file, the key, what is wrong and the remedy."""
+        """The card in a TOML file. Raises CardError: names the file, the key and the remedy."""
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise CardError(f"{path}: a card is a TOML file in UTF-8, and this is something else") from None
-        except OSError as error:
-            raise CardError(
-                f"{path}: the card cannot be read ({error.strerror}); `gossamer card DATA -o {path}` drafts one"
-            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
         return cls.loads(text, where=str(path))
 
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
-        lines = [f"# declared public: {_MEANING[key]}\n{key} = {_toml(getattr(self, key))}\n" for key in _MEANING]
-        return "\n".join(lines)
+        return "\n".join(
+            f"# declared public: {meaning}\n{key} = {_toml(getattr(self, key))}\n" for key, meaning in _MEANING.items()
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the card to a file, over what was there."""
@@ -200,15 +179,13 @@ class DataCard:
 def draft(
     records: "Records",
     *,
-    title: str = "",
     unit: str = "record",
     pixel_range: tuple[float, float] | None = None,
     missing_label: Literal["refuse", "drop"] = "refuse",
 ) -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the curator declares it.
 
-    The size is rounded to two digits and the label prior is uniform, so that the curator states what is known about the
-    data set rather than what was counted in it. Sizes that the nets do not take are proposed as 32x32.
+    The size is rounded to two digits, because an exact count is no public fact. Sizes that the nets do not take become 32x32.
 
     Raises:
         DataError: if the labels cannot number classes.
@@ -222,17 +199,10 @@ def draft(
         class_names=records.class_names,
         declared_size=_rounded(records.population),
         unit=unit,
-        title=title,
         missing_label=missing_label,
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )
-    header = (
-        "# A draft, measured from the data. Nothing here is public yet: each line that you keep becomes a fact that\n"
-        "# you, the curator, declare public. Write what is known without looking at the records: the size you would\n"
-        "# tell anyone (the draft rounds it), the classes that would be there without any one person, and the label shares\n"
-        "# known from elsewhere (else uniform).\n\n"
-    )
-    return header + card.dumps()
+    return _HEADER + card.dumps()
 
 
 def _drafted_classes(labels: np.ndarray) -> int:
@@ -240,50 +210,35 @@ def _drafted_classes(labels: np.ndarray) -> int:
     used, numbers = len(np.unique(labels)), int(labels.max()) + 1
     if 2 * used < numbers or numbers > _MANY:
         raise DataError(
-            "these labels do not look like the numbers of classes: "
-            + ("there are very many" if numbers <= 2 * used else "most numbers from 0 to the largest label never occur")
-            + ". Years, ages, ids and labels with an offset are such. Number the classes from 0, for example by "
-            "`names, labels = np.unique(labels, return_inverse=True)` (save the names as class_names), put several values into "
-            "one class, or name the right array with --labels-key."
+            "these labels do not look like the numbers of classes: there are very many, or most numbers below the largest "
+            "never occur. Number the classes from 0 (`names, labels = np.unique(labels, return_inverse=True)`), or name "
+            "the right array with --labels-key."
         )
     return numbers
 
 
 def check(records: "Records", card: DataCard, *, where: str) -> None:
-    """Refuse records that contradict their card. Run it before the records are confined.
-
-    Args:
-        records: as the readers give them, resized to the card's shape.
-        card: the declared facts.
-        where: the file or folder, for the message.
+    """Refuse records that contradict their card. Run it before the records are confined. where: their place, for messages.
 
     Raises:
         CardError: another shape, or a label outside the declared classes (named by index, not by value).
     """
     if records.shape != card.shape:
+        declared, found = ("x".join(map(str, shape)) for shape in (card.shape, records.shape))
         raise CardError(
-            f"{where}: the card declares images of shape {_by(card.shape)} (channels, height, width), and these are "
-            f"{_by(records.shape)}: read them with the card's shape, or correct the card"
+            f"{where}: the card declares images of shape {declared} (channels, height, width), and these are {found}: "
+            "read them with the card's shape, or correct the card"
         )
     outside = first(records.labels, lambda batch: (batch < 0) | (batch >= card.classes))
     if outside is not None:
         raise CardError(
-            f"{where}: the label of record {outside} (counted from 0) is outside the {card.classes} "
-            f"classes that the card declares, which are 0 to {card.classes - 1}: correct the label, or the card"
+            f"{where}: the label of record {outside} (counted from 0) is outside the {card.classes} classes that the card "
+            f"declares, 0 to {card.classes - 1}: correct the label, or the card"
         )
 
 
 def check_units(card: DataCard, units: str | None, *, where: str) -> None:
-    """Refuse a card and a --units that contradict each other. Reads no record.
-
-    Args:
-        card: the declared facts.
-        units: what --units says, or None.
-        where: the file or folder, for the message.
-
-    Raises:
-        CardError: units that are missing or not declared.
-    """
+    """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(
             f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units FILE.csv "
@@ -291,8 +246,7 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
         )
     if units is not None and card.unit == "record":
         raise CardError(
-            f'{where}: the records come with units, and the card says unit = "record". Name the unit in the card, '
-            'such as unit = "person".'
+            f'{where}: there are units, and the card says unit = "record". Name the unit in the card, such as unit = "person".'
         )
 
 
@@ -333,14 +287,10 @@ def check_range(values: object) -> None:
     """Refuse anything but "stored" or two finite numbers, the first the smaller. Raises CardError."""
     if values == STORED:
         return
-    if (
-        not isinstance(values, tuple) or len(values) != 2
-        or not all(isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53 for end in values)
-        or not values[0] < values[1]
-    ):  # fmt: skip
-        raise CardError(
-            'pixel_range must be "stored", or the values of black and white, the smaller first: for example [0, 65535]'
-        )
+    ends = values if isinstance(values, tuple) and len(values) == 2 else ()
+    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53]
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
 def _is_count(value: object) -> bool:
@@ -364,23 +314,19 @@ def _rounded(count: int) -> int:
     return max(round(count, -digits), 10)
 
 
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))
-
-
 def protected_part(card: DataCard, share: float) -> DataCard:
-    """The card of what stays private if `share` of the data is given up as public.
+    """The card of what stays private if `share` of the data is made public.
 
-    The declared size of a run counts the private part only: (1 - share) of what is declared, never what was counted. How many
-    really fall on either side is random, and nobody is told.
+    Its declared size is (1 - share) of what is declared, never what was counted. How many units really fall on either side
+    is random, and nobody is told.
 
     Raises:
-        CardError: if the share is not between 0 and 1, or gives up no declared unit or all.
+        CardError: if the share is not between 0 and 1, or leaves no declared unit on one side.
     """
     stays = round((1 - share) * card.declared_size) if 0 < share < 1 else 0
     if not 0 < stays < card.declared_size:
         raise CardError(
-            f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 gives up 2 %."
+            f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
     return replace(card, declared_size=stays)
 

@@ -28,29 +28,25 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
     if set(sizes) != {(height, width)}:
         yield _sizes(sizes, height, width)
     if records.class_names:
-        yield (
-            "class_names are public, and all data are matched with them by name: keep no class that exists because of one "
-            "person."
-        )
+        yield "class_names are public, and records are matched by them: keep no class that exists because of one person."
     elif len(set(records.labels.tolist())) <= int(records.labels.max()):
         yield (
-            "Some numbers below the largest label have no record: every one of them is drafted as a class, and a model draws "
-            "samples of each. Number the classes from 0 without gaps where those are none."
+            "Some numbers below the largest label have no record, and each is drafted as a class of its own. If they are none, "
+            "number the classes from 0 without gaps."
         )
     yield from absent(records, "DATA")
     if records.names is not None and (records.names == "").any():
         who = "No record has a" if (records.names == "").all() else "Some records have no"
         yield (
-            f"{who} unit, and each of these counts as one of its own here. Give their ids, or say missing_unit = "
-            '"own" in the card where that is so: as drafted, `fit` refuses them.'
+            f"{who} unit, and `fit` refuses them as drafted. Give their ids, or say missing_unit = "
+            '"own" in the card if each is a unit of its own.'
         )
     if nearly_constant(records):
         yield NEARLY_CONSTANT
     if ground(records) == "light":
         yield (
-            "Nearly all pictures look like ink on white. Drawn glyphs, MNIST and most public digits are white on black, and "
-            "teach nothing about the opposite: with such --public records set invert = true in the card, and all data are read "
-            "inverted."
+            "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black. With such "
+            "--public records, set invert = true in the card: all data are then read inverted."
         )
 
 
@@ -62,6 +58,6 @@ def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     if all(wide * height == high * width for high, wide in sizes):
         return become
     return (
-        f'{become} Their proportions are others: as drafted, resize = "squash", they are squashed; "crop" keeps the middle and '
-        'cuts off the rest, "pad" keeps everything between black bars. Choose in the card.'
+        f'{become} Their proportions are others. Choose resize in the card: "squash" (as drafted) distorts them, "crop" keeps '
+        'the middle, and "pad" adds black bars.'
     )

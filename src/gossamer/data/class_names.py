@@ -19,10 +19,7 @@ def wrong_with(names: Sequence[object]) -> str:
         if not isinstance(name, str) or not name.isprintable() or not name.strip():
             return "each must be a line of text in quotes"
         if name != name.strip() or name.startswith(".") or "/" in name or "\\" in name or len(name) > LONGEST:
-            return (
-                f"each becomes the name of a folder: no slash, no dot or space at its beginning, no space at its end, at most "
-                f"{LONGEST} letters"
-            )
+            return f"each becomes the name of a folder: no slash, no dot at the front, no space around it, {LONGEST} letters"
     if len({_same(str(name)) for name in names}) < len(names):
         return "no two may be the same"
     if names and set(names) <= {"train", "test"}:
@@ -33,13 +30,8 @@ def wrong_with(names: Sequence[object]) -> str:
 def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequence[str], *, where: str) -> np.ndarray:
     """Renumber labels from the class names of a source to the declared names. Each record keeps the name of its class.
 
-    A declared class without a record keeps its number, and a found name without a record matters to nobody.
-
-    Args:
-        labels: int64 [N], positions in `source_names`.
-        source_names: the names of the source.
-        declared: the names of the card.
-        where: the source, for the message.
+    A declared class without a record keeps its number. A name of the source without a record changes nothing. labels: int64
+    [N], positions in `source_names`.
 
     Raises:
         DataError: a record of a class that has no name, or one that is not declared.
@@ -47,8 +39,8 @@ def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequ
     beyond = first(labels, lambda batch: batch >= len(source_names))
     if beyond is not None:
         raise DataError(
-            f"{where}: the label of record {beyond} (counted from 0) is beyond the {len(source_names)} names of classes "
-            "that the file holds: name every class"
+            f"{where}: the label of record {beyond} (counted from 0) is beyond the {len(source_names)} names of classes in "
+            "the file: name every class"
         )
     position = {_same(name): number for number, name in enumerate(declared)}
     number = np.array([position.get(_same(name), -1) for name in source_names], np.int64)
@@ -56,13 +48,10 @@ def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequ
     if unknown is not None:
         raise DataError(
             f"{where}: the class of record {unknown} (counted from 0) is not among the declared ones: {listed(declared)}. "
-            "Classes are matched by name, to the letter: rename that class, take its records out, or name it on the card, in "
-            "class_names, where it is public. (Classes of a card without class_names are called by their numbers.)"
+            "Rename that class, take its records out, or name it in class_names on the card, where it is public. Without "
+            "class_names, classes are called by their numbers."
         )
-    if np.array_equal(number, np.arange(len(number))):
-        return labels
-    renumbered: np.ndarray = number[labels]
-    return renumbered
+    return labels if np.array_equal(number, np.arange(len(number))) else np.asarray(number[labels])
 
 
 def absent(records: Labelled, where: str) -> list[str]:

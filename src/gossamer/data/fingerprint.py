@@ -1,8 +1,6 @@
-"""Who is who: by what a set of records is known again, on which side of a public share a unit lies, and whether two sets of
-records hold the same picture.
+"""Digests of records: they identify a data set, split off a public share, and find pictures that two sets have in common.
 
-A side depends on that unit alone, so that adding or removing a unit leaves every other one where it was. A rule that looked at
-the position of a unit, at their number or at a permutation of all of them would not.
+The side on which a unit falls depends on that unit alone, so adding or removing a unit moves no other one.
 """
 
 import hashlib
@@ -16,17 +14,17 @@ from gossamer.data.memory_mapped import Filling
 from gossamer.data.records import Records
 
 SALT = "gossamer public share 1"
-"""The public key of the hash, the same for all runs: whoever is given up is given up in every run on the data, and a larger
-share contains a smaller one. A key of each run's own would give up other people each time."""
+"""The public key of the hash. It is the same for all runs, so that every run makes the same people public. A larger share
+contains a smaller one."""
 
 _PIECE = 4096
-"""Records, or names, that are looked at at a time."""
+"""Records, or names, that are read at a time."""
 _BYTES = 1 << 20
-"""Of pixels that are hashed at a time; what is found does not depend on it."""
+"""Pixels that are hashed at a time. The digests do not depend on it."""
 _ROOM = 1 << 26
-"""Bytes of digests that are kept in memory, those of two million records; more go to a file without a name."""
+"""Bytes of digests that are kept in memory, those of two million records. More go to a file without a name."""
 _PARTS = 64
-"""In which digests are sorted, by their first bits: so much less memory than all of them take."""
+"""Digests are sorted in so many parts, by their first bits, to save memory."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,8 @@ class Identity:
     """Digests that identify a set of records. They are stored in private places only.
 
     Args:
-        fingerprint: SHA-256 of the records as they stand: another order, label, unit or name is another set. A run goes on with
-            the same records only.
-        mark: SHA-256 of the pictures alone, independent of their order, splits, labels and units. The budget log recognises
-            copies by it. Empty without pictures.
+        fingerprint: SHA-256 of the records in their order, with labels, units and names. A run resumes with the same only.
+        mark: SHA-256 of the pictures alone, in any order. The budget log recognises copies by it. Empty without pictures.
     """
 
     fingerprint: str
@@ -55,8 +51,8 @@ def identify(records: Records) -> Identity:
 
 
 def digests(records: Records) -> np.ndarray:
-    """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: there is no room on the disk."""
-    filling, size = Filling(32 * len(records), room=_ROOM), max(1, records.images[:1].nbytes)
+    """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: the disk is too full."""
+    filling, size = Filling(32 * len(records), in_memory=_ROOM), max(1, records.images[:1].nbytes)
     step = max(1, _BYTES // size)
     for start in range(0, len(records), step):
         pixels = memoryview(np.ascontiguousarray(records.images[start : start + step]).reshape(-1).data)
@@ -91,21 +87,13 @@ def _mark(records: Records, record_digests: np.ndarray) -> str:
 
 
 def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
-    """Which units a public share takes: those whose hash, read as a 64-bit number, lies below share x 2^64.
+    """Which units a public share takes, bool [population]: those whose hash, a 64-bit number, lies below share x 2^64.
 
-    A unit with an id is hashed by its id, as text, and no record of it matters. A record without one is hashed by its
-    pixels as read and resized; its label is left out, so that copies of a picture lie on one side whatever they are called.
-
-    Args:
-        records: any number.
-        share: between 0 and 1.
-        salt: the public key of the hash, at most 64 bytes.
-
-    Returns:
-        bool [population]
+    A unit with an id is hashed by its id alone. A record without one is hashed by its pixels as read and resized. Labels are
+    left out, so that all copies of a picture are on one side. salt: the public key of the hash, at most 64 bytes.
 
     Raises:
-        ValueError: if there are units and nobody said what they are called: a unit's number depends on the others.
+        ValueError: units without names, whose numbers depend on the other units.
     """
     if records.units is not None and records.names is None:
         raise ValueError("units without names have no identity: give Records their names")
@@ -123,16 +111,13 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
 
 
 def share_a_picture(records: Records, others: Records) -> bool:
-    """Whether any picture stands in both sets, pixel by pixel; labels are left out. Nothing else is told."""
+    """Whether any picture is in both sets, pixel by pixel. Labels are left out."""
     fewer, more = sorted((records, others), key=len)
     return not set(_digests(fewer)).isdisjoint(_digests(more))
 
 
 def shared(records: Records, others: Records) -> np.ndarray:
-    """Which of `records` have the picture of one of the others, pixel by pixel; labels are left out. bool [n]
-
-    Of each of the others 16 bytes are kept meanwhile, so both may be larger than memory.
-    """
+    """Which of `records` have the picture of one of the others, pixel by pixel. bool [n]. Either may be larger than memory."""
     other_digests = set(_digests(others))
     return np.fromiter((digest in other_digests for digest in _digests(records)), dtype=bool, count=len(records))
 

@@ -13,7 +13,7 @@ NONE = "none"
 MISSING = -1
 
 _PIECE = 1 << 16
-"""Labels that are looked at at a time: those of millions of records may be pages of a file."""
+"""Labels that are read at a time: they may be pages of a file."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -21,27 +21,15 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 def as_labels(
     array: np.ndarray, *, count: int, where: str, others: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as int64 [N], with -1 where one is missing (a negative number or an empty name), and what they are called.
+    """As `numbered`, from an array of whole numbers or text, [N]. count: the number of images. others: of the other split.
 
-    Args:
-        array: whole numbers, or text. [N]
-        count: number of images.
-        where: the source, for the message.
-        others: labels of the other split: where labels are names, the names of both splits are numbered together.
-
-    Returns:
-        The labels, and the names of the classes, label 0 first; no names where labels are numbers.
-
-    Raises:
-        DataError: not one whole number or name per image.
+    A missing label, a negative number or an empty name, becomes -1. Raises DataError: not one number or name per image.
     """
     if array.dtype.kind not in "uiU":
-        raise DataError(
-            f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0, and store int64"
-        )
+        raise DataError(f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0")
     if array.shape != (count,):
         raise DataError(
-            f"{where}: {count} images need labels of shape [{count}], not [{', '.join(map(str, array.shape))}]: "
+            f"{where}: {count} images need labels of shape [{count}], not {list(array.shape)}: "
             "check that both come from the same split and that neither is cut"
         )
     if array.dtype.kind != "U":
@@ -49,27 +37,26 @@ def as_labels(
             return array, ()
         labels = np.asarray(array).astype(np.int64)
         return np.maximum(labels, MISSING, out=labels), ()
+    beyond = text_of(others, where=where) if others is not None and others.dtype.kind == "U" else []
+    return numbered(text_of(array, where=where), beyond, where=where)
+
+
+def text_of(array: np.ndarray, *, where: str) -> list[str]:
+    """The texts of an array of text. Raises DataError: a damaged file holds numbers that are no characters."""
     try:
-        names = array.tolist()
-        beyond = others.tolist() if others is not None and others.dtype.kind == "U" else []
-    except (ValueError, SystemError):  # Python raises either for a number that is no character
-        raise DataError(f"{where}: the labels hold what is no text: the file is damaged, write it again") from None
-    return numbered(names, beyond, where=where)
+        return [str(text) for text in array.tolist()]
+    except (ValueError, SystemError):  # Python raises either
+        raise DataError(f"{where}: an array of text holds what is no text: write the file again") from None
 
 
 def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels from text: whole numbers as they stand; names in their order, from 0. Empty text is a missing label.
+    """Labels from text, int64 [N], and the names of the classes, label 0 first. There are no names if labels are numbers.
 
-    Args:
-        names: [N]; space around a name does not count.
-        others: names of the other split, which count too.
-        where: the source, for the message.
-
-    Returns:
-        The labels, int64 [N], and the names of the classes, label 0 first; no names where labels are numbers.
+    Names are numbered in sorted order from 0, with those of `others`, the other split. Space around a name does not count.
+    Empty text is a missing label.
 
     Raises:
-        DataError: names and numbers mixed; names the index. One record would otherwise decide how all others are read.
+        DataError: names and numbers mixed, by index. One record would otherwise decide how all others are read.
     """
     names, others = [name.strip() for name in names], [name.strip() for name in others]
     kinds = [bool(_NUMBER.fullmatch(name)) for name in (*names, *others) if name]
@@ -79,8 +66,7 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tupl
         odd = next((at for at, name in enumerate(names) if name and bool(_NUMBER.fullmatch(name)) != kinds[0]), None)
         which = "" if odd is None else f" (record {odd}, counted from 0, is the first of another kind)"
         raise DataError(
-            f"{where}: some labels are names and some are numbers{which}: use one kind, and leave the label of a record "
-            "without one empty"
+            f"{where}: some labels are names and some are numbers{which}: use one kind, and leave a missing label empty"
         )
     classes = tuple(sorted({*names, *others} - {""}))
     number = {name: at for at, name in enumerate(classes)}
@@ -101,7 +87,6 @@ def refuse_missing(labels: np.ndarray, *, where: str) -> None:
     missing = first(labels, lambda batch: batch == MISSING)
     if missing is not None:
         raise DataError(
-            f"{where}: the label of record {missing} (counted from 0) is missing: it is negative, which often "
-            'marks an unknown one, or empty. Say missing_label = "drop" in the card to leave such records out (declared_size '
-            "then counts the others), or give them a class of their own"
+            f"{where}: the label of record {missing} (counted from 0) is missing: it is negative or empty. Say missing_label "
+            '= "drop" in the card to leave such records out (declared_size counts the others), or give them a class'
         )

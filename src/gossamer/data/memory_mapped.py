@@ -1,9 +1,8 @@
 """Arrays larger than memory: pages of files, which the system reads and drops as it needs them.
 
-What lies in a file as plain numbers is mapped where it lies. What has to be decoded is decoded once, in a stream: into
-memory, or where that would take too much of it, into a file without a name. Such a file is private to this process (mode
-0600, and no folder ever lists it), and the system frees it when the process ends, however it ends: no copy of private
-records is left behind.
+Plain numbers are mapped in their own file. Others are decoded once, in a stream, into memory or, if that takes too much of it,
+into a file without a name. Such a file is private to this process (mode 0600, in no folder). The system frees it when the
+process ends, however it ends, so no copy of private records is left behind.
 """
 
 import math
@@ -25,39 +24,39 @@ SHARE = 0.25
 """Of the memory that is free, what one decoded array may take; a larger one goes to a file."""
 
 ON_DISK = (
-    "What was decoded or dealt is more than a quarter of the free memory. It lies in a file without a name, in the folder that "
-    "TMPDIR names (else /var/tmp), and goes with this process."
+    "The decoded records take more than a quarter of the free memory. They are in a file without a name, in the folder that "
+    "TMPDIR names (else /var/tmp). It disappears with this process."
 )
 
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 _STEP = 1 << 30
-"""Bytes by which a file of unknown size grows: so much must be free each time."""
+"""Bytes by which a file of unknown size grows. They must be free each time."""
 _LEFT = 1 << 28
-"""Bytes of the disk that are left to others."""
+"""Bytes of the disk that stay free."""
 _DISK = Path("/var/tmp")  # for large files: on many machines /tmp is memory
 _ROWS = 4096
 """Rows that are copied at a time."""
 
 
 class Filling:
-    """An array on its way: written piece by piece, from the front.
+    """An array that is written piece by piece, from the front.
 
     Args:
-        expected: its bytes, where they are known: then there is room for all of them, or none is written. Zero: unknown.
-        room: bytes from which it lies on the disk. None: a quarter of the free memory.
+        expected: its bytes, whose space is then checked before the first is written. Zero: unknown.
+        in_memory: bytes from which it goes to the disk. None: a quarter of the free memory.
 
     Raises:
-        DataError: there is no room on the disk.
+        DataError: the disk is too full.
     """
 
-    def __init__(self, expected: int = 0, *, room: int | None = None) -> None:
+    def __init__(self, expected: int = 0, *, in_memory: int | None = None) -> None:
         self._values = bytearray()
         self._file: IO[bytes] | None = None
-        self._size, self._room = 0, int(SHARE * free_memory()) if room is None else room
+        self._size, self._room = 0, int(SHARE * free_memory()) if in_memory is None else in_memory
         self._make_room(expected)
 
     def add(self, piece: np.ndarray | bytes | bytearray | memoryview) -> None:
-        """The next bytes. Raises DataError: there is no room on the disk."""
+        """The next bytes. Raises DataError: the disk is too full."""
         if isinstance(piece, np.ndarray):
             piece = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
         data = memoryview(piece)
@@ -74,7 +73,7 @@ class Filling:
         self._size += len(data)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any] = _BYTE, order: Literal["C", "F"] = "C") -> np.ndarray:
-        """The whole, which can be written to where it lies in memory. shape: one side may be -1."""
+        """The whole array, which can be written to if it is in memory. shape: one side may be -1."""
         if self._file is None:
             return np.frombuffer(self._values, dtype).reshape(shape, order=order)
         with self._file as file:
@@ -85,7 +84,7 @@ class Filling:
         return self._size
 
     def _make_room(self, size: int) -> None:
-        """Room for so many bytes in all: on the disk, once they are too many for the memory."""
+        """Make space for so many bytes in all: on the disk, once they are too many for the memory."""
         if size <= self._room:
             return
         written = 0 if self._file is None else self._size
@@ -101,7 +100,7 @@ class Filling:
 
 
 def filled(pieces: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Pieces, one after the other, as an array of that shape. uint8. Raises DataError: there is no room on the disk."""
+    """Pieces, one after the other, as an array of that shape. uint8. Raises DataError: the disk is too full."""
     whole = Filling(math.prod(shape))
     for piece in pieces:
         whole.add(piece)
@@ -111,12 +110,7 @@ def filled(pieces: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
 def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """array[positions]. Many rows of a mapped array, which may be larger than the memory, are stored as `filled` does.
 
-    Args:
-        array: [N, ...]; uint8 where it is mapped.
-        positions: int64 [n], or bool [N]. Rising ones read a file from its front to its end.
-
-    Raises:
-        DataError: there is no room on the disk.
+    array: [N, ...], uint8 if it is mapped. positions: int64 [n] or bool [N]. Raises DataError: the disk is too full.
     """
     positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     if len(positions) <= _ROWS or not is_mapped(array):
@@ -128,10 +122,7 @@ def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def ask_for(array: np.ndarray, positions: np.ndarray) -> None:
-    """Have the system read all pages of some rows of a mapped array at once, before the first of them is waited for.
-
-    A draw that has to come from the disk waits for one row after the other otherwise: 30 times as long (docs/scale.md).
-    """
+    """Have the system read all pages of some rows of a mapped array at once: 30 times as fast from a disk (docs/scale.md)."""
     size = array[:1].nbytes
     if not is_mapped(array) or array.strides[0] != size or not hasattr(mmap, "MADV_WILLNEED"):
         return
@@ -143,28 +134,28 @@ def ask_for(array: np.ndarray, positions: np.ndarray) -> None:
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Whether an array is pages of a file; numpy calls some copies of such pages by the same type."""
+    """Whether an array is pages of a file. numpy gives some copies of such pages the same type."""
     return getattr(array, "_mmap", None) is not None
 
 
 def is_nameless(array: np.ndarray) -> bool:
-    """Whether an array lies in a file that a `Filling` made."""
+    """Whether an array is in a file that a `Filling` made."""
     return is_mapped(array) and getattr(array, "filename", None) is None
 
 
 def remarks(array: np.ndarray) -> list[str]:
-    """What whoever watches should hear of where an array lies."""
+    """What the terminal says of where an array is stored."""
     return [ON_DISK] if is_nameless(array) else []
 
 
 def folder() -> Path:
-    """Where files without a name lie."""
+    """The folder of files without a name."""
     user_setting = os.environ.get("TMPDIR") or not os.access(_DISK, os.W_OK)
     return Path(tempfile.gettempdir()) if user_setting else _DISK
 
 
 def free_memory() -> int:
-    """Bytes that this process could still take, about: what the machine has free, and what its control group may have."""
+    """Bytes that this process could still take, about: at most what the machine has free and its control group allows."""
     with suppress(OSError, ValueError):
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
         free = 1024 * int(lines["MemAvailable"].split()[0])
@@ -177,7 +168,6 @@ def free_memory() -> int:
 def _no_room(needed: int) -> DataError:
     free = shutil.disk_usage(folder()).free
     return DataError(
-        f"{folder()}: the records or their digests take too much of the memory, and are written to a file there. The disk "
-        f"has {free / 1e6:,.0f} MB free, and {(needed + _LEFT) / 1e6:,.0f} MB more are needed. Make room, or name a folder "
-        "on another disk by the environment variable TMPDIR."
+        f"{folder()}: the records are too large for the memory and go to this disk. It has {free / 1e6:,.0f} MB free, and "
+        f"{(needed + _LEFT) / 1e6:,.0f} MB are needed. Name a folder on another disk by the environment variable TMPDIR."
     )

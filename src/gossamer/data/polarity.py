@@ -1,6 +1,6 @@
-"""Ink on white, or white on black: what pictures stand on, by the pixels of their edges. And whether they show anything.
+"""Whether pictures are ink on white or white on black, by the pixels of their edges. And whether they show anything.
 
-Telling it looks at records: what comes of it is for the curator at the terminal, and for nothing that is released.
+The answers come from the records. They are for the curator at the terminal, and for nothing that is released.
 """
 
 from typing import Literal
@@ -9,15 +9,13 @@ import numpy as np
 
 from gossamer.data.records import Labelled
 
-Ground = Literal["light", "dark", "neither"]
-
 _LIGHT, _DARK = 160, 96
-"""The mean of the outermost pixels above which a picture stands on a light ground, and below which on a dark one."""
+"""The mean of the outermost pixels above which the ground of a picture is light, and below which it is dark."""
 _MOST = 0.9
 """The share of the pictures that must agree."""
 _LOOKED_AT = 2_000
 _SHADES = 16
-"""A picture whose darkest and brightest pixels are no further apart, in any channel, is nearly constant: 12 bits read as 16."""
+"""A picture is nearly constant if the pixels of each channel are no further apart, as those of 12 bits read as 16."""
 
 NEARLY_CONSTANT = (
     f"Nearly every picture is one shade: its darkest and brightest pixels are {_SHADES} of 255 apart or less. Look at some of "
@@ -25,8 +23,8 @@ NEARLY_CONSTANT = (
 )
 
 
-def ground(records: Labelled) -> Ground:
-    """What nine in ten of the pictures stand on; of many, 2,000 from the first to the last are looked at. None: neither."""
+def ground(records: Labelled) -> Literal["light", "dark", "neither"]:
+    """The ground of nine in ten pictures; of many, 2,000 are looked at."""
     if len(records) == 0:
         return "neither"
     edges = np.array([_edge(image) for image in _some(records)])
@@ -36,7 +34,7 @@ def ground(records: Labelled) -> Ground:
 
 
 def nearly_constant(records: Labelled) -> bool:
-    """Whether nine in ten of the pictures show one shade; of many, 2,000 are looked at. No pictures: False."""
+    """Whether nine in ten pictures show one shade; of many, 2,000 are looked at. No pictures: False."""
     if len(records) == 0:
         return False
     flat = [int(np.ptp(image, axis=(1, 2)).max()) <= _SHADES for image in _some(records)]
@@ -44,21 +42,14 @@ def nearly_constant(records: Labelled) -> bool:
 
 
 def contrast(first: str, first_pictures: Labelled, second: str, second_pictures: Labelled) -> str:
-    """What to say of two sets of pictures that stand on opposite grounds; empty where they do not.
-
-    Args:
-        first: what the first set is called.
-        first_pictures: the first set.
-        second: what the second set is called.
-        second_pictures: the second set.
-    """
+    """What to say of two sets of pictures, each after its name, whose grounds are opposite. Empty where they are not."""
     one, other = ground(first_pictures), ground(second_pictures)
     if "neither" in (one, other) or one == other:
         return ""
     ink = {"light": "ink on white", "dark": "white on black"}
     return (
-        f"{first}: nearly all look like {ink[one]}, and those of {second} like {ink[other]}. To a model they have nothing in "
-        "common. The card's line `invert` exchanges dark and light as data are read (digits and glyphs stay white on black)."
+        f"{first}: nearly all look like {ink[one]}, and those of {second} like {ink[other]}. A model finds nothing in common. "
+        "`invert` in the card exchanges dark and light as data are read (digits and glyphs stay white on black)."
     )
 
 
@@ -71,6 +62,5 @@ def _some(records: Labelled) -> np.ndarray:
 
 def _edge(image: np.ndarray) -> float:
     """The mean of the outermost pixels. image: uint8 [C, H, W]"""
-    _, height, width = image.shape
-    inside = image[:, 1:-1, 1:-1] if min(height, width) > 2 else image[:, :0, :0]
+    inside = image[:, 1:-1, 1:-1]
     return float((image.sum(dtype=np.int64) - inside.sum(dtype=np.int64)) / (image.size - inside.size))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,30 +16,26 @@ else:
     torch = Lazy("torch")
 
 
-class Labelled(Protocol):
-    """What records and samples have in common."""
+class Labelled:
+    """What records and samples have in common: images with labels."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
 
     @property
-    def images(self) -> np.ndarray:
-        """uint8 [n, C, H, W]."""
-        ...
-
-    @property
-    def labels(self) -> np.ndarray:
-        """int64 [n]."""
-        ...
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """What the labels are called, label 0 first; empty: nobody said."""
-        ...
-
-    def __len__(self) -> int: ...
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        _, channels, height, width = self.images.shape
+        return channels, height, width
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Synthetic images with labels: what a generator draws. They are nobody's, so they have no units.
+class Samples(Labelled):
+    """Synthetic images with labels: the output of a generator. They belong to nobody, so they have no units.
 
     Args:
         images: uint8 [n, C, H, W].
@@ -51,28 +47,18 @@ class Samples:
     labels: np.ndarray
     class_names: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self.images)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        _, channels, height, width = self.images.shape
-        return channels, height, width
-
 
 @dataclass(frozen=True)
-class Records:
+class Records(Labelled):
     """A set of records, kept as the readers give them; each method scales to its own range.
 
     Args:
         images: uint8 [N, C, H, W], in memory or memory-mapped.
         labels: int64 [N], from 0 to classes - 1.
         units: int64 [N], from 0; equal numbers belong to one unit. None: every record is its own unit.
-        names: text [population], the id of each unit, "" for a record without one that is a unit of its own. None: no
-            unit has one.
-        class_names: what the labels are called, label 0 first, where the source says it; empty: it does not.
-        notes: what the readers converted, in words: for whoever watches, and for no file.
+        names: text [population], the id of each unit, "" for a record without one. None: no unit has one.
+        class_names: what the labels are called, label 0 first; empty: nobody said.
+        notes: what the readers converted, in words: for the terminal, and for no file.
     """
 
     images: np.ndarray
@@ -81,15 +67,6 @@ class Records:
     names: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        _, channels, height, width = self.images.shape
-        return channels, height, width
 
     @property
     def population(self) -> int:
@@ -110,11 +87,7 @@ class Records:
         return replace(self[drawn], units=np.searchsorted(unit_numbers, self.units[drawn]), names=names)
 
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
-        """Some of the records, by position. Those that a slice gives are no copy.
-
-        Raises:
-            DataError: they are mapped, too many for the memory, and there is no room for a copy on the disk.
-        """
+        """Some of the records, by position. A slice makes no copy. Raises DataError: the disk is too full for a copy."""
         images = self.images[which] if isinstance(which, slice) else chosen_rows(self.images, which)
         units = None if self.units is None else self.units[which]
         return Records(images, self.labels[which], units, self.names, self.class_names, self.notes)

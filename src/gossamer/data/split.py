@@ -1,7 +1,7 @@
-"""`gossamer split`: deal a data set into two before a run, so that members and non-members differ in nothing but the deal.
+"""`gossamer split`: split a data set into train and test before a run, so that members and non-members differ in nothing else.
 
-On which side a unit falls follows from the unit alone, by the keyed hash of a public share with another key: whoever joins or
-leaves the data moves nobody else, so the guarantee of a run on one side holds for the whole.
+The side of a unit follows from the unit alone, by the keyed hash of a public share with another key. Whoever joins or leaves
+the data moves nobody else, so the guarantee of a run on one side holds for the whole.
 """
 
 import csv
@@ -9,23 +9,26 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from gossamer.data.card import STORED, check_range
 from gossamer.data.fingerprint import made_public
-from gossamer.data.readers import class_folders
+from gossamer.data.labels import NONE
+from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
 from gossamer.data.readers.image_files import Decoder
-from gossamer.data.readers.peek import leaves_out, list_class_folders
-from gossamer.data.readers.read import CLASS_NAMES, read, split_of, units_of
+from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import DataError, RequestError, RunFolderError
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
-"""Where the ids of units go: the key of an .npz, and the file in a folder."""
+"""The key of the units' ids in an .npz, and their file in a folder."""
 _SIDES = ("train", "test")
+Deal = Callable[[str, np.ndarray], bool]
+"""Whether a record goes to test, by the id of its unit and its pixels."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class SplitResult:
     Args:
         records: how many are in train, and in test.
         units: how many units they belong to.
-        spec: what --units says of the units in the new place; empty where there are none.
+        spec: --units for the new place; empty: there are no units.
         notes: what was converted on the way into an .npz, in words; and whether a split of DATA was left out.
     """
 
@@ -57,10 +60,10 @@ def split(
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> SplitResult:
-    """Deal DATA into train and test at random, whole units on either side; pictures are left as they are.
+    """Split DATA into train and test at random, whole units on either side; pictures are left as they are.
 
     Args:
-        data: DATA; where it has splits, one of them (default: train) is dealt.
+        data: DATA. Of its own splits, if it has any, one is read (default: train).
         out: a new folder for class folders of pictures, else a new .npz. Both are read as one data set with two splits.
         share: expected share of test, between 0 and 1.
         seed: another seed gives another split.
@@ -71,24 +74,25 @@ def split(
         pixel_range: see `data.readers.read.read`.
 
     Raises:
-        RequestError: a share that is none, a side on which nobody fell, or a name that does not fit.
+        RequestError: a wrong share, a side without records, or a name that does not fit.
         RunFolderError: something is there already, or it cannot be written.
     """
     out = Path(out)
     if not 0 < share < 1:
-        raise RequestError(f"--share must lie between 0 and 1, not {share:g}: 0.2 deals a fifth to test.")
+        raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     if Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
-        raise RequestError(
-            f"{out} lies in {data}, whose folders are read as classes or splits. Choose a place beside it."
-        )
+        raise RequestError(f"{out} lies in {data}, whose folders are classes or splits. Choose a place beside it.")
     check_range(pixel_range or STORED)
-    pictures = list_class_folders(data, split="train", labels_key=labels_key, unit_folders=units == FOLDERS)
+    try:
+        pictures, leaves_out = contents(data, images_key, labels_key, unit_folders=units == FOLDERS)
+    except OSError as error:
+        raise DataError(f"{data}: the data cannot be read ({error.strerror or error})") from None
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
         raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
-    rule = _Rule(share, f"gossamer split {seed}")
+    deal = partial(_falls_to_test, share=share, salt=f"gossamer split {seed}")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{out.suffix}"
@@ -97,52 +101,60 @@ def split(
                     data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
                     labels_key=labels_key, pixel_range=pixel_range,
                 )  # fmt: skip
-                result = _arrays(records, rule, whole)
+                result = _arrays(records, deal, whole)
             else:
-                result = _pictures(pictures, units, missing_unit, rule, whole, Decoder(pixel_range=pixel_range))
+                result = _pictures(pictures, units, missing_unit, deal, whole, Decoder(pixel_range=pixel_range))
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
-    return replace(result, notes=(*result.notes, *_left_out(data, images_key, labels_key, units)))
+    if leaves_out:
+        left_out = (
+            f"{data} has a split test already, which is left out. Say {data}:train if that is meant, or use {data} as it "
+            "is: `gossamer fit` and `gossamer attack` take its two splits."
+        )
+        return replace(result, notes=(*result.notes, left_out))
+    return result
 
 
-def _left_out(data: str, images_key: str | None, labels_key: str | None, units: str | None) -> list[str]:
-    """What to say where DATA has a test split itself."""
-    there = leaves_out(data, split="train", images_key=images_key, labels_key=labels_key, unit_folders=units == FOLDERS)
-    if not there:
-        return []
-    return [
-        f"{data} has a split test already, which is left out: its train alone was dealt. Say {data}:train if that is meant, "
-        f"or use {data} as it is, whose two splits `gossamer fit` and `gossamer attack` take."
-    ]
+def contents(
+    data: str, images_key: str | None = None, labels_key: str | None = None, *, unit_folders: bool = False
+) -> tuple[class_folders.Listing | None, bool]:
+    """The pictures of class folders, None of another form; and whether DATA, without a named split, has a split test too.
+
+    No picture and no array is opened. Raises DataError: as `read`.
+    """
+    name, named_split = split_of(data)
+    path, split = Path(name), named_split or "train"
+    unnamed = named_split is None
+    if name in EMBEDDED:
+        return None, unnamed
+    if idx.is_idx_folder(path):
+        return None, unnamed and idx.has_split(path, "test")
+    if npz.is_arrays(path):
+        both = {f"{side}_{images_key or 'images'}" for side in _SIDES}
+        return None, unnamed and path.exists() and both <= {*npz.keys(path)}
+    if not path.is_dir():
+        return None, False
+    if pieces := shards.endings(path, IN_PIECES):
+        _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
+        return None, unnamed and bool(others)
+    listing = pictures_of(path, split, not unnamed, labels_key=labels_key, unit_folders=unit_folders)
+    in_class_folders = labels_key != NONE and not metadata_csv.has_list(path)
+    return listing if in_class_folders else None, unnamed and bool(listing.others)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    share: float
-    salt: str
-
-    def test(self, names: list[str], image: Callable[[int], np.ndarray]) -> np.ndarray:
-        """Who goes to test: bool [N], from the ids of the records' units, or where there is none from the record's pixels.
-
-        Args:
-            names: the id of each record's unit, or "". [N]
-            image: from a record's position to its pixels, uint8 [C, H, W].
-        """
-        sides = {name: self._side(name, np.zeros((1, 1, 1), np.uint8)) for name in set(names) if name}
-        return np.array([sides[name] if name else self._side("", image(at)) for at, name in enumerate(names)], bool)
-
-    def _side(self, name: str, image: np.ndarray) -> bool:
-        one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
-        return bool(made_public(one, share=self.share, salt=self.salt)[0])
+def _falls_to_test(name: str, image: np.ndarray, *, share: float, salt: str) -> bool:
+    """Whether a record goes to test, by the id of its unit, or if that is "" by its pixels, uint8 [C, H, W]."""
+    one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
+    return bool(made_public(one, share=share, salt=salt)[0])
 
 
-def _arrays(records: Records, rule: _Rule, path: Path) -> SplitResult:
+def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     """One .npz with the keys of two splits."""
     names = [""] * len(records)
     if records.units is not None and records.names is not None:
         names = records.names[records.units].tolist()
-    test = rule.test(names, lambda at: records.images[at])
+    test = np.array([deal(name, image) for name, image in zip(names, records.images, strict=True)], bool)
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
     for side, mask in zip(_SIDES, (~test, test), strict=True):
         arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
@@ -155,14 +167,18 @@ def _arrays(records: Records, rule: _Rule, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: class_folders.Listing, units: str | None, missing: Missing, rule: _Rule, path: Path, decoder: Decoder
+    listing: class_folders.Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder
 ) -> SplitResult:
-    """Copies of the pictures below train and test, and where a CSV gave the units a CSV of the new places; for nobody else."""
+    """Copies of the pictures below train and test; if a CSV gave the units, one for the new places. Readable by the owner."""
     names = [""] * len(listing.paths)
     if units is not None:
         unit_ids = units_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
-    test = rule.test(names, lambda at: decoder.read(listing.paths[at], where=str(listing.paths[at])))
+    named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
+    images = (
+        named if name else decoder.read(file, where=str(file)) for file, name in zip(listing.paths, names, strict=True)
+    )
+    test = np.array([deal(name, image) for name, image in zip(names, images, strict=True)], bool)
     how = matched(units)
     result = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)
@@ -183,10 +199,10 @@ def _pictures(
 
 
 def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:
-    """How many fell on either side. Raises RequestError where nobody did."""
+    """How many are on either side. Raises RequestError: nobody is."""
     sides = [[name for name, there in zip(names, mask, strict=True) if there] for mask in (~test, test)]
     for side, there in zip(_SIDES, sides, strict=True):
         if not there:
-            raise RequestError(f"nobody fell to {side}: give another --share or --seed. Few units fall unevenly.")
+            raise RequestError(f"nobody fell to {side}, which happens with few units: give another --share or --seed.")
     people = [len({name for name in there if name}) + there.count("") for there in sides]
     return SplitResult((len(sides[0]), len(sides[1])), (people[0], people[1]), spec)

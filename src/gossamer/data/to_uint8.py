@@ -1,7 +1,7 @@
 """From arrays as people store them to uint8 [N, C, H, W]: layout, pixel range, size.
 
-Every record is treated by itself. A rule that looked at all pixels at once (the maximum, the mean) would let one record
-change the others, and no clipping bounds that.
+Every record is converted by itself. By the maximum or mean of all pixels, one record would change the others, and no clipping
+bounds that.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from gossamer.data.memory_mapped import filled
 from gossamer.errors import DataError
 
 Resize = Literal["squash", "crop", "pad"]
-"""What becomes of other proportions than the card's: the picture is squashed, its middle is cut out, or bars are added."""
+"""What becomes of other proportions than the card's."""
 
 _CHUNK, _BYTES = 4096, 1 << 25
-"""Images converted at a time, and what they take at most."""
+"""Images that are converted at a time, and their bytes at most."""
 
 MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the card's shape begins with 1."
 MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
@@ -27,11 +27,11 @@ SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outsid
 
 @dataclass(frozen=True)
 class Form:
-    """What every picture is brought to, each by itself, as its card declares.
+    """What every picture is brought to, as the card declares.
 
     Args:
         shape: channels, height and width. None: as it is.
-        resize: what becomes of other proportions.
+        resize: see `resize`.
         invert: exchange dark and light first: 255 - pixel.
     """
 
@@ -40,11 +40,7 @@ class Form:
     invert: bool = False
 
     def of(self, images: np.ndarray) -> np.ndarray:
-        """uint8 [N, C, H, W], C 1 or 3, in this form; the argument itself where nothing has to be done.
-
-        Raises:
-            DataError: they are too many for the memory, and there is no room on the disk.
-        """
+        """uint8 [N, C, H, W], C 1 or 3, in this form; the argument itself if it is. Raises DataError: the disk is too full."""
         shape = images.shape[1:] if self.shape is None else tuple(self.shape)
         if not self.invert and shape == images.shape[1:]:
             return images
@@ -59,15 +55,13 @@ class Form:
 def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
     """Pixels as uint8 [N, C, H, W], a view where nothing needs converting.
 
-    Accepts [N, H, W], [N, C, H, W] and [N, H, W, C] with one or three channels (where both readings fit, the channels
-    come first). uint8 is taken as it is. Other whole numbers must lie in 0..255. Floats lie in [0, 1] and are
-    multiplied by 255, or in 0..255, and are rounded to the nearest whole number; an image that is not black shows by
-    its largest value which of the two it is, and a file that mixes them is refused. Where the card declares a pixel_range,
-    whole numbers and floats are scaled by it instead.
+    Accepts [N, H, W], [N, C, H, W] and [N, H, W, C] with one or three channels. Where both fit, the channels come first.
+    uint8 is taken as it is. Other whole numbers must lie in 0..255. Floats are rounded; they lie in [0, 1] and are multiplied
+    by 255, or in 0..255. The largest value of an image that is not black decides, and a file that mixes the two is refused. A
+    pixel_range scales whole numbers and floats instead.
 
     Raises:
-        DataError: another layout or type, an empty array, or a pixel that is not finite or out of range (by index); no room for
-            what has to be converted.
+        DataError: another layout or type, an empty array, a pixel that is not finite or out of range; or a full disk.
     """
     if array.dtype.kind not in "uif":
         raise DataError(f"{where}: pixels must be numbers, not {array.dtype}: store them as uint8, 0 to 255")
@@ -84,7 +78,7 @@ def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float]
 
 
 def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
-    """Finite pixels of any type as uint8: the range's ends become 0 and 255, and whatever lies outside it the nearer end."""
+    """Finite pixels of any type as uint8. The range's ends become 0 and 255; what lies outside becomes the nearer end."""
     low, high = pixel_range
     return np.rint((pixels.astype(np.float64).clip(low, high) - low) * (255 / (high - low))).astype(np.uint8)
 
@@ -92,15 +86,10 @@ def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
 def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash") -> np.ndarray:
     """Colour made grey (or grey repeated) as the card's shape says, then stretched or shrunk to its height and width.
 
-    Grey is the luma of ITU-R 601; the filter is Pillow's antialiased bilinear one.
+    uint8 [N, 1 or 3, H, W] to uint8 [N, *shape]; the argument itself if nothing has to be done. Grey is the luma of ITU-R 601.
+    The filter is Pillow's antialiased bilinear one.
 
-    Args:
-        images: uint8 [N, C, H, W], C 1 or 3.
-        shape: channels, height and width.
-        how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
-
-    Returns:
-        uint8 [N, channels, height, width]; the argument itself where nothing has to be done.
+    how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
     """
     if images.shape[1:] == tuple(shape):
         return images
@@ -126,7 +115,7 @@ def _with_channels(image: np.ndarray, channels: int) -> np.ndarray:
 def _cut(
     size: tuple[int, ...], wanted: tuple[int, ...], how: Resize
 ) -> tuple[tuple[float, float, float, float], tuple[int, int, int, int]]:
-    """What is taken of a picture (left, top, right, bottom), and where it goes (top, left, height, width)."""
+    """The box that is taken of a picture (left, top, right, bottom), and where it goes (top, left, height, width)."""
     (high, wide), (height, width) = size, wanted
     whole = (0.0, 0.0, float(wide), float(high))
     if how == "crop":
@@ -147,7 +136,7 @@ def _pieces(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _finite(array: np.ndarray, where: str) -> Iterator[tuple[int, np.ndarray]]:
-    """The same, each piece looked at. Raises DataError: a pixel is no number; names its image."""
+    """As `_pieces`. Raises DataError: a pixel is not finite; names its image."""
     for start, piece in _pieces(array):
         _refuse(~np.isfinite(piece), start, where, "holds a pixel that is NaN or infinite: mend or remove it")
         yield start, piece
@@ -156,7 +145,7 @@ def _finite(array: np.ndarray, where: str) -> Iterator[tuple[int, np.ndarray]]:
 def _channels_first(array: np.ndarray, where: str) -> np.ndarray:
     """A view [N, C, H, W]."""
     if array.size == 0:
-        raise DataError(f"{where}: there are no images (the array has shape [{_by(array.shape)}])")
+        raise DataError(f"{where}: there are no images (the array has shape {list(array.shape)})")
     if array.ndim == 3:
         return array[:, None]
     if array.ndim == 4 and array.shape[1] in (1, 3):
@@ -164,8 +153,8 @@ def _channels_first(array: np.ndarray, where: str) -> np.ndarray:
     if array.ndim == 4 and array.shape[3] in (1, 3):
         return array.transpose(0, 3, 1, 2)
     raise DataError(
-        f"{where}: images must be [N, height, width], or have one or three channels, and these are "
-        f"[{_by(array.shape)}]: reshape flat vectors, and drop an alpha channel"
+        f"{where}: images must be [N, height, width], or have one or three channels, and these are {list(array.shape)}: "
+        "reshape flat vectors, and drop an alpha channel"
     )
 
 
@@ -173,18 +162,14 @@ def _scale_of_floats(array: np.ndarray, where: str) -> int:
     """255 for a file in [0, 1], 1 for a file in 0..255; refuses a mixture, so that no record decides for the others."""
     scale = None
     for start, piece in _pieces(array):
-        largest = piece.max(axis=(1, 2, 3))
-        telling = np.where(largest > 0, largest > 1, -1)
-        for index, bright in enumerate(telling.tolist(), start):
-            if bright == -1:
-                continue
-            own = 1 if bright else 255
-            if scale not in (None, own):
+        for index, largest in enumerate(piece.max(axis=(1, 2, 3)).tolist(), start):
+            own = 1 if largest > 1 else 255
+            if largest > 0 and scale not in (None, own):
                 raise DataError(
                     f"{where}: image {index} (counted from 0) and the images before it have different ranges, "
                     "[0, 1] and 0 to 255: bring all to one range, best as uint8"
                 )
-            scale = own
+            scale = own if largest > 0 else scale
     return scale or 255
 
 
@@ -194,7 +179,3 @@ def _refuse(bad: np.ndarray, start: int, where: str, problem: str) -> None:
     if images.any():
         index = start + int(images.argmax())
         raise DataError(f"{where}: image {index} (counted from 0) {problem}")
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return ", ".join(map(str, shape))

@@ -1,7 +1,7 @@
-"""Whose record is it: the unit (writer, patient) of each record, matched by name wherever records have names.
+"""The unit (writer, patient) of each record, matched by name wherever records have names.
 
-The order in which a folder is read is nobody's promise, so pictures in folders are matched by their names, or by a folder of
-their unit. Arrays have no names: there the position in the file is the identity of a record.
+No order of a folder is guaranteed, so its pictures are matched by name or by a folder of their unit. A record of an array has
+no name: its position in the file identifies it.
 """
 
 import csv
@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from gossamer.data.labels import text_of
 from gossamer.errors import DataError
 
 FOLDERS = "folder"
@@ -22,9 +23,6 @@ FOLDERS = "folder"
 
 Missing = Literal["refuse", "own"]
 """What a record without an id is: a mistake, or a unit of its own (the card says so)."""
-
-Matched = Literal["none", "name", "folder", "position"]
-"""How records and ids find each other."""
 
 _NO_NUMBER = re.compile(r"-\d+(\.0*)?$")
 _WORDS = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
@@ -35,15 +33,15 @@ class Units:
     """Unit numbers, and what each unit is called.
 
     Args:
-        numbers: int64 [N], from 0: first the named units, then the records that stand alone.
-        names: text [population]; "" for a record that stands alone.
+        numbers: int64 [N], from 0: first the named units, then the records without an id.
+        names: text [population]; "" for a record without an id.
     """
 
     numbers: np.ndarray
     names: np.ndarray
 
 
-def matched(spec: str | None) -> Matched:
+def matched(spec: str | None) -> Literal["none", "name", "folder", "position"]:
     """How the ids of `--units SPEC` are matched with the records."""
     if spec is None:
         return "none"
@@ -53,30 +51,27 @@ def matched(spec: str | None) -> Matched:
 
 
 def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
-    """Units from one id per record.
+    """Units from one id per record, [N]. Space around an id does not count, nor how an accent is composed.
 
-    Args:
-        ids: [N] as they are stored. Space around an id does not count, nor how an accent is composed.
-        missing: what an empty id or a negative number is.
-        place: where an id stands, for a message.
+    An empty id or a negative number is missing. place: from a position to the place of its id, for messages.
 
     Raises:
-        DataError: a missing id that is refused, or a word that may stand for one; names the place of the first.
+        DataError: a missing id that is refused, or a word that may mean one; names the place of the first.
     """
     names_so_far = []
     for index, unit_id in enumerate(ids):
         name = unicodedata.normalize("NFC", unit_id).strip()
         if name.casefold() in _WORDS:
             raise DataError(
-                f"{place(index)}: the id of the unit is a word that often stands for a missing one (nan, none, null, NA): "
-                "leave a missing id empty, and call a unit that is there something else"
+                f"{place(index)}: the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a "
+                "missing id empty, or rename the unit"
             )
         if _NO_NUMBER.match(name):
             name = ""
         if not name and missing == "refuse":
             raise DataError(
-                f"{place(index)}: this record has no unit, and a unit without all its records is not protected: give the id, "
-                'or say missing_unit = "own" in the card where such a record is a unit of its own'
+                f"{place(index)}: this record has no unit, and a unit without all its records is not protected. Give the id, "
+                'or say missing_unit = "own" in the card if such a record is a unit of its own'
             )
         names_so_far.append(name)
     names = np.array(names_so_far, dtype=np.str_)
@@ -89,15 +84,10 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
 
 
 def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) -> Units:
-    """Units from an array [N], aligned with the records: whole numbers, or text.
-
-    Raises:
-        DataError: another type or length, or as `numbered`.
-    """
+    """Units from an array [N], aligned with the records: whole numbers, or text. Raises DataError."""
     if values.dtype.kind not in "uiUS":
         raise DataError(
-            f"{where}: the ids of units must be whole numbers or text, not {values.dtype}: store them as such, with a "
-            "negative number or empty text where an id is missing"
+            f"{where}: the ids of units must be whole numbers or text, not {values.dtype}; a missing one is negative or empty"
         )
     if values.shape != (count,):
         raise DataError(
@@ -108,33 +98,23 @@ def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) 
     def place(index: int) -> str:
         return f"{where}, index {index} (counted from 0)"
 
+    if values.dtype.kind != "S":
+        return numbered(text_of(values, where=where), missing, place)
+    ids: list[str] = []
     try:
-        stored = values.tolist()
-    except (ValueError, SystemError):  # Python raises either for a number that is no character
-        raise DataError(
-            f"{where}: the ids of units hold what is no text: the file is damaged, write it again"
-        ) from None
-    return numbered([_text(unit_id, index, place) for index, unit_id in enumerate(stored)], missing, place)
-
-
-def _text(value: str | bytes | int, index: int, place: Callable[[int], str]) -> str:
-    try:
-        return value.decode() if isinstance(value, bytes) else str(value)
+        for raw in values.tolist():
+            ids.append(raw.decode())
     except UnicodeDecodeError:
-        raise DataError(f"{place(index)}: the id of the unit is not text in UTF-8") from None
+        raise DataError(f"{place(len(ids))}: the id of the unit is not text in UTF-8") from None
+    return numbered(ids, missing, place)
 
 
 def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing: Missing) -> Units:
     """Units from a CSV with the columns `name` and `unit`; other columns are passed over.
 
-    A name is a picture's path below DATA, or its bare file name where no other picture has it. Every picture of DATA is named
-    exactly once, and nothing else is named: a list that fits the folder in part was made for another one.
-
-    Args:
-        path: the CSV.
-        pictures: the pictures that are read, as paths below DATA. [N]
-        others: pictures of DATA's other split: the list may name them.
-        missing: what an empty unit is.
+    A name is a picture's path below DATA, or its bare file name where no other picture has it. The list names every picture
+    of DATA exactly once, and nothing else: a list that fits in part was made for another folder. It may name `others`, the
+    pictures of the other split.
 
     Raises:
         DataError: names the file and the line, or the picture that the list lacks.
@@ -149,8 +129,7 @@ def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing
         whole = bare.get(name, "") if "/" not in name else str(PurePosixPath(name))
         if whole not in there:
             raise DataError(
-                f"{path}, line {line}: DATA has no such picture: a name is the path below DATA (class/picture.png), or the "
-                "bare file name where only one picture has it; correct the line, or take it out"
+                f"{path}, line {line}: DATA has no such picture: give its path below DATA (class/picture.png), or a unique name"
             )
         if whole in ids:
             raise DataError(f"{path}, line {line}: line {ids[whole][1]} names this picture too: keep one of them")
@@ -175,7 +154,5 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
                 yield rows.line_num, name.strip(), unit
     except OSError as error:
         raise DataError(f"{path}: the list of units cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: the list of units is not text in UTF-8: save it as CSV, UTF-8") from None
-    except csv.Error:
-        raise DataError(f"{path}: the list of units is not a sound CSV: save it anew, as CSV with commas") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise DataError(f"{path}: the list of units is not a sound CSV in UTF-8: save it anew, with commas") from None

@@ -17,38 +17,33 @@ _NUMERALS = [str(value) for value in range(256)]
 
 
 def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, force: bool = False) -> None:
-    """Write samples; memory holds one chunk of images at a time.
+    """Write samples; memory holds one chunk of images at a time. `readers.read` reads them back.
 
-    The ending of the path picks the form: .npz (keys images and labels, uncompressed, so that it can be memory-mapped),
-    .csv (label, then C x H x W pixels), .parquet (columns label and pixels; the shape stands in the metadata), or no
-    ending: a folder with one folder of .png per label. Where the classes have names, an .npz has the key class_names (label 0
-    first), .csv and .parquet the column class after label, and the folders are called by them. `readers.read` takes all
-    of them back. The file appears under its name only when it is whole.
+    The ending of the path picks the form. A .npz has the keys images and labels, uncompressed, and class_names if classes have
+    names. A .csv has the columns label, class and C x H x W pixels. A .parquet has label, class and pixels, and the shape in
+    its metadata. Without an ending, it is a folder with a folder of .png for each class.
 
     Args:
-        path: the file or folder to write.
-        chunks: the samples, in order; `[samples]` where they fit into memory.
+        path: the file or folder to write. It appears under its name only when it is whole.
+        chunks: the samples, in order, all of one shape.
         count: number of samples in all chunks together.
         force: replace what is there (a folder only if it holds samples and nothing else).
 
     Raises:
         RequestError: an ending that is not known, .parquet without pyarrow, or nothing to write.
-        RunFolderError: something is there already, the place cannot be written, or so many do not fit on its disk.
-        ValueError: chunks that are not as described, or do not add up to count.
+        RunFolderError: something is there already, the place cannot be written, or its disk is too full.
     """
     path = Path(path)
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
-        raise RequestError(
-            f"{path}: samples are written as .npz, .csv, .parquet, or a folder of .png (a name without an ending)"
-        )
+    if path.suffix.lower() not in _FORMS:
+        raise RequestError(f"{path}: samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png")
     if count < 1:
         raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
     _refuse_taken(path, force)
+    writer, least = _FORMS[path.suffix.lower()]
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
             whole = Path(scratch) / "samples"
-            writer(whole, _with_room(path, _checked(chunks, count), count), count)
+            writer(whole, _with_room(path, iter(chunks), count, least), count)
             if path.is_dir():
                 path.rename(Path(scratch) / "replaced")
             whole.replace(path)
@@ -58,37 +53,13 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
         ) from None
 
 
-def _checked(chunks: Iterable[Samples], count: int) -> Iterator[Samples]:
-    """The chunks, as long as they agree with each other; at the end, with the count."""
-    seen, shape = 0, None
-    for chunk in chunks:
-        images, labels = chunk.images, chunk.labels
-        shape = shape or images.shape[1:]
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != shape or images.shape[1] not in (1, 3):
-            raise ValueError(
-                f"chunks need images uint8 [n, 1 or 3, H, W] of one size, not {images.dtype} {images.shape}"
-            )
-        if labels.dtype.kind not in "ui" or labels.shape != (len(images),) or (labels < 0).any():
-            raise ValueError(f"a chunk of {len(images)} images needs as many labels of at least 0")
-        if chunk.class_names and (labels >= len(chunk.class_names)).any():
-            raise ValueError(f"a chunk has labels beyond its {len(chunk.class_names)} names of classes")
-        seen += len(images)
-        if seen > count:
-            break
-        yield chunk
-    if seen != count:
-        raise ValueError(f"the chunks hold {'more' if seen > count else 'fewer'} samples than the {count} announced")
-
-
-def _with_room(path: Path, chunks: Iterator[Samples], count: int) -> Iterator[Samples]:
-    """The chunks, if all of them can fit on the disk: whoever asks for too many hears of it at the first, and not of hours."""
+def _with_room(path: Path, chunks: Iterator[Samples], count: int, least: Callable[[int], int]) -> Iterator[Samples]:
+    """The chunks. Raises RunFolderError at the first one: all of them cannot fit on the disk."""
     first = next(chunks)
-    pixels = first.images[0].size
-    needed, free = count * _LEAST[path.suffix.lower()](pixels), shutil.disk_usage(path.parent).free
+    needed, free = count * least(first.images[0].size), shutil.disk_usage(path.parent).free
     if needed > free:
         raise RunFolderError(
-            f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer, "
-            "or write them elsewhere"
+            f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer"
         )
     yield first
     del first  # memory holds one chunk
@@ -96,7 +67,7 @@ def _with_room(path: Path, chunks: Iterator[Samples], count: int) -> Iterator[Sa
 
 
 def _refuse_taken(path: Path, force: bool) -> None:
-    """Refuse to overwrite, unless forced; and even then a folder that holds more than samples."""
+    """Refuse to overwrite, unless forced. Even then refuse a folder that holds more than samples."""
     if not path.parent.is_dir():
         raise RunFolderError(f"{path}: the folder {path.parent} is not there: make it first")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -121,7 +92,7 @@ def _holds_samples(path: Path) -> bool:
 
 
 def _write_npz(path: Path, chunks: Iterator[Samples], count: int) -> None:
-    """Stored members; dates are left at the format's zero, so that equal samples give equal files."""
+    """Uncompressed members without dates, so that equal samples give equal files."""
     labels: list[np.ndarray] = []
     names: tuple[str, ...] = ()
     with zipfile.ZipFile(path, "w") as archive:
@@ -190,16 +161,10 @@ def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
         (path / name).mkdir(exist_ok=True)
 
 
-_LEAST: dict[str, Callable[[int], int]] = {
-    ".npz": lambda pixels: pixels + 8,
-    ".csv": lambda pixels: 2 * pixels + 2,
-    ".parquet": lambda _: 0,
-    "": lambda _: 64,
+_FORMS: dict[str, tuple[Callable[[Path, Iterator[Samples], int], None], Callable[[int], int]]] = {
+    ".npz": (_write_npz, lambda pixels: pixels + 8),
+    ".csv": (_write_csv, lambda pixels: 2 * pixels + 2),
+    ".parquet": (_write_parquet, lambda _: 0),
+    "": (_write_pngs, lambda _: 64),
 }
-"""Bytes that a sample of so many pixels takes at least: .parquet compresses as far as it can, and no .png is shorter."""
-_WRITERS: dict[str, Callable[[Path, Iterator[Samples], int], None]] = {
-    ".npz": _write_npz,
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
-    "": _write_pngs,
-}
+"""How each form is written, and the bytes that a sample of so many pixels takes at least."""

@@ -17,15 +17,14 @@ its default in scikit-learn, and every `n_jobs` is 1:
     gradient boosting     50 rounds, each on a tenth of the samples    -
     xgboost               50 rounds, a tenth of the columns each       left out where xgboost is not installed
 
-The paper's "Avg Acc" and "Calibrated Acc" are over these and the CNN (`classify.accuracy` with `GS_WGAN`): put its
-Estimate into the dict under a name of your choice before `average` and `calibrated`.
+The paper's "Avg Acc" and "Calibrated Acc" are over these and a CNN, which is not among ours.
 
 The figures read real records. They are internal, and no guarantee covers them.
 """
 
 import importlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from gossamer.errors import DataError, RequestError, did_you_mean
+from gossamer.errors import DataError
 from gossamer.estimate import Estimate
 from gossamer.intervals import proportion
 from gossamer.metrics.classify import Progress, check_pair
@@ -103,7 +102,6 @@ def classical_accuracies(
     test_labels: Labels,
     *,
     classes: int,
-    names: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int,
     progress: Progress | None = None,
@@ -111,10 +109,9 @@ def classical_accuracies(
 ) -> dict[str, Estimate]:
     """Share of the real test records that each classifier gets right, trained on flattened pictures in [0, 1].
 
-    The Wilson 95 % intervals are over the test records, with each classifier as it came out of one training with this
-    seed. A classifier that ran into its iteration limit says so in `computed_on`; it is judged as it stands, as in
-    the paper. With the paper's 60,000 pictures the list is long work for one core; `limit` shortens it, and lowers the
-    figures.
+    The Wilson 95 % intervals are over the test records, for one training with this seed. `computed_on` names a classifier
+    that ran into its iteration limit; it is judged as it stands, as in the paper. With the paper's 60,000 pictures the list
+    is long work for one core. `limit` shortens it, and lowers the figures.
 
     Args:
         train_images: uint8 [N, C, H, W], the samples.
@@ -122,7 +119,6 @@ def classical_accuracies(
         test_images: uint8 [M, C, H, W], real records that trained nothing.
         test_labels: integers [M].
         classes: number of classes.
-        names: which of `NAMES`; None: all that are installed.
         limit: train on at most this many pictures, drawn at random.
         seed: fixes the draw and the training.
         progress: called after each classifier with its number from 1, the number of classifiers, and its accuracy.
@@ -133,12 +129,9 @@ def classical_accuracies(
 
     Raises:
         DataError: if the arrays do not fit together, or there is too little to train on.
-        RequestError: if a name is unknown, not installed, or the limit is below 20.
     """
     check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=1)
-    models = _chosen(classifiers(seed), names)
-    if limit is not None and limit < _FEWEST:
-        raise RequestError(f"limit: {limit} pictures are too few to train on; give at least {_FEWEST} or None.")
+    models = classifiers(seed)
     order = np.random.default_rng(seed).permutation(len(train_images))[:limit]
     subset = np.sort(order)
     # Without gaps, as XGBoost needs them: samples may lack a class.
@@ -174,15 +167,12 @@ def average(accuracies: Mapping[str, Estimate]) -> Estimate:
 
     The interval is over the test records: the list of classifiers is fixed, not drawn from many. All classifiers are
     tested on the same records, so their errors go together by an unknown amount. The ends are the means of the single
-    ends, which is right if they go together fully, and too wide otherwise: at least 95 % to first order.
+    ends. That is right if they go together fully, and too wide otherwise: at least 95 % to first order.
 
     Args:
-        accuracies: of `classical_accuracies`, and the CNN's if wanted; all on the same test records.
-
-    Raises:
-        RequestError: if there are none, or the numbers of test records differ.
+        accuracies: of `classical_accuracies`.
     """
-    n = _records(accuracies)
+    n = next(iter(accuracies.values())).n
     computed_on = f"{n:,} real test records; mean over {_count(accuracies)}; widest interval over the test records"
     value, low, high = (
         float(np.mean([getattr(one, end) for one in accuracies.values()])) for end in ("value", "low", "high")
@@ -193,7 +183,7 @@ def average(accuracies: Mapping[str, Estimate]) -> Estimate:
 def calibrated(synthetic: Mapping[str, Estimate], real: Mapping[str, Estimate]) -> Estimate:
     """The mean over classifiers of accuracy / accuracy when trained on real records: the paper's "Calibrated Acc".
 
-    The interval is over the test records, as in `average`: each ratio runs from low / high to high / low, which holds
+    The interval is over the test records, as in `average`. Each ratio runs from low / high to high / low. That holds
     whatever the two errors have to do with one another: at least 95 % to first order, and usually wide.
 
     Args:
@@ -201,37 +191,22 @@ def calibrated(synthetic: Mapping[str, Estimate], real: Mapping[str, Estimate]) 
         real: accuracies of the same classifiers trained on real records, on the same test records.
 
     Raises:
-        RequestError: if the names or the numbers of test records differ, or a real accuracy reaches down to 0.
+        DataError: if a real accuracy reaches down to 0.
     """
-    if set(synthetic) != set(real):
-        differing = ", ".join(sorted(set(synthetic) ^ set(real)))
-        raise RequestError(f"calibrated: only one side has {differing}; give the same classifiers on both.")
-    n = _records(synthetic)
-    if _records(real) != n:
-        raise RequestError(f"calibrated: tested on {n} and on {_records(real)} records; test both on the same ones.")
-    useless = [name for name, one in real.items() if one.low <= 0]
+    shared = {name: one for name, one in real.items() if name in synthetic}  # a cache may lack XGBoost
+    n = next(iter(shared.values())).n
+    useless = [name for name, one in shared.items() if one.low <= 0]
     if useless:
-        raise RequestError(f"calibrated: {useless[0]} learns nothing from real records; leave it out on both sides.")
+        raise DataError(
+            f"{useless[0]} learns nothing from the real records, and cannot be calibrated; leave classical out."
+        )
     ratios = [
         (synthetic[name].value / one.value, synthetic[name].low / one.high, synthetic[name].high / one.low)
-        for name, one in real.items()
+        for name, one in shared.items()
     ]
     value, low, high = (float(np.mean(column)) for column in zip(*ratios, strict=True))
-    basis = f"{n:,} real test records; accuracy / accuracy when trained on real records, mean over {_count(synthetic)}"
+    basis = f"{n:,} real test records; accuracy / accuracy when trained on real records, mean over {_count(shared)}"
     return Estimate(value, low, high, n, f"{basis}; widest interval over the test records")
-
-
-def _chosen(models: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
-    if names is None:
-        return models
-    for name in names:
-        if name not in NAMES:
-            raise RequestError(f"names: there is no classifier {name!r}.{did_you_mean(name, NAMES)}")
-        if name not in models:
-            raise RequestError(f"names: {name} is not installed; pip install 'gossamer[xgboost]', or leave it out.")
-    if not names:
-        raise RequestError("names: there is no classifier in it; give at least one, or None for all.")
-    return {name: model for name, model in models.items() if name in names}
 
 
 def _flat(images: Images) -> NDArray[np.float32]:
@@ -247,18 +222,6 @@ def _stopped(model: Any) -> str:
     """Whether a model with an iteration limit ran into it."""
     stopped = np.max(getattr(model, "n_iter_", 0)) >= getattr(model, "max_iter", np.inf)
     return "; stopped at its iteration limit" if stopped else ""
-
-
-def _records(accuracies: Mapping[str, Estimate]) -> int:
-    """The number of test records, which all accuracies must share."""
-    counts = sorted({one.n for one in accuracies.values()})
-    if len(counts) != 1:
-        raise RequestError(
-            "there are no accuracies to average; give at least one."
-            if not counts
-            else f"the accuracies are on {counts[0]} to {counts[-1]} test records; test all on the same ones."
-        )
-    return counts[0]
 
 
 def _count(accuracies: Mapping[str, Estimate]) -> str:

@@ -21,10 +21,7 @@ from gossamer.errors import DataError, RequestError
 from gossamer.estimate import Estimate
 from gossamer.metrics.features import Features
 from gossamer.metrics.pictures import Images, check_images, size_of
-from gossamer.metrics.vectors import Vectors, check_finite, check_vectors
-
-CAUCHY_SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
-"""Takahashi et al. 2020, section 5.1."""
+from gossamer.metrics.vectors import Vectors, check_finite, check_vectors, checked_probabilities
 
 _GROUPS = 10
 _STREAM = 5_000
@@ -33,8 +30,6 @@ _PAIRS = 4_000_000
 """Pairs whose kernel is in memory at once: 32 MB."""
 _MEDIAN_OF = 2_000
 """Vectors whose distances give the median; of more, these many are drawn."""
-_ROUNDING = 1e-4
-"""How far probabilities may be from a sum of 1: those of a float32 softmax are nearer."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +50,7 @@ class Moments:
 
     @classmethod
     def of(cls, vectors: Vectors) -> "Moments":
-        """The moments of one batch. vectors: [n, d]; n may be 0.
-
-        Raises:
-            DataError: if the array is not [n, d], or holds a number that is not finite; names the index.
-        """
-        if vectors.ndim != 2:
-            raise DataError(f"vectors: an array with {vectors.ndim} axes; it must be [n, d].")
+        """The moments of one batch. vectors: [n, d]; n may be 0. A DataError names a row that is not finite."""
         if not len(vectors):
             return cls(0, np.zeros(vectors.shape[1]), np.zeros((vectors.shape[1],) * 2))
         check_finite("vectors", vectors)
@@ -71,12 +60,7 @@ class Moments:
         return cls(len(numbers), mean, centred.T @ centred)
 
     def __add__(self, other: "Moments") -> "Moments":
-        """The moments of both sets together.
-
-        Raises:
-            DataError: if the vectors differ in length.
-        """
-        _check_widths(self, other)
+        """The moments of both sets together."""
         n = self.n + other.n
         if n == 0:
             return self
@@ -86,84 +70,69 @@ class Moments:
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """The unbiased covariance, float64 [d, d], as in the published FID.
-
-        Raises:
-            DataError: if there are fewer than two vectors.
-        """
-        if self.n < 2:
-            raise DataError(f"a covariance needs at least two vectors, not {self.n}; give more.")
+        """The unbiased covariance, float64 [d, d], as in the published FID."""
         return self.scatter / (self.n - 1)
 
 
 def frechet_distance(a: Moments, b: Moments) -> float:
     """The squared 2-Wasserstein distance of two Gaussians: |m_a - m_b|^2 + tr(A + B - 2 (AB)^(1/2)).
 
-    Dowson and Landau 1982; Heusel et al. 2017 (FID). The trace of the root is computed as the sum of the singular values
-    of A^(1/2) B^(1/2), which stays real and accurate where a covariance is singular (features that are always 0).
-
-    Args:
-        a: moments of the features of one set.
-        b: moments of the other; the order does not matter.
-
-    Raises:
-        DataError: if the vectors differ in length, or either set has fewer vectors than features: its covariance would be
-            singular for want of data, and the distance would measure that.
+    Dowson and Landau 1982; Heusel et al. 2017 (FID). The trace of the root is the sum of the singular values of
+    A^(1/2) B^(1/2). That stays real and accurate where a covariance is singular, as for features that are always 0.
     """
-    _check_widths(a, b)
-    fewest, width = min(a.n, b.n), len(a.mean)
-    if fewest < max(2, width):
-        raise DataError(
-            f"{fewest:,} vectors of {width:,} features are too few for a Frechet distance: the covariance would be "
-            f"singular for want of data; give at least {max(2, width):,}, or leave it out."
-        )
-    return _frechet(a, b)
+    A, B = a.covariance, b.covariance
+    apart = a.mean - b.mean
+    root = np.linalg.svd(_factor(A).T @ _factor(B), compute_uv=False).sum()
+    # Rounding can leave a distance of 0 a little below it.
+    return max(0.0, float(apart @ apart + np.trace(A) + np.trace(B) - 2 * root))
 
 
-def frechet(images_a: Images, images_b: Images, features: Features) -> Estimate:
+def frechet(samples: Images, records: Images, features: Features) -> Estimate:
     """The Frechet distance of two sets of pictures; on Inception features it is the FID.
 
-    The distance is biased upwards, roughly by a constant over the number of pictures (Chong and Forsyth 2020): two sets
+    The distance is biased upwards, roughly by a constant over the number of pictures (Chong and Forsyth 2020). So two sets
     from one source are not at distance 0. Compare only distances on equal numbers of pictures and equal features.
 
-    The interval (95 %, t over ten groups) covers the choice of pictures in both sets, by a jackknife: the distance without
-    each tenth of both. It does not cover the bias, the training of the generator or that of the features. n is the size
-    of the smaller set. Features are streamed: only moments are kept, [d, d] for each group.
+    The interval (95 %, t over ten groups) covers the choice of pictures in both sets. It is a jackknife: the distance
+    without each tenth of both. It does not cover the bias, nor the training of the generator or of the features.
+    n is the size of the smaller set. Only moments of the features are kept, [d, d] for each group.
 
     Args:
-        images_a: uint8 [n, C, H, W].
-        images_b: uint8 [m, C, H, W]; the order does not matter.
+        samples: uint8 [n, C, H, W].
+        records: uint8 [m, C, H, W]; the order does not matter.
         features: what the distance is taken on.
 
     Raises:
-        DataError: if the pictures differ in size, or either set has fewer pictures than features.
+        DataError: if the pictures differ in size, or either set has fewer pictures than features. Then its covariance is
+            singular for want of data, and the distance measures that.
     """
-    for name, images in (("images_a", images_a), ("images_b", images_b)):
+    fewest = max(features.width, 2 * _GROUPS)
+    for name, images in (("samples", samples), ("records", records)):
         check_images(name, images)
-        if len(images) < max(features.width, 2 * _GROUPS):
+        if len(images) < fewest:
             raise DataError(
                 f"{name}: {len(images):,} pictures are too few for a Frechet distance on {features.width:,} features; give "
-                f"at least {max(features.width, 2 * _GROUPS):,}, or leave this distance out."
+                f"at least {fewest:,}, or leave this distance out."
             )
-    if images_a.shape[1:] != images_b.shape[1:]:
+    if samples.shape[1:] != records.shape[1:]:
         raise DataError(
-            f"images_b: pictures of {size_of(images_b.shape)}, but images_a holds {size_of(images_a.shape)}; "
+            f"samples: pictures of {size_of(samples.shape)}, but the records are of {size_of(records.shape)}; "
             "resize one of them."
         )
-    groups_a, groups_b = _grouped_moments(images_a, features), _grouped_moments(images_b, features)
+    groups_a, groups_b = _grouped_moments(samples, features), _grouped_moments(records, features)
     value = frechet_distance(_merged(groups_a), _merged(groups_b))
-    without = [_frechet(_merged(groups_a, but=g), _merged(groups_b, but=g)) for g in range(_GROUPS)]
-    computed_on = f"{features.distance_name} of {len(images_a):,} and {len(images_b):,} pictures on {features.name}"
-    return jackknife(value, without, min(len(images_a), len(images_b)), computed_on, lowest=0.0)
+    without = [frechet_distance(_merged(groups_a, but=g), _merged(groups_b, but=g)) for g in range(_GROUPS)]
+    computed_on = f"{features.distance_name} of {len(samples):,} and {len(records):,} pictures on {features.name}"
+    return jackknife(value, without, min(len(samples), len(records)), computed_on, lowest=0.0)
 
 
 def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 10) -> Estimate:
     """exp(E KL(Pr(y|x) || Pr(y))), the mean over consecutive splits. Salimans et al. 2016; Zhang et al. 2018, equation 4.
 
-    From 1 (all samples alike, or none recognised) to the number of classes. It never sees a real record: a model that has
-    memorised one picture per class scores full marks. Comparable only where the classifier is the same.
+    From 1 (all samples alike, or none recognised) to the number of classes. It never sees a real record: one memorised
+    picture per class gets full marks. Comparable only where the classifier is the same.
 
-    The interval is that of the mean over the splits (95 %, t), and n is their number; it covers the choice of samples, not
+    The interval is that of the mean over the splits (95 %, t), and n is their number. It covers the choice of samples, not
     the training of generator or classifier. The +- of the papers is the standard deviation over the splits, which is larger.
 
     Args:
@@ -175,13 +144,7 @@ def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 1
         DataError: if a row is not a distribution; names the index.
         RequestError: if splits does not fit n.
     """
-    if probabilities.ndim != 2:
-        raise DataError(f"probabilities: an array with {probabilities.ndim} axes; it must be [n, classes].")
-    check_finite("probabilities", probabilities)
-    numbers = probabilities.astype(np.float64)
-    wrong = np.flatnonzero((numbers < 0).any(axis=1) | (np.abs(numbers.sum(axis=1) - 1) > _ROUNDING))
-    if len(wrong):
-        raise DataError(f"probabilities: row {wrong[0]} is not a distribution ({len(wrong)} such); give the softmax.")
+    numbers = checked_probabilities(probabilities)
     n, classes = numbers.shape
     if not 2 <= splits <= n / 2:
         raise RequestError(
@@ -215,10 +178,6 @@ class RBF:
 
     bandwidth: float
 
-    def __post_init__(self) -> None:
-        if not (self.bandwidth > 0 and math.isfinite(self.bandwidth)):
-            raise RequestError("the bandwidth of an RBF kernel must be a finite number above 0.")
-
     @property
     def name(self) -> str:
         return f"RBF kernel of bandwidth {self.bandwidth:.3g}"
@@ -231,70 +190,43 @@ class RBF:
         return kernel
 
 
-@dataclass(frozen=True)
-class CauchySum:
-    """The sum of c / (c + (x_i - y_i)^2) over scales c and dimensions i. Takahashi et al. 2020, section 5.1.
-
-    Scales are squared distances. As a sum over dimensions, the discrepancy compares each dimension by itself: it does not
-    see how they depend on each other.
-    """
-
-    scales: tuple[float, ...] = CAUCHY_SCALES
-
-    def __post_init__(self) -> None:
-        if not self.scales or min(self.scales) <= 0:
-            raise RequestError("a sum of Cauchy kernels needs at least one scale, all above 0.")
-
-    @property
-    def name(self) -> str:
-        return f"sum over dimensions of Cauchy kernels of scales {', '.join(f'{scale:g}' for scale in self.scales)}"
-
-    def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
-        total = np.zeros((len(a), len(b)))
-        for x, y in zip(a.T, b.T, strict=True):
-            squared = np.subtract.outer(x, y) ** 2
-            for scale in self.scales:
-                total += scale / (scale + squared)
-        return total
-
-
 def median_bandwidth(a: Vectors, b: Vectors) -> float:
     """The median distance between two of all vectors together: the usual bandwidth (Gretton et al. 2012, section 8).
 
     Of more than 2,000 vectors, 2,000 are drawn, always the same. a: [n, d]; b: [m, d].
 
     Raises:
-        DataError: if the vectors do not fit together, or most of them are equal: the median is 0, and no bandwidth.
+        DataError: if most vectors are equal: the median is 0, and no bandwidth.
     """
-    _check_pair(a, b)
     both = np.concatenate([a, b]).astype(np.float64)
     if len(both) > _MEDIAN_OF:
         both = both[np.random.default_rng(0).permutation(len(both))[:_MEDIAN_OF]]
     median = float(np.median(pdist(both)))
     if median == 0:
-        raise DataError("a, b: most vectors are equal, and their median distance is 0; give a kernel with a bandwidth.")
+        raise DataError("samples: most vectors are equal, so that their median distance is 0; leave mmd out.")
     return median
 
 
-def mmd(a: Vectors, b: Vectors, *, kernel: Kernel | None = None) -> Estimate:
-    """The squared maximum mean discrepancy, unbiased: 0 on average where a and b have one source, so it may be negative.
+def mmd(samples: Vectors, records: Vectors, *, kernel: Kernel | None = None) -> Estimate:
+    """The squared maximum mean discrepancy, unbiased: 0 on average where both have one source, so it may be negative.
 
     Gretton et al. 2012, lemma 6, equation 3; for unequal sizes too. Computed in blocks; time grows with (n + m)^2 d.
 
-    The interval (95 %, normal) covers the choice of vectors in both sets, by a jackknife that leaves out each vector in
+    The interval (95 %, normal) covers the choice of vectors in both sets. It is a jackknife that leaves out each vector in
     turn, with the kernel as it is. Where both have one source it is wider than it need be. n is the size of the smaller set.
 
     Args:
-        a: [n, d], n at least 3.
-        b: [m, d], m at least 3; the order does not matter.
-        kernel: default: `RBF(median_bandwidth(a, b))`.
+        samples: [n, d], n at least 3.
+        records: [m, d], m at least 3; the order does not matter.
+        kernel: default: `RBF` of the `median_bandwidth`.
 
     Raises:
         DataError: if the vectors do not fit together; names the argument.
     """
-    _check_pair(a, b)
-    used_kernel = RBF(median_bandwidth(a, b)) if kernel is None else kernel
-    x, y = a.astype(np.float64), b.astype(np.float64)
+    check_vectors("samples", samples, fewest=3)
+    check_vectors("records", records, fewest=3)
+    used_kernel = RBF(median_bandwidth(samples, records)) if kernel is None else kernel
+    x, y = samples.astype(np.float64), records.astype(np.float64)
     n, m = len(x), len(y)
     itself = float(used_kernel(x[:1], x[:1])[0, 0])  # k(z, z), the same for every z
     within_x, within_y = (_row_sums(z, z, used_kernel)[0] - itself for z in (x, y))
@@ -333,14 +265,6 @@ def jackknife(
     )
 
 
-def _frechet(a: Moments, b: Moments) -> float:
-    A, B = a.covariance, b.covariance
-    apart = a.mean - b.mean
-    root = np.linalg.svd(_factor(A).T @ _factor(B), compute_uv=False).sum()
-    # Rounding can leave a distance of 0 a little below it.
-    return max(0.0, float(apart @ apart + np.trace(A) + np.trace(B) - 2 * root))
-
-
 def _factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """F with F F' = covariance, [d, rank]: directions that hold only rounding are left out."""
     values, directions = np.linalg.eigh(covariance)
@@ -376,15 +300,3 @@ def _row_sums(
         rows[start : start + block] = part.sum(axis=1)
         columns += part.sum(axis=0)
     return rows, columns
-
-
-def _check_pair(a: Vectors, b: Vectors) -> None:
-    for name, vectors in (("a", a), ("b", b)):
-        check_vectors(name, vectors, fewest=3)
-    if a.shape[1] != b.shape[1]:
-        raise DataError(f"b: vectors of length {b.shape[1]}, but a holds vectors of length {a.shape[1]}.")
-
-
-def _check_widths(a: Moments, b: Moments) -> None:
-    if len(a.mean) != len(b.mean):
-        raise DataError(f"moments of vectors of length {len(a.mean)} and {len(b.mean)}: the lengths must agree.")

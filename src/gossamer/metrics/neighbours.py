@@ -1,8 +1,8 @@
 """Samples and records as neighbours: precision, recall, density, coverage, and the nearest record of each sample.
 
 A set of vectors is taken as the union of balls around them, each reaching to its k-th nearest neighbour of the same set.
-Precision and recall ask who lies inside the other set's balls (Kynkaanniemi et al. 2019); density counts in how many, and
-coverage asks which balls hold anybody (Naeem et al. 2020), which outliers disturb less.
+Precision and recall ask who lies inside the other set's balls (Kynkaanniemi et al. 2019). Density counts in how many, and
+coverage asks which balls hold anybody (Naeem et al. 2020); outliers disturb these two less.
 
 Distances are Euclidean, on features or flattened pictures, and computed in blocks. Vectors nearer than a millionth of
 their norm count as the same point.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import intervals
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError
 from gossamer.estimate import Estimate
 from gossamer.metrics.vectors import Vectors, check_vectors
 
@@ -65,8 +65,8 @@ def neighbourhood(samples: Vectors, records: Vectors, *, k: int = 5) -> Neighbou
     All four fall or rise with the sizes of the sets and with k: compare only at equal sizes, features and k. None of them
     sees memorising: exact copies of the records score full marks; `nearest` shows them.
 
-    The intervals (95 %) hold the balls as they are. Precision (Wilson) and density (t) cover the choice of samples; recall
-    and coverage (Wilson) that of records, which for coverage also shape the balls: there the interval is approximate.
+    The intervals (95 %) hold the balls as they are. Precision (Wilson) and density (t) cover the choice of samples. Recall
+    and coverage (Wilson) cover that of records. For coverage the interval is approximate: records also shape the balls.
 
     Args:
         samples: [m, d], more than k and at least two.
@@ -75,10 +75,7 @@ def neighbourhood(samples: Vectors, records: Vectors, *, k: int = 5) -> Neighbou
 
     Raises:
         DataError: if the vectors do not fit together, or are too few; names the argument.
-        RequestError: if k is below 1.
     """
-    if k < 1:
-        raise RequestError(f"k must be at least 1, not {k}.")
     check_vectors("samples", samples, fewest=k + 1)
     check_vectors("records", records, fewest=k + 1)
     S, R = _centred(samples, records)

@@ -15,21 +15,17 @@ Images: TypeAlias = NDArray[np.uint8]
 Labels: TypeAlias = NDArray[np.integer[Any]]
 
 
-def pictures(images: Images, which: slice | NDArray[Any], device: torch.device) -> Tensor:
+def pictures(images: Images, which: slice | NDArray[Any]) -> Tensor:
     """Some of the pictures as a net reads them: float32 [n, C, H, W] in [0, 1]."""
     # A copy, because torch refuses read-only memory maps.
-    return torch.from_numpy(np.array(images[which])).to(device).float().div_(255)
+    return torch.from_numpy(np.array(images[which])).float().div_(255)
 
 
 @contextmanager
-def own_randomness(seed: int, device: str) -> Iterator[None]:
+def own_randomness(seed: int) -> Iterator[None]:
     """Seed torch for initial weights and dropout, and put its random state back afterwards."""
-    gpus = list(range(torch.cuda.device_count())) if torch.device(device).type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus):
-        if gpus:
-            torch.manual_seed(seed)
-        else:
-            torch.default_generator.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
         yield
 
 

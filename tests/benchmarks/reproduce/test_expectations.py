@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.reproduce.results_page import NOT_RUN, Line, lines_of
 from benchmarks.reproduce.tables import tables
-from gossamer.run.report.metric_names import ACCURACY
+from gossamer.metrics.registry import ACCURACY
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "reproduce"

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from benchmarks.reproduce.metrics.latent import CauchySum
+from benchmarks.reproduce.pinwheel import EXTENT, as_points, pinwheel
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.data.synthetic.toys import EXTENT, as_points, pinwheel
 from gossamer.errors import RequestError
 from gossamer.methods.method import Job, Run
 from gossamer.methods.privae import Config, Privae, objective
@@ -130,7 +131,7 @@ def test_mmd_in_pieces_is_the_same_and_is_the_one_of_the_evaluation(monkeypatch:
     whole = mmd(x, y)
     monkeypatch.setattr("gossamer.methods.privae.divergences._AT_ONCE", 40 * 5 * 7)
     torch.testing.assert_close(mmd(x, y), whole)
-    other = fidelity.mmd(x.numpy(), y.numpy(), kernel=fidelity.CauchySum())
+    other = fidelity.mmd(x.numpy(), y.numpy(), kernel=CauchySum())
     assert float(whole) == pytest.approx(other.value, rel=1e-4)
 
 

@@ -72,8 +72,8 @@ def test_a_card_of_several_sizes_is_drafted_and_the_choice_is_said(
     answer = gossamer("card", data)
     assert answer.status == 0, answer.err
     assert "The pictures are 40x60 pixels (width x height) and 2 other sizes and become 32x32" in answer.err
-    assert 'resize = "squash", they are squashed; "crop" keeps the middle' in answer.err
-    assert '"pad" keeps everything between black bars. Choose in the card.' in answer.err
+    assert '"squash" (as drafted) distorts them, "crop" keeps the middle' in answer.err
+    assert 'and "pad" adds black bars.' in answer.err
     assert "Colour pictures were made grey" in answer.err
     drafted = DataCard.loads(answer.out)
     assert (drafted.shape, drafted.classes, drafted.resize) == ((1, 32, 32), 2, "squash")
@@ -100,7 +100,7 @@ def test_records_without_units_are_said(gossamer: Run, tmp_path: Path) -> None:
     data = folders(tmp_path)
     answer = gossamer("card", data, "--units", "folder")
     assert answer.status == 0, answer.err
-    assert "No record has a unit, and each of these counts as one of its own here." in answer.err
+    assert "No record has a unit, and `fit` refuses them as drafted." in answer.err
     (data / "0" / "writer").mkdir()
     (data / "0" / "0.png").rename(data / "0" / "writer" / "0.png")
     assert "Some records have no unit" in gossamer("card", data, "--units", "folder").err

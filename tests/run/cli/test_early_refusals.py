@@ -47,7 +47,7 @@ def test_a_split_does_not_go_into_what_it_splits(gossamer: Run, tmp_path: Path, 
     before = sorted((tmp_path / "scans").rglob("*"))
     answer = gossamer("split", tmp_path / "scans", "-o", tmp_path / "scans" / out, "--share", 0.5)
     assert answer.status == 2
-    assert "whose folders are read as classes or splits. Choose a place beside it." in answer.err
+    assert "whose folders are classes or splits. Choose a place beside it." in answer.err
     assert sorted((tmp_path / "scans").rglob("*")) == before
     assert gossamer("split", tmp_path / "scans", "-o", tmp_path / "dealt", "--share", 0.5).status == 0
     assert (tmp_path / "dealt").stat().st_mode & 0o777 == 0o700, "for nobody else"

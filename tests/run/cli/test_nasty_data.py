@@ -432,7 +432,7 @@ def test_photographs_are_said_to_be_squashed_and_may_be_cut_or_padded(
     card, said = drafted(nasty / "photographs")
     assert DataCard.load(card).shape == (1, 32, 32)
     assert "640x480 pixels (width x height) and 1 other sizes and become 32x32" in said
-    for word in ("they are squashed", '"crop" keeps the middle', '"pad" keeps everything'):
+    for word in ('"squash" (as drafted) distorts them', '"crop" keeps the middle', '"pad" adds black bars'):
         assert word in said
     fitted(gossamer, nasty / "photographs", card, tmp_path / "squash", "--expected-batch-size", 8)
     for how in ("crop", "pad"):
@@ -446,7 +446,7 @@ def test_photographs_are_said_to_be_squashed_and_may_be_cut_or_padded(
         assert f"pictures of other proportions than the shape were made to fit: {how}" in certificate["assumptions"]
     refused(
         gossamer("plan", "dpgan", "--card", _with(card, "pad", "stretch"), *SMALL),
-        'resize must be "squash", "crop" or "pad"',
+        'resize must be one of "squash", "crop", "pad"',
     )
 
 

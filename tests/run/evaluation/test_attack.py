@@ -342,7 +342,7 @@ def test_units_from_a_file_beside_the_data_have_an_array_for_each_set(
         assert refused.status == 2
         assert "one array cannot say whose the members and the non-members are" in refused.err
         assert "train_writer for --members and test_writer for --nonmembers" in refused.err
-        assert "or give --units :writer where both have an array of that name themselves" in refused.err
+        assert "or give --units :writer if both sets have an array of that name" in refused.err
     both = gossamer(*words[:3], f"{data}:train", "--nonmembers", f"{strangers}:train", "--units", f"{ids}:writer")
     assert both.status == 2
     assert "one array cannot say" in both.err

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gossamer.data.records import Samples
 from gossamer.metrics.features import ClassifierFeatures
+from gossamer.metrics.registry import Inputs, figure
 from gossamer.run import validation
-from gossamer.run.evaluation import metric_functions
-from gossamer.run.report.metric_names import figure
+from gossamer.run.evaluation import evaluate as running
 from gossamer.run.report.wording import sentences, tables
 
 Run = Callable[..., Any]
-ALL = "accuracy,inception-score,fid,neighbours,mmd,jensen-shannon,per-class,nearest"
+ALL = "accuracy,inception-score,fid,neighbours,mmd,per-class,nearest"
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def few_features(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         trained.append(1)
         return train(*args, **named)
 
-    monkeypatch.setattr(metric_functions.ClassifierFeatures, "train", counted)
+    monkeypatch.setattr(ClassifierFeatures, "train", counted)
     return trained
 
 
@@ -55,7 +56,7 @@ def test_every_metric_at_once(gossamer: Run, run: Path, data: Path, few_features
     assert set(figures) >= {
         "accuracy", "accuracy of the real-data baseline", "Inception score", "Inception score of real test records",
         "classifier-FID", "classifier-FID of real training records", "precision", "recall", "density", "coverage", "MMD",
-        "Jensen-Shannon divergence", "Jensen-Shannon score (formula of the paper)", "ambiguity", "class diversity",
+        "ambiguity", "class diversity",
         "samples of class 0 that look like it", "samples that copy a training record",
     }  # fmt: skip
     assert "FID" not in figures  # never printed for features of a classifier
@@ -168,45 +169,9 @@ def test_a_file_of_samples_needs_no_run(
     assert gossamer("sample", run, "-n", 80, "-o", tmp_path / "s.npz", "--seed", 3).status == 0
     found = evaluated(gossamer, tmp_path / "s.npz", data, "--metrics", "per-class", "-o", tmp_path / "m.json")
     assert json.loads((tmp_path / "m.json").read_text()) == found["metrics"]
-    refused = gossamer("evaluate", tmp_path / "s.npz", "--train", data, "--test", data, "--metrics", "semi-supervised")
+    refused = gossamer("evaluate", tmp_path / "s.npz", "--train", data, "--test", data, "--metrics", "nearest")
     assert refused.status == 2
-    assert "needs the generator" in refused.err
-
-
-def test_semi_supervised_uses_the_generator_and_few_records(
-    gossamer: Run, run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = functools.partial(
-        metric_functions.semi_supervised.SemiSupervised, steps=6, batch_size=8, ramp_start=2, ramp_length=2
-    )
-    monkeypatch.setattr(metric_functions.semi_supervised, "SemiSupervised", short)
-    found = evaluated(gossamer, run, data, "--metrics", "semi-supervised", "--labelled", 20)
-    assert [entry["metric"] for entry in found["metrics"]] == [
-        "semi-supervised accuracy, 20 labelled records",
-        "semi-supervised accuracy, 20 labelled records without synthetic ones",
-    ]
-
-
-def test_latent_looks_at_the_codes_of_a_released_encoder(
-    gossamer: Run, run: Path, data: Path, card: Path, tmp_path: Path
-) -> None:
-    words = ["--data", data, "--card", card, "--epsilon", 10, "--delta", 1e-3, "--steps", 3, "--width", 8]
-    words += ["--expected-batch-size", 16, "--latent-size", 3, "--warm-steps", 0]
-    assert gossamer("fit", "privae", *words, "--out", tmp_path / "vae", "--release-encoder").status == 0
-    found = {
-        entry["metric"]: entry
-        for entry in evaluated(gossamer, tmp_path / "vae", data, "--metrics", "latent")["metrics"]
-    }
-    assert list(found) == [
-        "sparsity of the codes", "log p(x), nats, 100 draws", "MMD between codes and prior", "distance of reconstructions",
-        "separation of the classes' codes (silhouette)",
-    ]  # fmt: skip
-    assert 0 < found["sparsity of the codes"]["value"] < 1
-    # A Bernoulli of a constant image has at least log 2 per pixel against it; an untrained decoder is close to that.
-    assert found["log p(x), nats, 100 draws"]["value"] == pytest.approx(-784 * np.log(2), rel=0.2)
-    refused = gossamer("evaluate", run, "--train", data, "--test", data, "--metrics", "latent")
-    assert refused.status == 2
-    assert "--release-encoder" in refused.err
+    assert "nearest needs a RUN" in refused.err
 
 
 def entry(metric: str, value: float = 0.5) -> dict[str, Any]:
@@ -319,3 +284,20 @@ def test_too_few_samples_are_called_samples(gossamer: Run, data: Path, tmp_path:
         answer = gossamer(*words, metric)
         assert answer.status == 2
         assert says in answer.err, answer.err
+
+
+def test_evaluate_reads_each_set_from_its_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    sets = {
+        name: draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8) for name, n in (("s", 20), ("a", 30), ("b", 40))
+    }
+    for name, images in sets.items():
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(len(images)) % 3)
+    seen: list[Inputs] = []
+    monkeypatch.setattr(running, "measured", lambda inputs, names: seen.append(inputs) or [])
+    running.evaluate(tmp_path / "s.npz", train=str(tmp_path / "a.npz"), test=str(tmp_path / "b.npz"))
+    assert isinstance(seen[0].samples, Samples)
+    assert (seen[0].samples.images == sets["s"]).all()
+    assert (seen[0].samples.labels == np.arange(20) % 3).all()
+    assert (seen[0].real.images == sets["a"]).all()
+    assert (seen[0].tests.images == sets["b"]).all()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gossamer.metrics.features import ClassifierFeatures
-from gossamer.run.evaluation import metric_functions
 from gossamer.run.evaluation.evaluate import lines
 
 Run = Callable[..., Any]
@@ -45,7 +44,7 @@ def test_the_lines_of_evaluate_call_classes_by_their_names(
 ) -> None:
     """On the terminal. metrics.json and --json keep the numbers, which are keys."""
     train = functools.partial(ClassifierFeatures.train, width=16, epochs=1)
-    monkeypatch.setattr(metric_functions.ClassifierFeatures, "train", train)
+    monkeypatch.setattr(ClassifierFeatures, "train", train)
     synth = named_run
     if source != "run":
         synth = tmp_path / source

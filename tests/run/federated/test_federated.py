@@ -51,8 +51,8 @@ from gossamer.run.cli.main import main
 from gossamer.run.federated import deploy, messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client
+from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.link import Identity, Link, attend
-from gossamer.run.federated.local import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
     Round,
@@ -269,7 +269,7 @@ def calling(papers: Path, port: int, clients: list[Client], heard: Heard) -> lis
                 return one.app(message, given)
 
         attend(
-            app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.finished,
+            app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.folder.finished,
             wait=20, log=heard.append,
         )  # fmt: skip
 
@@ -288,7 +288,7 @@ def test_connections_give_what_the_central_loop_gives(
         for thread in threads:
             thread.join(20)
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
-    assert all(one.finished for one in four)
+    assert all(one.folder.finished for one in four)
 
 
 REPEATING = Path(__file__).parents[2] / "fixtures" / "repeating.py"
@@ -565,7 +565,7 @@ def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
     clients[2].records = fail
     asked = messages.terms_record(terms(), WRONG_START)
     (said,) = {messages.reason_of(ask(one, messages.TERMS, asked)) for one in clients}
-    assert "another network" in said
+    assert "start does not hold the arrays" in said
     assert not any(one.folder.path.exists() for one in clients)
 
 
@@ -932,7 +932,7 @@ def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) 
     began = time.monotonic()
     simulate(**request, resume=True, sink=heard)
     assert time.monotonic() - began < 60  # it waits for nobody
-    assert len(heard) == 1 and "nothing more is charged" in heard[0] and "4 of 4" in heard[0]
+    assert len(heard) == 1 and "uses no more epsilon" in heard[0] and "4 of 4" in heard[0]
     assert on_disk(tmp_path) == before
 
 
@@ -950,7 +950,7 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
 
     apps: dict[str, Any] = {one.folder.path.name: one.app for one in four}
     run(LocalGrid({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", accounts=tmp_path / "book")
-    assert [one.finished for one in four] == [True, True, True, False]
+    assert [one.folder.finished for one in four] == [True, True, True, False]
     CARD.save(tmp_path / "card.toml")
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
@@ -963,8 +963,8 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
         address=address, card=CARD, out=tmp_path / "run", resume=True, wait=30, sink=heard, **words
     )  # fmt: skip
     threads[0].join(20)
-    assert any("1 of 4" in each and "nothing more is charged" in each for each in heard)
-    assert late.finished and verify(late.folder.path).ok
+    assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
+    assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
     with pytest.raises(SystemExit) as ended:
@@ -1005,7 +1005,7 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     assert (
         sum(answered) == before + 24
     )  # a block of 16 draws was paid for, and only 6 were asked for when it was killed
-    assert all(one.finished for one in four)
+    assert all(one.folder.finished for one in four)
 
 
 # ---------------------------------------------------------------------- what goes over the wire

@@ -32,6 +32,8 @@ def card(size: int, **other: object) -> DataCard:
 )
 def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Measured) -> None:
     """The figure is on the page that the run names, or in the lab notes that this page links to."""
+    assert 0 <= run.at_least <= run.accuracy <= run.at_most <= 1
+    assert run.records > 0 and run.epsilon > 0 and 0 < run.delta < 1
     page = (ROOT / run.page).read_text(encoding="utf-8")
     notes = f"../lab/{Path(run.page).name}"
     if f"]({notes}" in page:
@@ -47,12 +49,6 @@ def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Meas
     noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}
     chosen = presets.settings(run.method, run.preset) if run.preset else {}
     _ = method.job({**chosen, **run.settings, **noise}, card(run.records)).plan
-
-
-def test_a_run_whose_interval_does_not_hold_its_figure_is_refused() -> None:
-    for wrong in ({"low": 0.71}, {"high": 0.69}, {"accuracy": 91.7}, {"records": 0}, {"epsilon": 0.0}):
-        with pytest.raises(ValueError, match="numbers that cannot be"):
-            dataclasses.replace(RUN, **wrong)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0, 100.0])
@@ -72,11 +68,11 @@ def test_clearness_is_that_of_one_gaussian_release(epsilon: float) -> None:
 @pytest.mark.parametrize(
     ("records", "low", "high", "words"),
     [
-        (1_000, None, 0.72, "unknown, at most the 72.0 % of a clearer run"),
-        (9_000, 0.68, 0.72, "68.0 % to 72.0 %"),
-        (12_000, 0.68, 0.72, "68.0 % to 72.0 %"),
-        (30_000, 0.68, 0.91, "68.0 % to 91.0 %"),
-        (500_000, 0.89, None, "at least the 89.0 % of a less clear run"),
+        (1_000, None, 0.72, "at most 72.0 %"),
+        (9_000, 0.68, 0.72, "68.0 to 72.0 %"),
+        (12_000, 0.68, 0.72, "68.0 to 72.0 %"),
+        (30_000, 0.68, 0.91, "68.0 to 91.0 %"),
+        (500_000, 0.89, None, "at least 89.0 %"),
     ],
 )
 def test_what_is_expected_lies_between_runs_and_is_unknown_beyond_them(

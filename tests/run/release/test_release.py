@@ -26,7 +26,7 @@ from gossamer.methods.teacher.nets import Classifier
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
-from gossamer.run.release.readme import class_names, readme
+from gossamer.run.release.readme import readme
 from gossamer.run.release.release import ATTACKED, MEASURED, release
 from gossamer.run.release.standalone_loader import Unloadable, _Collected, is_same, loader
 from gossamer.run.release.verify import verify
@@ -337,7 +337,6 @@ def test_the_readme_of_a_run_without_a_guarantee_promises_nothing(run: Path, tmp
 
 def test_class_names_stand_beside_their_numbers_where_the_card_has_them(run: Path) -> None:
     certificate = Certificate.load(run)
-    assert class_names(certificate.card) == []
     named = dataclasses.replace(certificate, card={**certificate.card, "class_names": ["benign", "malignant"]})
     assert "The labels: 0 benign, 1 malignant." in readme(named, samples=0, no_loader="")
 

@@ -182,13 +182,17 @@ def test_keys_that_are_none_are_refused_in_words(out: Path, tmp_path: Path) -> N
     (tmp_path / "text").write_text("a key")
     for name, says in (
         ("locked", "has a passphrase"),
-        ("curve", "of another kind"),
-        ("text", "no private key in PEM"),
+        ("curve", "no Ed25519 private key"),
+        ("text", "no Ed25519 private key"),
         ("nothing", "cannot be read"),
     ):
         with pytest.raises(RequestError, match=says):
             sign(out, key=tmp_path / name)
-    for name, says in (("curve.pub", "of another kind"), ("text", "no public key"), ("nothing", "cannot be read")):
+    for name, says in (
+        ("curve.pub", "no Ed25519 public key"),
+        ("text", "no Ed25519 public key"),
+        ("nothing", "cannot be read"),
+    ):
         with pytest.raises(RequestError, match=says):
             verify(out, key=str(tmp_path / name))
     assert not (out / SIGNATURE).exists()

@@ -31,7 +31,7 @@ RELEASED = [
     "README.md", "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "load.py", "model.safetensors", "report.html",
     "samples.png",
 ]  # fmt: skip
-UNSIGNED = "It is not signed: nothing here shows who stands for it."
+UNSIGNED = "It is not signed: nothing here shows who vouches for it."
 
 
 @pytest.fixture
@@ -355,9 +355,9 @@ def test_where_a_release_may_not_go(gossamer: Run, run: Path, out: Path, tmp_pat
         (run, run, "is the run itself"),
         (run, tmp_path / "." / "run" / ".." / "run", "is the run itself"),
         (out, out, "is the run itself"),
-        (run, run / "release", "lies in"),
-        (run, run / "checkpoint" / "release", "lies in"),
-        (tmp_path / "around" / "run", tmp_path / "around", "or around it"),
+        (run, run / "release", "a folder in it"),
+        (run, run / "checkpoint" / "release", "a folder in it"),
+        (tmp_path / "around" / "run", tmp_path / "around", "a folder around it"),
         (run, tmp_path / "file", "is a file or a link"),
         (run, tmp_path / "link", "is a file or a link"),
         (run, tmp_path / "taken", "something other than a release"),

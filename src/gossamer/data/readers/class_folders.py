@@ -11,7 +11,7 @@ from gossamer.errors import DataError
 
 _SPLITS = ("train", "test")
 _LIKE_SPLITS = {*_SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
-"""What folders of splits are often called, in small letters."""
+"""Usual names of splits, in small letters."""
 _OF_WINDOWS = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _ARRAYS = (".npz", ".csv")
 """Endings of files that are data sets by themselves."""
@@ -19,17 +19,16 @@ _ARRAYS = (".npz", ".csv")
 
 @dataclass(frozen=True)
 class Listing:
-    """The pictures of one split, class by class; within a class in the order of their names.
+    """The pictures of one split, in the order of their classes and names, or of a list.
 
     Args:
         folder: the folder that was listed.
-        root: the folder of the class folders: the same, or that of the split below it.
+        root: the same, or the folder of the split in it.
         paths: the pictures. [N]
         labels: int64 [N].
-        units: the name of the folder between class and picture, "" where there is none. [N]
+        units: the name of the folder between class and picture; "": there is none. [N]
         others: the pictures of the other split.
-        class_names: what the labels are called, label 0 first: the names of the class folders, of which an empty one is a class
-            too, or of a list; empty where labels are numbers.
+        class_names: what the labels are called, label 0 first; empty where labels are numbers.
     """
 
     folder: Path
@@ -48,18 +47,12 @@ class Listing:
 def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: bool = False) -> Listing:
     """The pictures of one split, none of them opened.
 
-    The names of the class folders, sorted, give the labels from 0 (numbers first and as numbers, then the others; an
-    empty class folder still counts). Where the folder holds nothing but `train` and `test`, the classes are those of
-    both, and one split is read.
-
-    Args:
-        folder: the folder.
-        split: which split to read, where there are splits.
-        must_split: whether to refuse a folder without splits.
-        unit_folders: whether a class folder may hold folders of units, with the pictures in them.
+    The sorted names of the class folders give the labels from 0: first numbers, as numbers, then other names. An empty class
+    folder counts. If the folder holds `train` and `test` only, the classes are those of both, and one split is read.
+    must_split: refuse a folder without splits. unit_folders: a class folder may hold folders of units with pictures.
 
     Raises:
-        DataError: no class folders, no pictures, or a file that is none by its name.
+        DataError: no class folders, no pictures, or another file.
     """
     splits = _split_folders(folder)
     if must_split and split not in splits:
@@ -68,14 +61,11 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     names = sorted({path.name for other in roots for path in _subfolders(other)}, key=_place)
     root = splits.get(split) if splits else folder
     if root is None or not names:
-        single = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
-        hint = f"; or name the file that is meant, {folder / single[0]}" if single else ""
-        if not splits and not any(path.suffix.lower() in SUFFIXES for path in folder.rglob("*")):
-            hint = f"{hint}. There is no picture in it at all: tables of values are not read, records are pictures"
+        single = sorted(path for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
+        hint = f"; or name the file that is meant, {single[0]}" if single else ""
         raise DataError(
-            f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class "
-            "into a folder of their own, optionally below train and test; or say --labels-key none where there are no classes"
-            + hint
+            f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class into a folder "
+            f"of their own, optionally below train and test; or say --labels-key none if there are no classes{hint}"
         )
     for other in roots:
         _refuse_loose(other)
@@ -101,19 +91,16 @@ def _split_folders(folder: Path) -> dict[str, Path]:
         others = ", ".join(sorted(set(subfolders) - set(_SPLITS)))
         raise DataError(
             f"{folder}: splits are called train and test, in small letters, and here is {others}: rename it, move it away, or "
-            "name the one folder that is meant"
+            "name one folder"
         )
     return subfolders if subfolders and set(subfolders) <= set(_SPLITS) else {}
 
 
 def _refuse_loose(root: Path) -> None:
-    """Refuse pictures beside the class folders: they are of no class, and would be left out without a word."""
+    """Refuse pictures beside the class folders, which have no class."""
     loose = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
     if pictures := [path for path in loose if not path.name.startswith(".")]:
-        raise DataError(
-            f"{pictures[0]}: this picture lies beside the class folders and is of no class: move it into "
-            "the folder of its class, or away"
-        )
+        raise DataError(f"{pictures[0]}: this picture lies beside the class folders and is of no class: move it")
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -121,17 +108,16 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _place(name: str) -> tuple[bool, int, str]:
-    """The sort key of a class name: decimal numbers first, so that 10 comes after 9. No other name matters to it.
+    """The sort key of a class name: decimal numbers first, so that 10 comes after 9.
 
-    Were it the other names' business, the folder of one picture could put all others in another order, and what is trained on
-    public ones among them would show it.
+    It depends on no other name. Else the folder of one picture could change the order of all others, which a model shows.
     """
     number = name.isascii() and name.isdigit()
     return not number, int(name) if number else 0, name
 
 
 def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
-    """The files of one class, sorted. Hidden files, and what Windows writes beside pictures, are passed over."""
+    """The files of one class, sorted. Hidden files and those of Windows are passed over."""
     if not folder.is_dir():
         return []
     pictures = []
@@ -143,7 +129,5 @@ def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
             pictures.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
-            raise DataError(
-                f"{path}: a class folder holds {', '.join(SUFFIXES)} files and nothing else{units}: move it away"
-            )
+            raise DataError(f"{path}: a class folder holds {', '.join(SUFFIXES)} files only{units}: move it away")
     return pictures

@@ -1,7 +1,7 @@
-"""Pictures decoded by processes of their own, where there are many.
+"""Many pictures are decoded by worker processes.
 
-A worker is a fresh Python process on two pipes, which holds one picture at a time and a few files that wait. It writes nothing
-to a disk, and ends when its pipe does: also when the process that reads is killed.
+A worker is a fresh Python process on two pipes. It writes nothing to a disk, and ends with its pipe, also when the process that
+reads is killed.
 """
 
 import os
@@ -21,12 +21,12 @@ import numpy as np
 from gossamer.errors import DataError, GossamerError
 
 Source = tuple[str, Path | bytes]
-"""A picture's place, for messages, and its file, or the bytes of one."""
+"""A picture's place, for messages, and its file or bytes."""
 
 _ALONE = 1_024
 """Pictures that are decoded before workers are worth their start."""
 _FILES, _BYTES = 64, 1 << 22
-"""What a worker is given at a time: so many files, fewer if they are large."""
+"""The files that a worker is given at a time, fewer if they are large."""
 
 
 class Decodes(Protocol):
@@ -61,10 +61,7 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
             yield from busy[0].taken()
             idle.append(busy.popleft())
     except (OSError, EOFError, pickle.UnpicklingError):
-        raise DataError(
-            "a process that decodes pictures has ended, perhaps for want of memory; nothing has been written. Make room, and "
-            "begin again"
-        ) from None
+        raise DataError("a process that decodes pictures has ended, perhaps for want of memory: begin again") from None
     finally:
         for worker in (*idle, *busy):
             worker.end()
@@ -84,13 +81,13 @@ class _Worker:
         self._decoder, self._given = decoder, list[Source]()
 
     def give(self, sources: list[Source]) -> None:
-        """Something to decode; what was given before has been taken."""
+        """Give pictures to decode, once the earlier ones have been taken."""
         self._given = sources
         pickle.dump((self._decoder, sources), self._to)
         self._to.flush()
 
     def taken(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Place and pixels of all that was given."""
+        """Place and pixels of all given pictures."""
         for where, _ in self._given:
             answer, notes = pickle.load(self._from)
             if isinstance(answer, GossamerError):
@@ -99,7 +96,7 @@ class _Worker:
             yield where, answer
 
     def end(self) -> None:
-        """End the process, whatever it is at."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
         self._from.close()
@@ -108,7 +105,7 @@ class _Worker:
 
 
 def serve() -> None:
-    """The work of a worker: decode what comes in, until nothing does. Ctrl-C is for the process that reads."""
+    """Decode what comes in, until the pipe ends. Ctrl-C is for the process that reads."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no answer
@@ -140,5 +137,5 @@ def _given(sources: Iterator[Source]) -> Iterator[list[Source]]:
 
 
 def _processors() -> int:
-    """Those that this process may use."""
+    """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

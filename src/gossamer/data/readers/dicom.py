@@ -1,6 +1,6 @@
-"""DICOM files, by pydicom (the extra `dicom`): the pixels and what describes them. No other element is read into memory.
+"""DICOM files, by pydicom (the extra `dicom`): the pixels and what describes them.
 
-A patient's name, birth date or number stands in elements that are skipped. What is burnt into the pixels is pixels.
+Elements with a patient's name, birth date or number are skipped. A name that is burnt into the pixels is not.
 """
 
 import io
@@ -14,14 +14,12 @@ import numpy as np
 from gossamer.errors import DataError, RequestError
 
 LARGEST = 1 << 28
-"""Bytes of a file: one picture needs no more."""
+"""Bytes of a file."""
 
-BURNED_IN = (
-    "Some DICOM files say that text is burnt into the picture: look whether it names anybody, and crop it first."
-)
+BURNED_IN = "Some DICOM files say that text is burnt into the picture. If it names anybody, crop it first."
 
 _DEFLATED, _HEAD = b"1.2.840.10008.1.2.1.99", 1 << 16
-"""The name of the transfer syntax that is squeezed as a whole, and how far into a file it can stand."""
+"""The name of the transfer syntax that compresses the whole file, and the bytes in which it is found."""
 
 _TAGS = [
     "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
@@ -32,14 +30,14 @@ _TAGS = [
 
 @dataclass(frozen=True)
 class Pixels:
-    """What a DICOM file shows.
+    """The first frame of a DICOM file.
 
     Args:
         pixels: [H, W] in the file's own unit (Hounsfield for CT), or uint8 [H, W, 3].
         is_byte: whether they are 8-bit pixels as they are stored; else a range must be declared.
         inverted: whether small values are white.
         possible: the least and the largest value that the file's header allows, in the same unit.
-        notes: what should be said of it.
+        notes: what the terminal says of it.
     """
 
     pixels: np.ndarray
@@ -50,17 +48,13 @@ class Pixels:
 
 
 def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
-    """The first frame of a file.
+    """The first frame of a file. check_size: refuses a width and a height before anything is decoded.
 
-    The rescale slope and intercept are applied. Windows are not: they differ from file to file, and so would the pictures.
-
-    Args:
-        path: the file.
-        check_size: refuses a width and a height before anything is decoded.
+    The rescale slope and intercept are applied. Windows are not, because they differ from file to file.
 
     Raises:
         RequestError: pydicom is not installed.
-        DataError: a file that is too large, squeezed as a whole, of a kind that is not read, or cannot be decoded.
+        DataError: a file that is too large, deflated, of a kind that is not read, or cannot be decoded.
     """
     dataset = _opened(path)
     from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
@@ -75,10 +69,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     try:
         pixels = pixel_array(dataset, index=0)
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
-        raise DataError(
-            f"{path}: the pixels cannot be decoded: the file is damaged, or its compression needs a decoder that is not "
-            "installed; write it uncompressed"
-        ) from None
+        raise DataError(f"{path}: the pixels are damaged, or need a decoder: write the file uncompressed") from None
     if pixels.ndim != (3 if colour else 2) or (colour and (pixels.shape[2] != 3 or pixels.dtype != np.uint8)):
         raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
     notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []
@@ -117,7 +108,7 @@ def _rescale(dataset: Any) -> tuple[float, float]:
 
 
 def _possible(dataset: Any) -> tuple[float, float]:
-    """The least and the largest value of a pixel that has the stored bits and the sign of the header, after its rescale."""
+    """The least and the largest value of a pixel with the header's bits and sign, after its rescale."""
     values, (slope, intercept) = 2**dataset.BitsStored, _rescale(dataset)
     least = -values // 2 if dataset.PixelRepresentation else 0
     low, high = sorted(stored * slope + intercept for stored in (least, least + values - 1))

@@ -44,15 +44,10 @@ def read_folder(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_file(path: Path, *, dimensions: int) -> np.ndarray:
-    """One idx file of unsigned bytes; memory-mapped unless it is compressed.
-
-    Args:
-        path: a plain file, or one that ends in .gz.
-        dimensions: 3 for images, 1 for labels.
+    """One idx file of unsigned bytes with 3 (images) or 1 (labels) dimensions; memory-mapped unless it ends in .gz.
 
     Raises:
-        DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable; or there is no room for
-            what is unpacked.
+        DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable; or a full disk.
     """
     try:
         if path.suffix == ".gz":
@@ -64,10 +59,8 @@ def read_file(path: Path, *, dimensions: int) -> np.ndarray:
             start = file.tell()
         _check_length(path.stat().st_size - start, math.prod(shape), path)
         return np.memmap(path, np.uint8, "r", start, shape)
-    except EOFError:
-        raise DataError(f"{path}: the compressed file is cut: copy or download it again") from None
-    except (gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path}: this is not a sound gzip file: copy or download it again") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise DataError(f"{path}: the compressed file is cut or damaged: copy or download it again") from None
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
 
@@ -80,16 +73,10 @@ def _find(folder: Path, name: str) -> Path | None:
 def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tuple[int, ...]:
     """The shape that the header declares."""
     head = file.read(4 + 4 * dimensions)
-    if len(head) < 4 + 4 * dimensions:
-        raise DataError(f"{path}: the file ends inside its header: copy or download it again")
-    zero, code, declared = struct.unpack_from(">HBB", head)
-    if zero != 0:
-        raise DataError(f"{path}: this is not an idx file (it does not begin with two zero bytes)")
-    if code != _UNSIGNED_BYTE:
-        raise DataError(f"{path}: the idx file has type code 0x{code:02x}, and only 0x08, unsigned bytes, is read")
-    if declared != dimensions:
-        kind = "images [N, height, width]" if dimensions == 3 else "labels [N]"
-        raise DataError(f"{path}: the idx file has {declared} dimensions, and {kind} have {dimensions}")
+    if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
+        raise DataError(
+            f"{path}: its header is not that of an idx file of unsigned bytes in {dimensions} dimensions: download it again"
+        )
     shape = struct.unpack_from(f">{dimensions}I", head, 4)
     if 0 in shape:
         raise DataError(f"{path}: the idx file is empty: its header declares a dimension of 0")
@@ -97,7 +84,7 @@ def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tupl
 
 
 def _exactly(file: gzip.GzipFile, length: int, path: Path) -> Filling:
-    """The rest of the file, block by block: a damaged header can declare more than there is, so no room is asked for by it."""
+    """The rest of the file, block by block: a damaged header can declare more than there is."""
     values = Filling()
     while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
         values.add(block)

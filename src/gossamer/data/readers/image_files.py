@@ -1,6 +1,6 @@
-"""Picture files to uint8 [C, H, W]: Pillow and pydicom decode, and here it is decided what every mode of theirs becomes.
+"""Picture files to uint8 [C, H, W]: Pillow and pydicom decode them, and their modes are converted here.
 
-Each picture is treated by itself and by what the card declares: no picture decides how another is read.
+Each picture is converted by itself and by what the card declares: no picture decides how another is read.
 """
 
 import io
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -29,7 +30,7 @@ LARGEST = 1 << 28
 """Bytes of a file."""
 
 MOST_PIXELS = 1 << 25
-"""Of one picture, 8192 x 4096: a few bytes of a file can declare more than the memory holds."""
+"""Pixels of a picture, 8192 x 4096: a few bytes can declare more than the memory holds."""
 
 ON_WHITE = "Pictures with an alpha channel or a transparent colour were laid on white."
 FROM_CMYK = "CMYK pictures were converted to RGB without a colour profile."
@@ -45,12 +46,12 @@ _ROWS = 256
 
 @dataclass
 class Decoder:
-    """Reads pictures one by one, and remembers in words what it did to any of them.
+    """Reads pictures one by one, and notes how it converted them.
 
     Args:
         form: what each picture is brought to.
-        pixel_range: what is black and what is white in pictures deeper than 8 bits. None: such pictures are refused.
-        notes: one sentence for each kind of conversion that was made.
+        pixel_range: the values of black and white in pictures deeper than 8 bits. None: they are refused.
+        notes: a sentence for each kind of conversion that was made.
     """
 
     form: Form = field(default_factory=Form)
@@ -58,20 +59,15 @@ class Decoder:
     notes: set[str] = field(default_factory=set)
 
     def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
-        """One picture as uint8 [C, H, W], in the card's form.
-
-        Args:
-            source: a file, or the bytes of one (of a DICOM file: the file).
-            where: its place, for messages.
+        """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only. where: its place, for messages.
 
         Raises:
             DataError: a picture that cannot be read, or is too large; more than 8 bits deep with no range declared.
         """
         try:
-            with warnings.catch_warnings():  # what Pillow and pydicom remark on damaged files would only confuse
+            with warnings.catch_warnings():  # of Pillow and pydicom, on damaged files
                 warnings.simplefilter("ignore")
-                is_dicom = isinstance(source, Path) and source.suffix.lower() == ".dcm"
-                image = self._of_dicom(source) if is_dicom and isinstance(source, Path) else self._of_picture(source)
+                image = self._of_dicom(source) if _is_dicom(source) else self._of_picture(source)
         except _Refused as refused:
             raise DataError(f"{where}: {refused}") from None
         except RequestError:
@@ -96,9 +92,7 @@ class Decoder:
 
     def _of_picture(self, source: Path | bytes) -> np.ndarray:
         """A picture that Pillow reads."""
-        if isinstance(source, Path):
-            source = _bytes_of(source)
-        with Image.open(io.BytesIO(source), formats=_FORMATS) as picture:
+        with Image.open(_stream(source), formats=_FORMATS) as picture:
             _check_size(*picture.size)
             if getattr(picture, "is_animated", False):
                 self.notes.add(FIRST_FRAME)
@@ -113,14 +107,11 @@ class Decoder:
         """A picture of any mode as uint8 [C, H, W]."""
         if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
             return self._deep(np.asarray(picture))[None]
-        if picture.mode in ("1", "L", "LA") and "transparency" not in picture.info:
-            wanted = "L"
-        elif picture.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"):
-            wanted = "L" if picture.mode in ("1", "L", "LA") else "RGB"
-        else:
+        if picture.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"):
             raise _Refused(f"pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB")
         if picture.mode == "CMYK":
             self.notes.add(FROM_CMYK)
+        wanted = "L" if picture.mode in ("1", "L", "LA") else "RGB"
         array = np.asarray(self._opaque(picture, wanted))
         return array[None] if wanted == "L" else array.transpose(2, 0, 1)
 
@@ -145,19 +136,14 @@ class Decoder:
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
     def _deep(self, pixels: np.ndarray, possible: tuple[float, float] | None = None) -> np.ndarray:
-        """Grey pixels [H, W] of any depth as uint8.
-
-        Args:
-            pixels: of one picture.
-            possible: the least and the largest value that its file's header allows; None: it does not say.
-        """
+        """Grey pixels [H, W] of any depth as uint8. possible: the least and the largest value that the file's header allows."""
         if self.pixel_range is None:
             black, white = (0.0, 65535.0) if possible is None else possible
             which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
             if black < 0:
                 which += "; CT in Hounsfield units often takes -1000 1000"
             raise _Refused(
-                "its pixels are not plain 8-bit ones. Declare what is black and white as pixel_range in the card: "
+                "its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
                 f"`gossamer card DATA --pixel-range {black:.10g} {white:.10g}` drafts it with {which}"
             )
         self.notes.add(SCALED)
@@ -174,15 +160,21 @@ class _Refused(Exception):
     """A picture that is not read, and why."""
 
 
-def _bytes_of(path: Path) -> bytes:
-    """A whole file: Pillow asks a file for as many bytes as a damaged header declares."""
-    if path.stat().st_size > LARGEST:
+def _is_dicom(source: Path | bytes) -> TypeGuard[Path]:
+    return isinstance(source, Path) and source.suffix.lower() == ".dcm"
+
+
+def _stream(source: Path | bytes) -> io.BytesIO:
+    """A whole file in memory: Pillow asks a file for as many bytes as a damaged header declares."""
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    if source.stat().st_size > LARGEST:
         raise _Refused(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
-    return path.read_bytes()
+    return io.BytesIO(source.read_bytes())
 
 
 def _check_size(width: int, height: int) -> None:
-    """Refuse a picture without pixels, or with more than any camera's."""
+    """Refuse a picture without pixels, or with too many."""
     if width < 1 or height < 1:
         raise _Refused("it declares no pixels: mend or remove it")
     if width * height > MOST_PIXELS:
@@ -191,7 +183,7 @@ def _check_size(width: int, height: int) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without file descriptor 2: libtiff prints there what it finds in a damaged file, past Python, and has no switch."""
+    """Without file descriptor 2, on which libtiff prints, past Python, what it finds in a damaged file."""
     try:
         saved_stderr = os.dup(2)
     except OSError:  # there is none
@@ -208,47 +200,40 @@ def _quiet() -> Iterator[None]:
 
 @dataclass
 class Sizer(Decoder):
-    """Looks at the heads of pictures in place of reading them.
+    """Counts the pictures of each height and width by their heads. A `Decoder` refuses those without a sound head.
 
-    Args:
-        sizes: how many pictures there are of each height and width. What has no sound head is left to a `Decoder` to refuse.
-        channels: of the first picture, which is read; 0 where there is none.
+    channels: of the first picture, which is read; 0: there is none.
     """
 
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     channels: int = 0
 
     def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
-        """Counts one picture. Gives one black pixel. Raises DataError: the first picture cannot be read."""
+        """Count one picture. Return one black pixel. Raises DataError: the first picture cannot be read."""
         if not self.channels:
             self.channels = len(super().read(source, where=where))
         with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
             warnings.simplefilter("ignore")
-            is_dicom = isinstance(source, Path) and source.suffix.lower() == ".dcm"
-            self.sizes[dicom.size(source) if is_dicom and isinstance(source, Path) else _size(source)] += 1
+            self.sizes[dicom.size(source) if _is_dicom(source) else _size(source)] += 1
         return np.zeros((1, 1, 1), np.uint8)
 
     def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray]]:
-        """One black pixel for each picture, all of which are counted here."""
+        """One black pixel for each picture, counted in this process."""
         return ((where, self.read(source, where=where)) for where, source in sources)
 
 
 def _size(source: Path | bytes) -> tuple[int, int]:
     """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
-    raw = _bytes_of(source) if isinstance(source, Path) else source
-    with Image.open(io.BytesIO(raw), formats=list(_FORMATS)) as picture:
+    with Image.open(_stream(source), formats=list(_FORMATS)) as picture:
         has_exif = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
         turned = has_exif and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
         return picture.size if turned else (picture.height, picture.width)
 
 
 def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
-    """Files to uint8 [N, C, H, W].
+    """Files to uint8 [N, C, H, W]. Raises DataError: as `stacked`, or a file under two names.
 
-    Links are followed. Two names of one file are refused: that record would count twice, and a record is protected once.
-
-    Raises:
-        DataError: a file that is no picture, pictures that differ in size or colour, or a file under two names.
+    Links are followed. A file under two names would be two records, and a record is protected once.
     """
     names: dict[tuple[int, int], Path] = {}
     for path in paths:
@@ -260,16 +245,10 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
 
 
 def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:
-    """Picture files, each with its place, to uint8 [N, C, H, W].
+    """Picture files, each with its place, to uint8 [N, C, H, W]. where: what holds them all, for messages.
 
-    Args:
-        sources: a place and a file, or the bytes of one, for each picture.
-        decoder: what reads them.
-        where: what holds them all, for the message.
-        count: how many there are, where that is known: room is then made for all of them before the second is read.
-
-    Raises:
-        DataError: there are none, they differ in size or colour, one cannot be read, or there is no room for them.
+    count: their number, to check the free space before the second is read; zero: unknown. Raises DataError: there are none,
+    they differ in size or colour, one cannot be read, or the disk is too full.
     """
     values, shape, first = Filling(), None, ""
     for place, pixels in decoder.read_all(sources):

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +27,15 @@ def has_list(folder: Path) -> bool:
 def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | None) -> Listing:
     """The pictures of one split and their labels from the list, in the order of the list, none of them opened.
 
-    The list lies in the folder, or in its subfolders train and test. A picture that it does not name is passed over.
-
-    Args:
-        folder: the folder.
-        split: which split to read, where there are splits.
-        must_split: whether to refuse a folder without splits.
-        labels_key: the column of labels, whole numbers or names. None: `label`.
+    The list is in the folder, or in its subfolders train and test. A picture that it does not name is passed over.
+    labels_key: the column of labels, whole numbers or names; None: `label`.
 
     Raises:
-        DataError: a damaged list, a line without picture, or one picture twice.
+        DataError: a damaged list, a line without picture, one picture twice, or no such split.
     """
-    roots = {name: folder / name for name in _SPLITS if _list_in(folder / name) is not None}
-    if must_split and split not in roots:
-        raise DataError(f"{folder}: there is no list of pictures in a subfolder {split}: leave the split out")
-    if roots and split not in roots:
-        raise DataError(
-            f"{folder}: the subfolder {split} holds no {' or '.join(LISTS)}: add it, or name the other split"
-        )
-    root = roots.get(split, folder)
+    root, rest = _roots(folder, split, must_split, lambda subfolder: _list_in(subfolder) is not None)
     rows = list(_rows(root, labels_key or "label"))
-    beyond = [row for name, other in roots.items() if name != split for row in _rows(other, labels_key or "label")]
+    beyond = [row for other in rest for row in _rows(other, labels_key or "label")]
     if not rows:
         raise DataError(f"{root}: the list names no pictures")
     labels, names = numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder))
@@ -57,26 +45,30 @@ def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | N
 
 def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
     """All pictures below a folder, sorted by their paths, in one class. Raises DataError: there are none, or no such split."""
-    splits = {name: folder / name for name in _SPLITS if (folder / name).is_dir()}
-    if (must_split or splits) and split not in splits:
-        raise DataError(f"{folder}: there is no subfolder {split}: leave the split out, or make the subfolder")
-    roots = splits or {split: folder}
-    pictures = {name: _all_pictures(root) for name, root in roots.items()}
-    paths = pictures.pop(split)
+    root, rest = _roots(folder, split, must_split, Path.is_dir)
+    paths = _all_pictures(root)
     if not paths:
         raise DataError(f"{folder}: the folder holds no {', '.join(SUFFIXES)} files")
-    others = [path for paths_of_split in pictures.values() for path in paths_of_split]
-    return Listing(folder, roots[split], paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
+    others = [path for other in rest for path in _all_pictures(other)]
+    return Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
+
+
+def _roots(folder: Path, split: str, must_split: bool, has: Callable[[Path], bool]) -> tuple[Path, list[Path]]:
+    """The folder of a split and those of the other; the folder itself and none, if it has no splits."""
+    roots = {name: folder / name for name in _SPLITS if has(folder / name)}
+    if (must_split or roots) and split not in roots:
+        raise DataError(f"{folder}: there is no subfolder {split} (with a list): add it, or leave the split out")
+    return roots.pop(split, folder), list(roots.values())
 
 
 def _all_pictures(root: Path) -> list[Path]:
-    """Sorted. Hidden files and folders are the file system's own."""
+    """Sorted. Hidden files and folders are passed over."""
     pictures = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     return sorted(path for path in pictures if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
 def _list_in(folder: Path) -> Path | None:
-    """A list of another kind, such as one of units, does not name the column."""
+    """The list of a folder's pictures, which names their column: a list of units does not."""
     for path in (folder / name for name in LISTS):
         if path.is_file():
             with path.open("rb") as file:
@@ -94,31 +86,22 @@ def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
         with where.open(encoding="utf-8-sig", newline="") as file:
             for line, row in _lines(file, where):
                 name, label = row.get(_FILE), row.get(key)
-                if key not in row or _FILE not in row:
+                if not isinstance(name, str) or not name or key not in row or not isinstance(label, str | int | None):
                     raise DataError(
-                        f"{where}, line {line}: the columns {_FILE} and {key} are needed; --labels-key names another"
-                    )
-                if not isinstance(name, str) or not name or not isinstance(label, str | int | None):
-                    raise DataError(
-                        f"{where}, line {line}: a line names a picture and its label, a whole number or a name"
+                        f"{where}, line {line}: the columns {_FILE} and {key} are needed, with a picture and a number or name; "
+                        "--labels-key names another column"
                     )
                 path = folder / name
                 if Path(name).is_absolute() or ".." in Path(name).parts or path.suffix.lower() not in SUFFIXES:
                     raise DataError(f"{where}, line {line}: {_FILE} is the path of a picture below the list's folder")
                 if path in line_of:
-                    raise DataError(
-                        f"{where}, line {line}: line {line_of[path]} names this picture too: keep one of them"
-                    )
+                    raise DataError(f"{where}, line {line}: line {line_of[path]} names this picture too: keep one")
                 if not path.is_file():
                     raise DataError(f"{where}, line {line}: there is no such picture: correct the line, or take it out")
                 line_of[path] = line
                 yield path, "" if label is None else str(label)
-    except UnicodeDecodeError:
-        raise DataError(f"{where}: the list is not text in UTF-8: save it anew") from None
-    except (csv.Error, ValueError, RecursionError):
-        raise DataError(
-            f"{where}: the list is not sound: write it anew, as CSV with commas or one JSON object a line"
-        ) from None
+    except (csv.Error, ValueError, RecursionError):  # also what is not UTF-8
+        raise DataError(f"{where}: the list is not sound: write it anew in UTF-8, as CSV or lines of JSON") from None
 
 
 def _lines(file: Any, where: Path) -> Iterator[tuple[int, dict[str, Any]]]:

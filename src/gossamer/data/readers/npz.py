@@ -9,6 +9,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from gossamer.data.labels import text_of
 from gossamer.data.memory_mapped import Filling
 from gossamer.errors import DataError
 
@@ -20,7 +21,7 @@ _BLOCK = 1 << 22
 
 
 def is_folder(path: Path) -> bool:
-    """Whether this is a folder of .npy files, the arrays of an .npz unpacked. One with folders in it is something else."""
+    """Whether this is a folder of .npy files, the arrays of an .npz unpacked, without folders in it."""
     return path.is_dir() and bool(_files(path)) and not any(entry.is_dir() for entry in path.iterdir())
 
 
@@ -38,15 +39,12 @@ def keys(path: Path) -> list[str]:
 
 
 def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
-    """One array.
+    """One array of an .npz file or a folder of .npy files.
 
-    Args:
-        path: the .npz file, or the folder of .npy files.
-        key: the name of the array.
-        map_from: size in bytes from which an uncompressed array is memory-mapped.
+    map_from: the bytes from which an uncompressed array is memory-mapped.
 
     Raises:
-        DataError: no such key (the message lists those that are there), a damaged file, or no room for what is unpacked.
+        DataError: no such key (the message lists the keys), a damaged file, or a full disk.
     """
     try:
         if path.is_dir():
@@ -70,12 +68,7 @@ def names(path: Path, key: str) -> tuple[str, ...]:
     array = member(path, key)
     if array.dtype.kind != "U" or array.ndim != 1:
         raise DataError(f"{path}: the array {key!r} must be text [classes], what label 0 is called first")
-    try:
-        return tuple(str(name) for name in array.tolist())
-    except (ValueError, SystemError):  # Python raises either for a number that is no character
-        raise DataError(
-            f"{path}: the array {key!r} holds what is no text: the file is damaged, write it again"
-        ) from None
+    return tuple(text_of(array, where=str(path)))
 
 
 def missing(path: Path, *wanted: str) -> DataError:
@@ -92,9 +85,7 @@ def _open(path: Path) -> zipfile.ZipFile:
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
     except Exception as error:  # as above: a damaged directory can raise nearly anything
-        raise DataError(
-            f"{path}: this is not a sound .npz file ({type(error).__name__}): copy or write it again, with np.savez"
-        ) from None
+        raise DataError(f"{path}: this is not a sound .npz file ({type(error).__name__}): write it again") from None
 
 
 def _files(folder: Path) -> list[Path]:
@@ -119,14 +110,9 @@ def _of_file(path: Path, map_from: int) -> np.ndarray:
 
 
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:
-    """An array from a .npy stream, after its declared size has been held against the bytes that are there.
+    """An array from a .npy stream of `size` bytes in the file `path`, once its declared size agrees with that.
 
-    Args:
-        file: the stream.
-        size: its bytes.
-        path: the file that holds it.
-        name: what it is called, for messages.
-        begins: where in that file it begins, if it is to be mapped; None: it is read.
+    name: of the stream, for messages. begins: where it begins in the file, if it is to be mapped; None: it is read.
     """
     shape, fortran, dtype = _header(file)
     start = file.tell()

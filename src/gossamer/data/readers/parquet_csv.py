@@ -3,13 +3,13 @@
 Other tables are refused: Gossamer does not learn from them yet. The extra `parquet` is needed for all but .csv.
 """
 
+import csv
 import itertools
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import numpy as np
 
 from gossamer.data.labels import NONE
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import Decoder, stacked
+from gossamer.data.readers.stored import Stored
 from gossamer.errors import DataError, RequestError
 
 TABULAR = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls")
@@ -28,44 +30,20 @@ _LABELS = ("label", "labels")
 _PIXELS, _CLASS = "pixels", "class"
 _MOST_NAMED = 10_000
 """Classes of samples with names: a damaged label could ask for any number of them."""
-_NAMED = re.compile(r'(-?[0-9]+),(?:"((?:[^"]|"")*)"|([^",]*)),(.*)')
-"""A line of samples whose classes have names: the label, the name, the pixels."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The pictures of a table.
-
-    Args:
-        images: uint8 [N, C, H, W].
-        labels: int64, or text, [N]: -1 or "" where there is none.
-        others: labels of the other split, where they are text.
-        class_names: what the hub's metadata or the column `class` of samples call the labels, label 0 first; empty where
-            nothing does.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    others: np.ndarray | None = None
-    class_names: tuple[str, ...] = ()
 
 
 def no_tables(where: object, forms: str) -> DataError:
-    """The sentence for a table that holds no pictures."""
+    """The error for a table that holds no pictures. forms: what DATA may be."""
     return DataError(
         f"{where}: tables are not supported yet: Gossamer learns from labelled pictures, and DATA is {forms}"
     )
 
 
-def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
-    """Samples that Gossamer wrote: a column label, a column class where classes have names, then pixel0, pixel1 ...
+def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Stored:
+    """Samples that Gossamer wrote: a column label, a column class if classes have names, then pixel0, pixel1 ...
 
-    Pixels stand row by row, channel by channel.
-
-    Args:
-        path: the file. It does not say the pictures' shape.
-        shape: the card's, where it has as many pixels. Else pictures are square, in colour if that is the only way.
-        forms: what DATA may be, for the message.
+    The file does not tell the pictures' shape. It is the card's, if that has as many pixels. Else pictures are square, in
+    colour if they must be. forms: see `no_tables`.
 
     Raises:
         DataError: another table, or a line that is cut or holds anything but whole numbers, pixels 0 to 255.
@@ -90,20 +68,19 @@ def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Rows:
         raise DataError(f"{path}: the file holds no samples below its first line: copy or write it again")
     labels = np.concatenate([labels for labels, _ in pieces])
     images = np.concatenate([pixels for _, pixels in pieces])
-    return Rows(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
+    return Stored(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
 
 
 def _without_name(line: str) -> tuple[str, str]:
-    """A line without the name of its class, and the name. A line that is none becomes empty, which no sample is."""
-    match = _NAMED.fullmatch(line.rstrip("\n"))
-    if match is None:
-        return "", ""
-    label, quoted, plain, pixels = match.groups()
-    return f"{label},{pixels}", plain if quoted is None else quoted.replace('""', '"')
+    """A line of samples without the name of its class, and the name. A damaged line becomes empty."""
+    with suppress(csv.Error, StopIteration, ValueError):
+        label, name, *pixels = next(csv.reader([line]))
+        return ",".join([label, *pixels]), name
+    return "", ""
 
 
 def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
-    """The names of classes, label 0 first, from the labels and names of samples; a class without samples is called so."""
+    """The names of classes, label 0 first, from the labels and names of samples. A class without samples is called so."""
     labelled = [(label, name) for label, name in pairs if label >= 0]
     names = dict(labelled)
     if not len(names) == len(set(names.values())) == len(labelled):
@@ -114,26 +91,26 @@ def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
 
 
 def _numbers(lines: list[str], columns: int, where: str, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: with a place for the number of the line."""
-
-    def parsed(batch: list[str]) -> np.ndarray | None:
-        if not all(line.isascii() for line in batch):
-            return None
-        try:
-            values = np.loadtxt(batch, np.int32, delimiter=",", comments=None, ndmin=2)
-        except (ValueError, OverflowError):
-            return None
-        sound = values.shape == (len(batch), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
-        return values if sound else None
-
-    values = parsed(lines) if all(line.strip() for line in lines) else None
+    """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: a format for the number of the line."""
+    values = _parsed(lines, columns)
     if values is None:
-        bad = next((at for at, line in enumerate(lines) if not line.strip() or parsed([line]) is None), 0)
+        bad = next((at for at, line in enumerate(lines) if _parsed([line], columns) is None), 0)
         raise DataError(
-            f"{where.format(first + bad)}: a sample is a label and {columns - 1} pixels, whole numbers from 0 to 255, with "
-            "commas between: the file is cut or damaged, write it again"
+            f"{where.format(first + bad)}: a sample is a label and {columns - 1} pixels from 0 to 255: write the file again"
         )
     return values[:, 0].astype(np.int64), values[:, 1:].astype(np.uint8)
+
+
+def _parsed(lines: list[str], columns: int) -> np.ndarray | None:
+    """The numbers of some lines, int32 [n, columns]. None: one of them is damaged."""
+    if not all(line.isascii() and line.strip() for line in lines):
+        return None
+    try:
+        values = np.loadtxt(lines, np.int32, delimiter=",", comments=None, ndmin=2)
+    except (ValueError, OverflowError):
+        return None
+    sound = values.shape == (len(lines), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
+    return values if sound else None
 
 
 def read_arrow(
@@ -144,19 +121,19 @@ def read_arrow(
     images_key: str | None,
     labels_key: str | None,
     forms: str,
-) -> Rows:
+) -> Stored:
     """Pictures of .parquet or .arrow files, in order.
 
-    A column of pictures holds the bytes of picture files, alone or as the hubs write them: a struct with a field `bytes`.
+    A column of pictures holds the bytes of picture files, alone or, as the hubs write them, in a struct with a field `bytes`.
     Samples that Gossamer wrote have a column of pixels instead.
 
     Args:
         paths: the files of a split; all have the same columns.
         others: those of the other split.
-        decoder: what reads a picture.
+        decoder: decodes the pictures.
         images_key: the column of pictures. None: the only one.
         labels_key: the column of labels, whole numbers or text. None: `label` or `labels`. "none": there are no labels.
-        forms: what DATA may be, for the message.
+        forms: see `no_tables`.
 
     Raises:
         RequestError: pyarrow is not installed.
@@ -186,22 +163,27 @@ def read_arrow(
         images = decoder.formed(_pixels(batches(), column, decoder, called))
     else:
         pictures = (
-            (where, _bytes(value, where))
-            for path, row, _, batch in batches()
-            for where, value in _placed(batch.column(column), path, row)
+            picture for path, row, _, batch in batches() for picture in _pictures(batch.column(column), path, row)
         )
         images = stacked(pictures, decoder, where=str(paths[0]), count=_rows(paths))
-    if not text:
-        numbers = np.array([-1 if label is None else label for label in labels])
-        if target is None or is_samples:
-            return Rows(images, numbers, class_names=_called(called, paths[0]))
-        return Rows(images, numbers, class_names=_class_names(schema, target, paths[0]))
-    beyond = [label or "" for path in others for label in column_of([path], str(target)).tolist()]
-    return Rows(images, np.array([label or "" for label in labels], np.str_), np.array(beyond, np.str_))
+    stored = Stored(images, _array(labels, text=text), formed=True)
+    if text:
+        beyond = [column_of([path], str(target)) for path in others]
+        return replace(stored, others=np.concatenate([np.empty(0, np.str_), *beyond]))
+    if target is None or is_samples:
+        return replace(stored, class_names=_called(called, paths[0]))
+    return replace(stored, class_names=_class_names(schema, target, paths[0]))
+
+
+def _array(values: list[Any], *, text: bool) -> np.ndarray:
+    """Text, or whole numbers, of a column. A missing one is "" or -1. [N]"""
+    if text:
+        return np.array([value or "" for value in values], np.str_)
+    return np.array([-1 if value is None else value for value in values])
 
 
 def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
-    """What Hugging Face's metadata call the labels of a column; they stand in the schema, as JSON."""
+    """The names of the labels of a column in Hugging Face's metadata, which are JSON in the schema."""
     try:
         stated = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         names = stated.get("info", {}).get("features", {}).get(column, {}).get("names", [])
@@ -223,9 +205,7 @@ def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
                 raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
             for batch in batches([key]):
                 values += batch.column(key).to_pylist()
-    if text:
-        return np.array([value or "" for value in values], np.str_)
-    return np.array([-1 if value is None else value for value in values])
+    return _array(values, text=text)
 
 
 def _pa() -> Any:
@@ -238,43 +218,33 @@ def _pa() -> Any:
 
 @contextmanager
 def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
-    """The schema of a file, and what gives some columns of it batch by batch; every error of pyarrow becomes a DataError."""
+    """The schema of a file, and a function that reads some columns of it in batches. Errors of pyarrow become a DataError."""
     pa = _pa()
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
     try:
         with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
-            if path.suffix == ".arrow":
-                stream = pa.ipc.open_stream(file)
-                schema = stream.schema
+            is_stream = path.suffix == ".arrow"
+            table = pa.ipc.open_stream(file) if is_stream else parquet.ParquetFile(file)
+            schema = table.schema if is_stream else table.schema_arrow
 
-                def batches(names: list[str]) -> Iterator[Any]:
-                    for batch in stream:
-                        selected = batch.select(names)
-                        selected.validate(full=True)
-                        yield selected
-            else:
-                stored = parquet.ParquetFile(file)
-                schema = stored.schema_arrow
-
-                def batches(names: list[str]) -> Iterator[Any]:
-                    for batch in stored.iter_batches(_BATCH, columns=names, use_threads=False):
-                        batch.validate(full=True)
-                        yield batch
+            def batches(names: list[str]) -> Iterator[Any]:
+                for batch in table if is_stream else table.iter_batches(_BATCH, columns=names, use_threads=False):
+                    selected = batch.select(names)
+                    selected.validate(full=True)
+                    yield selected
 
             for name in columns:
                 _check_there(schema, name, path)
             yield schema, batches
     except RequestError:
         raise
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read: it is damaged, or the disk is; copy it again") from error
     except Exception as error:  # what pyarrow raises on damaged files is open-ended
         raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
 
 
 def _rows(paths: Sequence[Path]) -> int:
-    """How many rows .parquet files have together; 0 where that is not known: of a stream, or of a file that is damaged."""
+    """How many rows .parquet files have together. 0: not known, of a stream or a damaged file."""
     if any(path.suffix != ".parquet" for path in paths):
         return 0
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
@@ -312,8 +282,8 @@ def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
     name = key or next((name for name in _LABELS if name in schema.names), None)
     if name is None:
         raise DataError(
-            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with --labels-key, or say "
-            f"--labels-key {NONE} where there are no labels"
+            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with --labels-key "
+            f"({NONE}: there are no labels)"
         )
     _check_there(schema, name, path)
     if not _is_text(schema.field(name).type) and not _pa().types.is_integer(schema.field(name).type):
@@ -342,28 +312,22 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _placed(column: Any, path: Path, row: int) -> Iterator[tuple[str, Any]]:
-    """Each value of a column, and its place."""
-    for at in range(len(column)):
-        yield f"{path}, row {row + at} (counted from 0)", column[at].as_py()
-
-
-def _bytes(value: Any, where: str) -> bytes:
-    """The picture file of a row."""
-    raw = value.get("bytes") if isinstance(value, dict) else value
-    if not isinstance(raw, bytes) or not raw:
-        raise DataError(
-            f"{where}: there is no picture in this row: store the bytes of the picture files, not their paths"
-        )
-    return raw
+def _pictures(column: Any, path: Path, first: int) -> Iterator[Source]:
+    """Place and picture file of each row of a batch. first: the number of its first row in the file."""
+    for row, value in enumerate(column, first):
+        picture, where = value.as_py(), f"{path}, row {row} (counted from 0)"
+        raw = picture.get("bytes") if isinstance(picture, dict) else picture
+        if not isinstance(raw, bytes) or not raw:
+            raise DataError(f"{where}: there is no picture in this row: store the bytes of files, not their paths")
+        yield where, raw
 
 
 def _pixels(
     batches: Iterator[tuple[Path, int, Any, Any]], column: str, decoder: Decoder, called: set[tuple[int, str]]
 ) -> np.ndarray:
-    """Pixels of samples that Gossamer wrote; their shape stands in the file's metadata. uint8 [N, C, H, W]
+    """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]
 
-    Adds to `called` the label and the name of each class, where the batches have names.
+    Adds to `called` the label and the name of each class, if the batches have names.
     """
     values, shape, path = Filling(), decoder.form.shape, None
     for path, _, schema, batch in batches:

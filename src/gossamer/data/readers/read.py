@@ -12,6 +12,7 @@ from gossamer.data.class_names import match_labels
 from gossamer.data.labels import MISSING, NONE, as_labels, first, refuse_missing
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
+from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
@@ -25,12 +26,9 @@ EMBEDDED = ("digits", "glyphs")
 DIGITS = tuple("0123456789")
 """What the classes of embedded data are called."""
 CLASS_NAMES = "class_names"
-"""The key of an .npz under which the names of its labels stand, label 0 first: text [classes]."""
+"""The key of an .npz for the names of its labels, label 0 first: text [classes]."""
 
-MissingLabel = Literal["refuse", "drop"]
-"""What a record without a label is: a mistake, or left out (the card says so)."""
 LEFT_OUT = "Records without a label were left out, as the card says."
-"""What is noted where they were."""
 
 _FORMS = (
     "an .npz file, a folder of .npy files, a folder with MNIST's idx files, a folder of class folders of pictures, "
@@ -42,30 +40,10 @@ _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """What a source holds.
-
-    Args:
-        images: as they are stored.
-        labels: whole numbers or text, as they are stored.
-        listing: for a folder of pictures, where each lies.
-        others: the other split's labels, where they may be names.
-        class_names: what the numbers are called, label 0 first; empty: nobody said.
-        formed: whether the images are in the card's form already; those that are decoded one by one are.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    listing: class_folders.Listing | None = None
-    others: np.ndarray | None = None
-    class_names: tuple[str, ...] = ()
-    formed: bool = False
-
-
-@dataclass(frozen=True)
 class _Asked:
     """What is asked of a source, whatever form it has."""
 
+    name: str
     split: Split
     must_split: bool
     images_key: str | None
@@ -83,7 +61,7 @@ def read(
     units: str | None = None,
     missing_unit: Missing = "refuse",
     unit_folders: bool = False,
-    missing_label: MissingLabel = "refuse",
+    missing_label: Literal["refuse", "drop"] = "refuse",
     shape: tuple[int, ...] | None = None,
     resize: Resize = "squash",
     invert: bool = False,
@@ -106,34 +84,25 @@ def read(
             `train_KEY` and `test_KEY` where it holds both splits. Ids are text or whole numbers. Default: every record
             is a unit of its own.
         missing_unit: what a record without an id is, an error or a unit of its own.
-        unit_folders: look into folders of units even without `units`, and forget them; for evaluation.
+        unit_folders: read pictures in folders of units even without `units`; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
-        shape: the card's channels, height and width: colour is made grey or grey repeated, and images are resized. None: as
-            they are.
+        shape: the card's channels, height and width, to which images are converted. None: as they are.
         resize: what becomes of pictures of other proportions, see `data.to_uint8.resize`.
         invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
-        class_names: the declared names of the classes. Where the source names its own (class folders, labels that are names,
-            `class_names` in an .npz, a hub's metadata, `digits`, `glyphs`), records are matched by name; elsewhere labels are
-            numbers. Empty: the names, in the order, of the source.
+        class_names: the declared names of the classes, by which records are matched if the source has names of its own.
+            Empty: the names, in the order, of the source.
         pixel_range: the values of black and of white where pixels are not of 8 bits, such as 0 4095 for 12 bits.
 
-    Returns:
-        The records; `notes` says in words what was converted, and `class_names` what the labels are called.
-
     Raises:
-        DataError: anything that cannot be read as records; names the file and the index, never a value. Or there is no room on
-            the disk for what has to be decoded and is too large for the memory.
+        DataError: anything that cannot be read as records; names the file and the index, never a value. Or a full disk.
     """
     name, named_split = split_of(source)
     decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
     query = _Asked(
-        split=named_split or split, must_split=named_split is not None, images_key=images_key, labels_key=labels_key,
-        unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
+        name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
+        labels_key=labels_key, unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
     )  # fmt: skip
-    try:
-        stored = _stored(name, query)
-    except OSError as error:
-        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+    stored = _stored(query)
     pixels = as_images(stored.images, where=source, pixel_range=pixel_range)
     if pixel_range is not None and stored.images.dtype != np.uint8:
         decoder.notes.add(SCALED)
@@ -143,7 +112,7 @@ def read(
     if not stored.formed:
         pixels = decoder.formed(pixels)
     decoder.notes.update(memory_mapped.remarks(pixels))
-    owners = None if units is None else _units(units, name, query.split, stored, len(pixels), missing_unit)
+    owners = None if units is None else _units(units, query, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
     declared = tuple(class_names) or stored.class_names or called
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
@@ -155,13 +124,12 @@ def read(
 
 
 def _labelled(records: Records, source: str) -> Records:
-    """The records that have a label. A unit that loses all of its records is none any more."""
+    """The records that have a label, and their units."""
     positions = np.flatnonzero(records.labels != MISSING)
     if not len(positions):
         raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
     labelled = records[positions]
-    remarks = {*records.notes, *memory_mapped.remarks(labelled.images), LEFT_OUT}
-    notes = tuple(sorted(remarks))
+    notes = tuple(sorted({*records.notes, *memory_mapped.remarks(labelled.images), LEFT_OUT}))
     if labelled.units is None:
         return replace(labelled, notes=notes)
     there, units = np.unique(labelled.units, return_inverse=True)
@@ -177,60 +145,57 @@ def sizes(
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> Sizer:
-    """What sizes the pictures of a source have, by their heads: the same arguments as `read`. Of arrays: none.
-
-    Raises:
-        DataError: as `read`.
-    """
+    """The sizes of the pictures of a source, by their heads. Arrays have none. Arguments and errors as of `read`."""
     name, named_split = split_of(source)
     path, sizer = Path(name), Sizer(pixel_range=pixel_range)
-    try:
-        if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
-            query = _Asked(
-                split=named_split or split, must_split=named_split is not None, images_key=images_key, labels_key=labels_key,
-                unit_folders=True, decoder=sizer,
-            )  # fmt: skip
-            _stored(name, query)
-    except OSError as error:
-        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+    if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
+        query = _Asked(
+            name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
+            labels_key=labels_key, unit_folders=True, decoder=sizer,
+        )  # fmt: skip
+        _stored(query)
     return sizer
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
     """The source without its split, and the split."""
-    name, colon, end = source.rpartition(":")
-    if colon and end == "train":
-        return name, "train"
-    if colon and end == "test":
-        return name, "test"
+    if source.endswith(":train"):
+        return source.removesuffix(":train"), "train"
+    if source.endswith(":test"):
+        return source.removesuffix(":test"), "test"
     return source, None
 
 
-def _stored(name: str, query: _Asked) -> _Stored:
-    """Images and labels as they are stored. Each form has one branch."""
-    path, key = Path(name), query.labels_key
-    if not name:
+def _stored(query: _Asked) -> Stored:
+    """Images and labels as they are stored. Raises DataError."""
+    path = Path(query.name)
+    if not query.name:
         raise DataError(f"DATA is empty: give {_FORMS}")
+    try:
+        return _of_folder(path, query) if path.is_dir() and query.name not in EMBEDDED else _of_file(path, query)
+    except OSError as error:
+        raise DataError(f"{query.name}: the data cannot be read ({error.strerror or error})") from None
+
+
+def _of_file(path: Path, query: _Asked) -> Stored:
+    """Embedded data, or a file in any of its forms."""
+    name = query.name
     if name in EMBEDDED:
-        _refuse_keys(name, query)
+        _refuse_keys(query)
         embedded = digits(query.split) if name == "digits" else glyphs(query.split)
-        return _Stored(embedded.images, embedded.labels, class_names=DIGITS)
-    if path.is_dir():
-        return _of_folder(path, query)
+        return Stored(embedded.images, embedded.labels, class_names=DIGITS)
     if not path.exists():
         raise DataError(f"{name}: there is no such file or folder; DATA is {_FORMS}")
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _npz_arrays(path, query)
     if suffix in IN_PIECES:
-        return _of_shards(suffix, shards.Shards([path], []), query)
+        return _of_shards(suffix, [path], [], query)
     if suffix == ".csv":
-        if key != NONE:
-            _refuse_keys(name, query)
+        if query.labels_key != NONE:
+            _refuse_keys(query)
         rows = parquet_csv.read_csv(path, query.decoder.form.shape, forms=_FORMS)
-        if key == NONE:
-            return _Stored(rows.images, np.zeros_like(rows.labels))
-        return _Stored(rows.images, rows.labels, class_names=rows.class_names)
+        return Stored(rows.images, np.zeros_like(rows.labels)) if query.labels_key == NONE else rows
     if suffix in parquet_csv.TABULAR:
         raise parquet_csv.no_tables(path, _FORMS)
     if suffix in SUFFIXES:
@@ -240,12 +205,12 @@ def _stored(name: str, query: _Asked) -> _Stored:
     raise DataError(f"{name}: this kind of file is not read; DATA is {_FORMS}")
 
 
-def _of_folder(path: Path, query: _Asked) -> _Stored:
+def _of_folder(path: Path, query: _Asked) -> Stored:
     """A folder in any of its forms."""
     split, must_split = query.split, query.must_split
     if idx.is_idx_folder(path):
-        _refuse_keys(str(path), query)
-        return _Stored(*idx.read_folder(path, split))
+        _refuse_keys(query)
+        return Stored(*idx.read_folder(path, split))
     if npz.is_folder(path):
         return _npz_arrays(path, query)
     pieces = shards.endings(path, IN_PIECES)
@@ -256,12 +221,12 @@ def _of_folder(path: Path, query: _Asked) -> _Stored:
             f"{path}: the folder holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one of them away"
         )
     if pieces:
-        return _of_shards(pieces[0], shards.of_split(path, pieces[0], split, must_split=must_split), query)
+        return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
     if query.labels_key != NONE and not metadata_csv.has_list(path):
-        _refuse_keys(str(path), query)
+        _refuse_keys(query)
     listing = pictures_of(path, split, must_split, labels_key=query.labels_key, unit_folders=query.unit_folders)
     images = read_files(listing.paths, query.decoder)
-    return _Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
+    return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
 
 
 def pictures_of(
@@ -275,28 +240,26 @@ def pictures_of(
     return class_folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
-def _of_shards(suffix: str, files: shards.Shards, query: _Asked) -> _Stored:
+def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
     """.parquet, .arrow or .tar files of one split."""
     keys = {"images_key": query.images_key, "labels_key": query.labels_key}
     if suffix == ".tar":
-        images, labels, others = webdataset.read(files.paths, files.others, query.decoder, **keys)
-        return _Stored(images, labels, others=others, formed=True)
-    rows = parquet_csv.read_arrow(files.paths, files.others, query.decoder, **keys, forms=_FORMS)
-    return _Stored(rows.images, rows.labels, others=rows.others, class_names=rows.class_names, formed=True)
+        return webdataset.read(paths, others, query.decoder, **keys)
+    return parquet_csv.read_arrow(paths, others, query.decoder, **keys, forms=_FORMS)
 
 
-def _refuse_keys(name: str, query: _Asked) -> None:
+def _refuse_keys(query: _Asked) -> None:
     """Refuse keys where nothing has one."""
     for flag, key in (("--images-key", query.images_key), ("--labels-key", query.labels_key)):
         if key is not None:
             raise DataError(
-                f"{name}: {flag} names an array of an .npz file, a column of a .parquet file or of metadata.csv, or an ending "
-                "in a .tar, and here is none of these: leave it out"
+                f"{query.name}: {flag} names an array of an .npz, a column of a .parquet or metadata.csv, or an ending in a "
+                ".tar, and DATA is none of these: leave it out"
             )
 
 
-def _npz_arrays(path: Path, query: _Asked) -> _Stored:
-    """The split's arrays, else the whole file's. A key that was asked for is sought with the split before it, then alone."""
+def _npz_arrays(path: Path, query: _Asked) -> Stored:
+    """The split's arrays, else the whole file's. A given key is sought with the split before it, then alone."""
     there, split, images_key = npz.keys(path), query.split, query.images_key or "images"
     if f"{split}_{images_key}" in there:
         prefix = f"{split}_"
@@ -307,7 +270,7 @@ def _npz_arrays(path: Path, query: _Asked) -> _Stored:
     images = npz.member(path, f"{prefix}{images_key}")
     key = query.labels_key
     if key == NONE:
-        return _Stored(images, np.zeros(len(images) if images.ndim else 0, np.int64))
+        return Stored(images, np.zeros(len(images) if images.ndim else 0, np.int64))
     wanted = [prefix + (key or "labels")] + ([key] if key else [])
     matches = [name for name in wanted if name in there]
     if not matches:
@@ -315,27 +278,27 @@ def _npz_arrays(path: Path, query: _Asked) -> _Stored:
     names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and key is None else ()
     other = f"{'test' if split == 'train' else 'train'}_{key or 'labels'}"
     beyond = npz.member(path, other) if prefix and other in there else None
-    return _Stored(images, npz.member(path, matches[0]), others=beyond, class_names=names)
+    return Stored(images, npz.member(path, matches[0]), others=beyond, class_names=names)
 
 
-def _units(spec: str, name: str, split: Split, stored: _Stored, count: int, missing: Missing) -> Units:
+def _units(spec: str, query: _Asked, stored: Stored, count: int, missing: Missing) -> Units:
     """The units of the records that were read. Pictures are matched by name or folder, arrays by position."""
-    listing, how = stored.listing, matched(spec)
-    if listing is None and how != "position":
+    name, split = query.name, query.split
+    if stored.listing is not None:
+        return units_of(stored.listing, spec, missing)
+    if matched(spec) != "position":
         raise DataError(
             f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
         )
-    if listing is None and spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
+    if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
         return from_array(ids, count, missing, where=f"{name}{spec}")
-    if listing is None:
-        file, key = _array_of(spec, name)
-        there, of_split = npz.keys(Path(file)), f"{split}_{key}"
-        of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
-        if of_split in there and (of_data or key not in there):
-            key = of_split
-        return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
-    return units_of(listing, spec, missing)
+    file, key = _array_of(spec, name)
+    there, of_split = npz.keys(Path(file)), f"{split}_{key}"
+    of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
+    if of_split in there and (of_data or key not in there):
+        key = of_split
+    return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
 
 
 def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Units:
@@ -343,26 +306,19 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
     if matched(spec) == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
-                f"{listing.folder}: --units folder reads whose a picture is from a folder between class and picture, "
-                "DATA/CLASS/UNIT/picture, and there is none: arrange them so, or give a list, --units FILE.csv (name,unit)"
+                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none: "
+                "arrange them so, or give a list, --units FILE.csv (name,unit)"
             )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
-        raise DataError(
-            f"{spec}: pictures in folders have no order that an array could follow: give --units {_FOR_FOLDERS}"
-        )
+        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {_FOR_FOLDERS}")
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 
 def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
-    """Refuse one array of ids for several sets of records: whose a record is follows from its place in its own set.
+    """Refuse one array of ids for several sets of records, each given with its default split. Raises DataError.
 
-    Args:
-        units: see `read`.
-        sources: each set, and its split where its name has none.
-
-    Raises:
-        DataError: with what to do.
+    Whose a record is follows from its position in its own set.
     """
     file, _, key = units.rpartition(":")
     if matched(units) != "position" or not file or not Path(file).is_file():
@@ -370,9 +326,8 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
     wanted = {f"{split_of(source)[1] or split}_{key}" for source, split in sources}
     if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:
         raise DataError(
-            f"{units}: one array cannot say whose the members and the non-members are, which are different records. Put one of "
-            f"each into the file, train_{key} for --members and test_{key} for --nonmembers (and --units {units} as it is), or "
-            f"give --units :{key} where both have an array of that name themselves."
+            f"{units}: one array cannot say whose the members and the non-members are. Put two into the file, train_{key} for "
+            f"--members and test_{key} for --nonmembers, or give --units :{key} if both sets have an array of that name."
         )
 
 
@@ -381,8 +336,8 @@ def _array_of(spec: str, name: str) -> tuple[str, str]:
     file, colon, key = spec.rpartition(":")
     if not file and colon and npz.is_arrays(Path(name)):
         file = name
-    if not file or not key:
-        raise DataError(f"{spec}: --units takes {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}")
-    if not Path(file).exists():
-        raise DataError(f"{file}: there is no such file; --units takes {_FOR_ARRAYS}")
+    if not file or not key or not Path(file).exists():
+        raise DataError(
+            f"{spec}: there is no such file, or no key: give {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}"
+        )
     return file, key

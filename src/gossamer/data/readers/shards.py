@@ -1,8 +1,7 @@
-"""Which files of a folder make up a split, where a data set is stored in pieces: as the hubs and WebDataset name them."""
+"""The files of a split, for a data set that is stored in pieces as the hubs and WebDataset name them."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gossamer.errors import DataError
@@ -10,65 +9,47 @@ from gossamer.errors import DataError
 _SPLIT = re.compile(r"(train|test|validation|valid|val|dev)(?![a-z])")
 
 
-@dataclass(frozen=True)
-class Shards:
-    """The files of one split, sorted by name, and those of the other.
-
-    Args:
-        paths: at least one.
-        others: those of the other split, for its names of classes.
-    """
-
-    paths: list[Path]
-    others: list[Path]
-
-
 def endings(folder: Path, suffixes: Sequence[str]) -> list[str]:
-    """Which of these endings the files of a folder have."""
+    """The endings, of those given, that the files of a folder have."""
     return [suffix for suffix in suffixes if _files(folder, suffix)]
 
 
 def other_folders(folder: Path) -> list[str]:
-    """Subfolders that are no place for the pieces of a data set: perhaps class folders."""
-    return sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.is_dir() and not path.name.startswith(".") and path.name not in ("data", "train", "test")
-    )
+    """Subfolders in which no pieces of a data set are sought: perhaps class folders."""
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [name for name in names if name not in ("data", "train", "test")]
 
 
-def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> Shards:
-    """The files of a split: those in a folder of its name, or whose own names begin with it.
+def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> tuple[list[Path], list[Path]]:
+    """The files of a split, at least one, sorted by name; and those of the other split.
 
-    They lie in the folder, in its subfolder `data`, or in subfolders `train` and `test`. Where no name says train or test, all
-    belong to either split. A validation split is passed over.
-
-    Raises:
-        DataError: there is no such split.
+    They are in the folder, or in its subfolders `data`, `train` and `test`. A file's name begins with its split, or its folder
+    is called so. If no name says train or test, all files belong to either split. A validation split is passed over. Raises
+    DataError: there is no such split.
     """
     files = _files(folder, suffix)
     splits = {path: _split_of(path) for path in files}
     if not {"train", "test"} & set(splits.values()):
         if must_split:
             raise DataError(f"{folder}: no {suffix} file is named after the split {split}: leave the split out")
-        return Shards(files, [])
+        return files, []
     files_of_split = [path for path in files if splits[path] == split]
     if not files_of_split:
         raise DataError(f"{folder}: no {suffix} file is named after the split {split}, and others are after theirs")
     other = "test" if split == "train" else "train"
-    return Shards(files_of_split, [path for path in files if splits[path] == other])
+    return files_of_split, [path for path in files if splits[path] == other]
 
 
 def tables_of(path: Path, split: str) -> list[Path]:
-    """The .parquet or .arrow files that are read; none where DATA has another form."""
+    """The .parquet or .arrow files of a split; none if DATA has another form."""
     if path.suffix.lower() in (".parquet", ".arrow"):
         return [path]
     pieces = endings(path, (".parquet", ".arrow")) if path.is_dir() else []
-    return of_split(path, pieces[0], split, must_split=False).paths if pieces else []
+    return of_split(path, pieces[0], split, must_split=False)[0] if pieces else []
 
 
 def _files(folder: Path, suffix: str) -> list[Path]:
-    """The files with an ending, but for hidden ones and what `datasets` keeps for itself."""
+    """The files with an ending, without hidden ones and the cache of `datasets`."""
     places = (folder, folder / "data", folder / "train", folder / "test")
     paths = [path for place in places for path in sorted(place.glob(f"*{suffix}"))]
     return [path for path in paths if path.is_file() and not path.name.startswith((".", "cache-"))]

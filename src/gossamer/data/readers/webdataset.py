@@ -1,5 +1,6 @@
 """WebDataset: .tar files whose members, in a row, share a name up to the first dot: 0017.png, 0017.cls."""
 
+import itertools
 import sys
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ import numpy as np
 from gossamer.data.labels import NONE
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, stacked
+from gossamer.data.readers.stored import Stored
 from gossamer.errors import DataError
 
 LARGEST = 1 << 28
@@ -20,39 +22,48 @@ _CLASS = "cls"
 
 def read(
     paths: Sequence[Path], others: Sequence[Path], decoder: Decoder, *, images_key: str | None, labels_key: str | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pictures and labels of the tars of a split, in order, and the labels of the other split.
+) -> Stored:
+    """Pictures and labels, as text, of the tars of a split, in order.
 
     Args:
         paths: uncompressed tars.
         others: those of the other split.
-        decoder: what reads a picture.
+        decoder: decodes the pictures.
         images_key: the ending of pictures, such as "left.png". None: the only ending of a record that is a picture's.
         labels_key: the ending of labels, text of a number or a name. None: "cls". "none": there are no labels.
-
-    Returns:
-        Images uint8 [N, C, H, W], labels as text [N], and labels of the other split as text.
 
     Raises:
         DataError: no pictures, a record without picture or label, or a damaged file.
     """
+    pictures_end = (images_key or "").removeprefix(".").lower()
+    labels_end = None if labels_key == NONE else (labels_key or _CLASS).removeprefix(".").lower()
     labels: list[str] = []
 
     def pictures() -> Iterator[Source]:
         for path in paths:
-            for name, (picture, label) in _records(path, images_key, labels_key):
+            for where, picture, label in _records(path, pictures_end, labels_end):
                 labels.append(sys.intern(label))  # one text for a class
-                yield f"{path}, member {name}", picture
+                yield where, picture
 
     images = stacked(pictures(), decoder, where=str(paths[0]))
-    beyond = [label for path in others for _, (_, label) in _records(path, images_key, labels_key)]
-    return images, np.array(labels, np.str_), np.array(beyond, np.str_)
+    beyond = [label for path in others for _, _, label in _records(path, pictures_end, labels_end)]
+    return Stored(images, np.array(labels, np.str_), others=np.array(beyond, np.str_), formed=True)
 
 
-def _records(path: Path, images_key: str | None, labels_key: str | None) -> Iterator[tuple[str, tuple[bytes, str]]]:
-    """Name, picture and label of each record; at least one."""
-    images_key, labels_key = (None if key is None else key.removeprefix(".") for key in (images_key, labels_key))
-    name, members, any_found = "", dict[str, bytes](), False
+def _records(path: Path, pictures_end: str, labels_end: str | None) -> Iterator[tuple[str, bytes, str]]:
+    """Place, picture and label of each record; at least one."""
+    any_found = False
+    for name, group in itertools.groupby(_members(path, {pictures_end, labels_end}), key=lambda member: member[0]):
+        members = {ending: raw for _, ending, raw in group if raw is not None}
+        if members:
+            any_found = True
+            yield f"{path}, member {name!r}", *_record(members, pictures_end, labels_end, f"{path}, record {name!r}")
+    if not any_found:
+        raise DataError(f"{path}: the tar holds no pictures: a record is NAME.png (or another picture) and NAME.cls")
+
+
+def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, bytes | None]]:
+    """Name up to the first dot, ending and bytes of each member; no bytes if it is neither a picture nor of `endings`."""
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
@@ -62,48 +73,34 @@ def _records(path: Path, images_key: str | None, labels_key: str | None) -> Iter
                     continue
                 if not member.isreg() or member.issparse() or member.size > LARGEST:
                     raise DataError(
-                        f"{path}, member {_shown(whole)}: only plain files of at most {LARGEST >> 20} MiB are read"
+                        f"{path}, member {str(whole)!r}: only plain files up to {LARGEST >> 20} MiB are read"
                     )
                 stem, _, ending = whole.name.partition(".")
-                own = str(whole.parent / stem)
-                if own != name and members:
-                    any_found = True
-                    yield _shown(name), _record(members, images_key, labels_key, f"{path}, record {_shown(name)}")
-                if own != name:
-                    name, members = own, {}
-                ending = ending.lower()
-                if ending in ((images_key or "").lower(), (labels_key or _CLASS).lower()) or _is_picture(ending):
-                    file = tar.extractfile(member)
-                    members[ending] = b"" if file is None else file.read()
+                wanted = ending.lower() in endings or _is_picture(ending.lower())
+                file = tar.extractfile(member) if wanted else None
+                yield str(whole.parent / stem), ending.lower(), None if file is None else file.read()
     except DataError:
         raise
     except Exception as error:  # what tarfile raises on damaged files is open-ended
-        raise DataError(
-            f"{path}: this is not a sound, uncompressed tar ({type(error).__name__}): copy or write it again"
-        ) from None
-    if members:
-        any_found = True
-        yield _shown(name), _record(members, images_key, labels_key, f"{path}, record {_shown(name)}")
-    if not any_found:
-        raise DataError(f"{path}: the tar holds no pictures: a record is NAME.png (or another picture) and NAME.cls")
+        raise DataError(f"{path}: this is not a sound, plain tar ({type(error).__name__}): write it again") from None
 
 
-def _record(members: dict[str, bytes], images_key: str | None, labels_key: str | None, where: str) -> tuple[bytes, str]:
+def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None, where: str) -> tuple[bytes, str]:
     """The picture and the label of a record."""
-    endings = [images_key.lower()] if images_key else [ending for ending in members if _is_picture(ending)]
+    endings = [pictures_end] if pictures_end else [ending for ending in members if _is_picture(ending)]
     if len(endings) != 1:
         several = (
             "several pictures: choose their ending with --images-key" if endings else "no picture: add or remove it"
         )
         raise DataError(f"{where}: the record has {several}")
-    ending = (labels_key or _CLASS).lower()
-    if endings[0] not in members or (labels_key != NONE and ending not in members):
-        raise DataError(
-            f"{where}: the record lacks .{endings[0] if endings[0] not in members else ending}: every record has a picture "
-            f"and a label (--images-key and --labels-key name their endings; --labels-key {NONE}: there are no labels)"
-        )
+    for ending in (endings[0], labels_end):
+        if ending is not None and ending not in members:
+            raise DataError(
+                f"{where}: the record lacks .{ending}: add it, or name another ending with --images-key or --labels-key "
+                f"({NONE}: there are no labels)"
+            )
     try:
-        label = "0" if labels_key == NONE else members[ending].decode()
+        label = "0" if labels_end is None else members[labels_end].decode()
     except UnicodeDecodeError:
         raise DataError(f"{where}: the label is not text in UTF-8: write it as a number or a name") from None
     return members[endings[0]], label
@@ -113,8 +110,3 @@ def _is_picture(ending: str) -> bool:
     """Whether an ending, perhaps with several dots, is a picture's. DICOM is read from files of its own only."""
     last = f".{ending.rpartition('.')[2]}"
     return last in SUFFIXES and last != ".dcm"
-
-
-def _shown(name: object) -> str:
-    """A name on one line of a message."""
-    return repr(str(name))

@@ -13,8 +13,8 @@ _BOX, _MARGIN = 20, 4
 def digits(split: str) -> Records:
     """1,437 training or 360 test records of 1x28x28.
 
-    Framed as MNIST is: the digit in a box of 20x20 on a black 28x28, its centre of mass in the middle, to the nearest
-    pixel. The split is a fixed public permutation.
+    They are framed as MNIST's: in a box of 20x20 on a black 28x28, with the centre of mass in the middle. The split is a
+    fixed public permutation.
     """
     source = load_digits()
     order = np.random.RandomState(0).permutation(len(source.target))

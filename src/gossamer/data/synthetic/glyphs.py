@@ -1,16 +1,14 @@
 """Handwriting drawn from fonts: digits and letters that cost no privacy, for warm starts and for tests.
 
-Each character of a few fonts that matplotlib ships is rendered once and thinned to the path of its strokes. A glyph is
-that path, bent, sheared and stretched at random, drawn again with a round pen of random width, and framed as MNIST's
-authors say that theirs are: the longer side 20 pixels, the centre of mass in the middle of 28x28, white ink on black.
-Other characters that look like a written digit (a plain stroke for 1, an open 4) stand beside the printed ones.
+Each character of a few fonts of matplotlib is rendered once and thinned to the path of its strokes. That path is bent,
+sheared and stretched at random, and drawn again with a round pen of random width. It is framed as MNIST's digits are: white on
+black, the longer side 20 pixels, the centre of mass in the middle of 28x28. Other characters that look like a written digit (a
+plain stroke for 1, an open 4) are drawn too.
 
-No record enters a glyph, and its constants were chosen without MNIST: which characters stand for a digit, and how far a
-glyph is turned, bent and waved, beside every other one of scikit-learn's 1,797 digits (`tools/choose_glyphs.py`); slant,
-stretch and pen, which those digits do not show, by what paper and pens give. Results on *those* digits lean on that.
-What stays of an earlier version that was tuned beside MNIST's training pictures is the way of drawing, not its numbers.
-Once, before they were frozen, provisional glyphs were held against MNIST's training records (87.9 % of a small CNN); the rule
-that chose the final ones stood by then, and nothing was changed for it.
+No record enters a glyph. `tools/choose_glyphs.py` chose the characters, and how far they are turned, bent and waved, by every
+other one of scikit-learn's 1,797 digits. So results on *those* digits depend on them. Slant, stretch and pen follow paper and
+pens. The way of drawing, but no number, comes from an earlier version that was tuned on MNIST's training pictures. Provisional
+glyphs were once evaluated on MNIST's training records; nothing was changed for it.
 """
 
 from functools import cache
@@ -112,19 +110,9 @@ class Glyphs(DrawingProgram):
 
 
 def draw(n: int, *, classes: Classes = "digits", size: int = _FRAME, seed: int) -> Records:
-    """Draw glyphs; equal arguments give equal glyphs.
+    """Draw n glyphs of `size` pixels a side: uint8 [n, 1, size, size]. Equal arguments give equal glyphs.
 
-    Args:
-        n: how many; the classes are as even as n allows, in random order.
-        classes: "digits" (labels 0 to 9) or "letters" (upper and lower case together, labels 0 to 25).
-        size: side of the images in pixels; 28 is MNIST's framing, others scale it.
-        seed: of everything that is random.
-
-    Returns:
-        Records with images uint8 [n, 1, size, size].
-
-    Raises:
-        RequestError: n or size below 1, or unknown classes.
+    The classes are as even as n allows, in random order. Raises RequestError: n or size below 1, or unknown classes.
     """
     images, labels = drawn(n, classes=classes, size=size, seed=seed)
     return Records(images.numpy(), labels.numpy())
@@ -209,7 +197,10 @@ def _field(path: Tensor) -> Tensor:
 def strokes(classes: Classes) -> tuple[Tensor, Tensor]:
     """The strokes of all characters as thin lines, bool [K, F, F], and where each class begins. Needs the fonts."""
     if classes == "digits":
-        shapes = [_digit_shapes(digit, _LOOKALIKES[digit]) for digit in "0123456789"]
+        shapes = [
+            [(font, digit) for font in _DIGIT_FONTS] + 2 * [(_DIGIT_FONTS[0], form) for form in lookalikes]
+            for digit, lookalikes in _LOOKALIKES.items()
+        ]
     elif classes == "letters":
         shapes = [
             [(font, form) for font in _LETTER_FONTS for form in (letter, letter.lower())]
@@ -220,11 +211,6 @@ def strokes(classes: Classes) -> tuple[Tensor, Tensor]:
     paths = np.stack([_path(font, character) for group in shapes for font, character in group])
     first = np.cumsum([0] + [len(group) for group in shapes])
     return torch.from_numpy(paths), torch.from_numpy(first)
-
-
-def _digit_shapes(digit: str, lookalikes: str) -> list[tuple[str, str]]:
-    """Font and character of the shapes of a digit."""
-    return [(font, digit) for font in _DIGIT_FONTS] + 2 * [(_DIGIT_FONTS[0], character) for character in lookalikes]
 
 
 @cache

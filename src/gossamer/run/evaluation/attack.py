@@ -4,7 +4,6 @@ The figures read real records. They are internal: publishing them, or choosing a
 """
 
 import dataclasses
-import datetime
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,10 +32,10 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.evaluation.evaluate import note_reading
 from gossamer.run.report import wording
 from gossamer.run.report.html import write_report
-from gossamer.run.report.metric_names import PERCENT
-from gossamer.run.storage.run_folder import ATTACKS, READINGS, RunFolder
+from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
@@ -157,12 +156,7 @@ def attack(
     if path is not None:
         write_atomically(path, json.dumps(dataclasses.asdict(report), indent=2) + "\n", private=True)
     if folder.private.is_dir():
-        line = {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "attack": [str(members), str(nonmembers)],
-        }
-        with (folder.private / READINGS).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        note_reading(folder, {"attack": [str(members), str(nonmembers)]})
         write_report(folder.path, internal=True)
     return report
 
@@ -175,7 +169,7 @@ def lines(report: AttackReport) -> list[str]:
         shown += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
     shown += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
     closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
-    return [line.replace(PERCENT, " %") for line in (*shown, report.on, " ".join(report.verdict), closing)]
+    return [line.replace(wording.PERCENT, " %") for line in (*shown, report.on, " ".join(report.verdict), closing)]
 
 
 def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:

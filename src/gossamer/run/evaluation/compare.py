@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
+from gossamer.metrics import registry
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.report import metric_names, plots
+from gossamer.run.report import plots
 from gossamer.run.report.wording import percent
 from gossamer.run.storage.run_folder import METRICS, RunFolder
 
@@ -94,13 +95,13 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     baselines = [
         entry["metrics"][baseline]["value"]
         for entry in entries
-        if (baseline := metric_names.of_baseline(metric)) in entry["metrics"]
+        if (baseline := registry.of_baseline(metric)) in entry["metrics"]
     ]
     plots.utility_plot(
         points,
         baseline=max(baselines, default=None),
         y_label=metric,
-        shares=metric_names.figure(metric).share,
+        shares=registry.figure(metric).share,
         path=path,
     )
 
@@ -109,7 +110,7 @@ def _figure(entry: dict[str, Any], name: str) -> str:
     figure = entry["metrics"].get(name)
     if figure is None:
         return "-"
-    if metric_names.figure(name).share:
+    if registry.figure(name).share:
         value, low, high = (percent(figure[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
         return f"{value} ({low} to {high})"
     return f"{figure['value']:.4g} ({figure['low']:.4g} to {figure['high']:.4g})"

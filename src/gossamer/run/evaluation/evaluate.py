@@ -24,11 +24,11 @@ from gossamer.estimate import Estimate
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.evaluation import metric_functions
-from gossamer.run.evaluation.baseline_cache import Baselines
-from gossamer.run.evaluation.metric_registry import chosen_metrics, measured
-from gossamer.run.report import metric_names
+from gossamer.metrics import registry
+from gossamer.metrics.baseline_cache import Baselines
+from gossamer.metrics.registry import chosen_metrics, measured
 from gossamer.run.report.html import write_report
+from gossamer.run.report.plots import sample_grid
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
@@ -69,7 +69,6 @@ def evaluate(
     labels_key: str | None = None,
     cache: str | Path | None = None,
     inception: tuple[Path, str] | None = None,
-    labelled: int = 100,
     limit: int = 10_000,
     card: str | Path | None = None,
     sink: Sink = silent,
@@ -81,7 +80,7 @@ def evaluate(
         train: real training records, for the baselines and for the features that distances are measured in (default
             split: train).
         test: real test records (default split: test).
-        metrics: names of `metric_registry.METRICS` with commas between, or "all".
+        metrics: names of `metrics.registry.METRICS` with commas between, or "all".
         count: how many synthetic records are sampled from a run.
         out: file for the figures; default: RUN/metrics.json for a run, none for a file of samples.
         protocol: how the classifier of `accuracy` is trained: the paper's 10 epochs, or fewer.
@@ -91,7 +90,6 @@ def evaluate(
         cache: private folder for what depends on the real records alone; default: in the run's private folder.
         inception: for fid: file with the weights of Inception-V3 (extra fid) and its SHA-256; default: a classifier
             trained on `train`.
-        labelled: for semi-supervised: how many records have labels.
         limit: for classical: how many training records are used at most.
         card: for a file of samples: the card of the real records, which says how they are read; a run has its own.
         sink: takes progress, and what was noticed about the records.
@@ -108,7 +106,8 @@ def evaluate(
     is_run = synth.is_dir() and folder.finished
     if folder.begun and not is_run:
         raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
-    if is_run and folder.private.is_dir():
+    own = is_run and folder.private.is_dir()
+    if own:
         check_own_place(synth)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(synth) if is_run else None
@@ -128,18 +127,14 @@ def evaluate(
     for name, records in ((train, real), (test, tests)):
         if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
             raise RequestError(f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
-    warm = None
-    if synthesizer is not None and (folder.private / WARM).is_file():
-        start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
-        warm = start.sample(count, seed=seed)
     where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
-    inputs = metric_functions.Inputs(
-        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1, warm=warm,
-        classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1, synthesizer=synthesizer,
-        public=_public_records(folder, synthesizer),
-        baselines=Baselines(where, real, tests, seed), protocol=protocol, seed=seed, inception=inception,
-        labelled_records=labelled, limit=limit, sink=sink,
-        pictures=folder.private / NEIGHBOURS if is_run and folder.private.is_dir() else None,
+    inputs = registry.Inputs(
+        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
+        classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
+        warm=_warm_samples(folder, synthesizer, count, seed), public=_public_records(folder, synthesizer),
+        baselines=Baselines(where, real, tests, seed), protocol=protocol,
+        seed=seed, limit=limit, inception=inception, sink=sink,
+        **({} if synthesizer is None or not own else _grid_in(folder, synthesizer)),
     )  # fmt: skip
     evaluation = Evaluation([], {}, real.class_names)
     for name, figures, reason in measured(inputs, names):
@@ -147,18 +142,22 @@ def evaluate(
         if reason:
             evaluation.left_out[name] = reason
     unchanged()
-    return _written(
-        evaluation,
-        folder,
-        is_run,
-        None if out is None else Path(out),
-        {"evaluate": names, "train": train, "test": test},
-    )
+    entries = evaluation.metrics
+    if own and out is None:  # a RUN keeps the figures of earlier evaluations that were not measured again
+        new = {entry["metric"] for entry in entries}
+        entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
+    target = Path(out) if out is not None else (folder.file(METRICS) if own else None)
+    if target is not None:
+        write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)
+    if own:
+        note_reading(folder, {"evaluate": names, "train": train, "test": test})
+        write_report(folder.path, internal=True)
+    return evaluation
 
 
 def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[str]:
     """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent, classes by name."""
-    names = [metric_names.shown(entry["metric"], class_names) for entry in metrics]
+    names = [registry.shown(entry["metric"], class_names) for entry in metrics]
     width = max(map(len, names), default=0)
     rows = zip(names, metrics, strict=True)
     return [f"{name:<{width}}  {in_units(entry)}  {entry['computed_on']}" for name, entry in rows]
@@ -166,9 +165,17 @@ def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> lis
 
 def in_units(entry: dict[str, Any]) -> str:
     """Value and interval of an entry: shares in per cent, all else as numbers."""
-    if metric_names.figure(entry["metric"]).share:
+    if registry.figure(entry["metric"]).share:
         return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
     return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
+
+
+def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, count: int, seed: int) -> Samples | None:
+    """Samples of the public warm start alone; None: the run had none."""
+    if synthesizer is None or not (folder.private / WARM).is_file():
+        return None
+    start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
+    return start.sample(count, seed=seed)
 
 
 def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
@@ -208,39 +215,23 @@ def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard |
     return {"shape": samples.shape, "class_names": samples.class_names}
 
 
-def _written(
-    evaluation: Evaluation, folder: RunFolder, is_run: bool, out: Path | None, note: dict[str, Any]
-) -> Evaluation:
-    """Write the figures where they belong. A RUN keeps those of earlier evaluations that were not measured again."""
-    own = is_run and folder.private.is_dir()
-    entries = evaluation.metrics
-    if own and out is None:
-        new = {entry["metric"] for entry in entries}
-        entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
-    target = out or (folder.file(METRICS) if own else None)
-    if target is not None:
-        write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)
-    if own:
-        _note(folder, note)
-        write_report(folder.path, internal=True)
-    return evaluation
+def _grid_in(folder: RunFolder, synthesizer: Synthesizer) -> dict[str, Any]:
+    """What `nearest` asks of a RUN: its sample grid, and a place in its private folder for the picture of neighbours."""
+    per_class = np.repeat(np.arange(synthesizer.classes), 10)
+
+    def show_pairs(images: np.ndarray, labels: np.ndarray) -> None:
+        picture = sample_grid(images, labels, columns=20, names=synthesizer.class_names)
+        write_atomically(folder.private / NEIGHBOURS, picture, private=True)
+
+    return {"grid": lambda: synthesizer.sample(len(per_class), labels=per_class, seed=0), "show_pairs": show_pairs}
 
 
 def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
-    return {
-        "metric": name,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-        "computed_on": estimate.computed_on,
-        "internal": True,
-    }
+    return {"metric": name, **dataclasses.asdict(estimate), "internal": True}
 
 
-def _note(folder: RunFolder, entry: dict[str, Any]) -> None:
-    """Write down, in the private folder, that real records were read outside the guarantee."""
-    if folder.private.is_dir():
-        line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **entry}
-        with (folder.private / READINGS).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+def note_reading(folder: RunFolder, entry: dict[str, Any]) -> None:
+    """Write down, in the private folder of a RUN, that real records were read outside the guarantee."""
+    line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **entry}
+    with (folder.private / READINGS).open("a") as file:
+        file.write(json.dumps(line) + "\n")

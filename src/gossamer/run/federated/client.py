@@ -1,8 +1,8 @@
 """A client: its records, its critic, its `Confined` and its ledger, which outlive rounds and restarts.
 
-It runs the central method with one critic, which all its records train and which answers every question; so its ledger is
-charged an unamplified Gaussian for each answer, before the records are read, and refuses what it has not reserved. The server
-sends data only: the program is the client's own (docs/federated.md says why it is not Flower's SuperNode that runs it).
+It runs the central method with one critic, which all its records train and which gives every answer. Its ledger records an
+unamplified Gaussian for each answer before the records are read, and refuses what it has not reserved. The server sends data
+only, no program. docs/federated.md says why Flower's SuperNode does not run the client.
 """
 
 import dataclasses
@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
@@ -30,13 +29,12 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_from, resume_entry
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
     networks,
     read_round,
-    read_start,
     read_terms,
     read_weights,
     refusal,
@@ -54,21 +52,21 @@ from gossamer.run.training.training_run import TrainingRun
 
 METHOD = "gs-wgan"
 REFUSED = "the reason is in this client's own log"
-"""All that a refusal says, unless the message is malformed. The kind of error could follow from records or from the budget."""
+"""All that a refusal says, unless the message is malformed. The kind of error could depend on records or on the budget."""
 
 
 @dataclasses.dataclass
 class Client:
-    """One owner of records. It speaks when it is spoken to: `app` answers the server's messages.
+    """One owner of records, whose `app` answers the server's messages.
 
     Args:
-        folder: its RUN, new or unfinished; it goes on where it was.
+        folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
         records: reads them, and isolates them with the ledger that records their cost.
         card: the public facts, which all clients and the server were given beforehand.
-        epsilon: what all its answers may cost together, against the server; infinity: it asks for no privacy.
+        epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
-        accounts: folder of its account book; None: the user's state folder; False: it keeps none (a simulation).
+        accounts: folder of its budget log; None: the user's state folder; False: it keeps none (a simulation).
         sink: takes notes and progress.
         rng: from the seed of the run to all its randomness.
         clock: says when a checkpoint is due; the clients of a simulation share one.
@@ -99,13 +97,8 @@ class Client:
         self.app.train("round")(self._answering(self._round))
         self.app.query("end")(self._answering(self._end))
 
-    @property
-    def finished(self) -> bool:
-        """Whether its run is over and certified."""
-        return self.folder.finished
-
     def close(self) -> None:
-        """Let go of the folder and the ledger; what is unfinished is kept."""
+        """Save an unfinished run, and close its ledger and folder."""
         try:
             if self._terms is not None and not self.folder.finished:
                 self._save()
@@ -113,9 +106,9 @@ class Client:
             self._open.close()
 
     def _answering(self, act: Callable[[Message], RecordDict | None]) -> Callable[[Message, Context], Message]:
-        """What it does about a message. A refusal says what is malformed in the message, or `REFUSED`.
+        """Reply with what `act` gives, which checks the message before it looks at records, folder or budget.
 
-        `act` checks the message before it looks at records, folder or budget.
+        A refusal says what is malformed in the message, or `REFUSED`.
         """
 
         def answer(message: Message, context: Context) -> Message:
@@ -135,7 +128,7 @@ class Client:
     # ------------------------------------------------------------------ the terms
 
     def _enlist(self, message: Message) -> RecordDict:
-        """Begin, or go on, if what the server wants fits this client's budget; or say again what a finished run granted."""
+        """Begin or go on, if the terms fit this client's budget. A finished run repeats what it granted."""
         terms = read_terms(message.content)
         if self._terms is None and self.folder.finished and self.folder.source().get("terms") == terms:
             return grant_record(answers=terms["answers"], noise_multiplier=float(terms["config"]["noise_multiplier"]))
@@ -149,7 +142,9 @@ class Client:
         job, seed = self._own_job(terms)
         run = Run(job.config, self.card, self.rng(seed))
         self._training = Training(job, run)
-        start = read_start(content, networks(self._training.state).state_dict())
+        # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone
+        like = networks(self._training.state).state_dict()
+        start = read_weights(content, like, "start") if "start" in content else None
         with ExitStack() as stack:
             stack.enter_context(self.folder.locked())
             begin = self._go_on if self.folder.begun else self._start
@@ -158,7 +153,8 @@ class Client:
                 self._training.state.load_state_dict(saved[0])
                 run.rng.restore(saved[1])
             elif start is not None:
-                self._start_on(start)
+                networks(self._training.state).load_state_dict(start)
+                self._training.state.own_fakes = True
             private = self._private
             self._warm_up(private)
             self._panel = CriticPool(run, self._training.state.confine(run, private))
@@ -182,20 +178,14 @@ class Client:
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
 
-    def _reserved(self, job: Job[Config, State]) -> PrivacyLedger:
-        """A ledger of this client's own budget, which holds all its answers. Raises BudgetExceeded; no record was read."""
-        ledger = PrivacyLedger(
-            budget=self.epsilon, delta=self.delta, relation=job.relation, unit=self.card.unit
-        )  # fmt: skip
-        ledger.reserve(job.plan)
-        return ledger
-
     def _start(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
     ) -> tuple[TrainingRun, None]:
-        """A new run of this client: reserve, then read, then write down."""
+        """A new run of this client: reserve, then read, then write down. Raises BudgetExceeded before a record is read."""
         self.folder.check_free()
-        ledger = stack.enter_context(closing(self._reserved(job)))
+        ledger = PrivacyLedger(budget=self.epsilon, delta=self.delta, relation=job.relation, unit=self.card.unit)
+        stack.enter_context(closing(ledger))
+        ledger.reserve(job.plan)
         run = self._loaded(job, ledger, rng)
         config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
         return reserve(run, self.sources, accounts=self.accounts, config=config, private={"terms": terms}), None
@@ -204,7 +194,7 @@ class Client:
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
     ) -> tuple[TrainingRun, tuple[dict[str, Any], dict[str, Any]] | None]:
         """The run of this client as its folder has it, with the charges that its ledger has."""
-        config_json, source_json = self.folder.config(), self.folder.source()
+        source_json = self.folder.source()
         if self.folder.finished or source_json.get("terms") != terms:
             raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
         ledger = stack.enter_context(
@@ -212,13 +202,10 @@ class Client:
         )
         run = self._loaded(job, ledger, rng)
         run.facts.refuse_others(source_json, self.sources)
-        charge = charge_of(
-            ledger, run=config_json["run"], card=self.card, sources=self.sources, facts=run.facts, method=METHOD,
-            folder=self.folder.path, infinite=rng.reproducible,
-        )  # fmt: skip
         if self.accounts is not False:
             budget_log = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
-            run = dataclasses.replace(run, budget_entry=resume_entry(budget_log, charge, ledger, log=run.log))
+            entry = resume_entry(budget_log, charge_from(self.folder, ledger), ledger, log=run.log)
+            run = dataclasses.replace(run, budget_entry=entry)
             if self.accounts is not None:
                 self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
         saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: run.log(
@@ -228,26 +215,16 @@ class Client:
 
     def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> TrainingRun:
         """The run of this client, whose records are read and isolated."""
-        data = self.records(self._as_one_unit(), ledger)
+        # for the readers: all records here are one unit, so none of them names it
+        card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
+        data = self.records(card, ledger)
         self._private = data.private
         return TrainingRun(
             folder=self.folder, job=cast(Any, job), ledger=ledger, facts=data.facts, rng=rng, device="cpu", sink=self.sink,
         )  # fmt: skip
 
-    def _as_one_unit(self) -> DataCard:
-        """The card as its readers need it: all records here are one unit, so none of them names one."""
-        return dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-
-    def _start_on(self, start: dict[str, Tensor]) -> None:
-        """Take the weights that public records have made, and warm up on fakes of that generator.
-
-        They may be anything: what they lead to leaves through the mechanism like all else.
-        """
-        networks(self._training.state).load_state_dict(start)
-        self._training.state.own_fakes = True
-
     def _warm_up(self, private: Confined[Any]) -> None:
-        """The critic's warm start, on the client alone: nothing leaves, and nothing comes in."""
+        """The critic's warm start: nothing leaves the client, and nothing comes in."""
         state = self._training.state
         if state.phase == "training":
             return
@@ -260,7 +237,7 @@ class Client:
     # ------------------------------------------------------------------ rounds
 
     def _round(self, message: Message) -> RecordDict | None:
-        """Train where asked to, then answer where asked to. Every answer is paid for before the records are read."""
+        """Train, then answer, as asked. Every answer is recorded in the ledger before the records are read."""
         if self._terms is None:
             raise Malformed("the run has not told its terms yet")
         config = self._config

@@ -1,11 +1,11 @@
 """`gossamer federated server` and `client`: separate processes that find each other by address and certificate."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import DataCard
 from gossamer.events import Sink, note, silent
-from gossamer.methods.gs_wgan import Config
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.federated.client import Client
@@ -14,7 +14,8 @@ from gossamer.run.federated.server import decide, go_on_serving, serve
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
-_BESIDES = 1 << 16  # bytes of a message beyond its rows
+_BESIDES = 1 << 16
+"""Bytes of a reply beyond its rows. One client may be sampled for all answers of a step."""
 
 
 def server(
@@ -37,7 +38,7 @@ def server(
     sink: Sink = silent,
     **settings: Any,
 ) -> Synthesizer:
-    """Listen, and train with the clients that call; see `server.serve`.
+    """Listen, and train with the clients that call.
 
     Args:
         address: HOST:PORT to listen on.
@@ -59,10 +60,11 @@ def server(
         settings: fields of the method's Config.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
-    config: Any = None
-    if not resume:
-        config = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset).job.config
-    largest = _largest(Config(**RunFolder(Path(out)).config()["config"]) if config is None else config, card)
+    if resume:
+        config = RunFolder(Path(out)).config()["config"]
+    else:
+        config = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset).job.settings
+    largest = _BESIDES + 4 * config["answers"] * config["batch_size"] * math.prod(card.shape)
     with Link(address, Identity(ca, certificate, key), clients=card.declared_size, largest=largest) as link:
         sink(note(f"listening on port {link.port}"))
         if resume:
@@ -121,15 +123,9 @@ def client(
         )  # fmt: skip
         try:
             attend(
-                one.app, address, Identity(ca, certificate, key), until=lambda: one.finished, wait=wait,
+                one.app, address, Identity(ca, certificate, key), until=lambda: folder.finished, wait=wait,
                 log=lambda text: sink(note(text)),
             )  # fmt: skip
         finally:
             one.close()
     return Certificate.load(folder.path).statement
-
-
-def _largest(config: Config, card: DataCard) -> int:
-    """Bytes of the largest reply: one client may be drawn for all answers of a step."""
-    channels, height, width = card.shape
-    return config.answers * config.batch_size * channels * height * width * 4 + _BESIDES

@@ -1,57 +1,94 @@
-"""Flower's `Grid` for clients that have names: what the server's side of the loop needs of whoever carries its messages."""
+"""What carries the messages: the grid that the server's side of the loop needs, and one of clients in this process.
+
+Flower's own simulation runs each message in a process of a Ray pool. A client would have to load its critic and its ledger from
+disk for every round. Here all clients stay in memory, one after the other. The bytes of the messages are those on a network.
+"""
 
 import time
-from abc import abstractmethod
-from collections.abc import Iterable
-from typing import NoReturn
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 
-from flwr.app import Message, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
 
 _PAUSE = 0.002  # seconds between two looks for replies
 
 
-class NamedGrid(Grid):
-    """A grid whose nodes are the clients that can be reached now, each under the name that it has proved."""
+class NamedGrid(ABC):
+    """The clients that can be reached now, each under the name that it has proved. The methods are those of Flower's `Grid`."""
 
     @abstractmethod
     def present(self) -> dict[str, int]:
         """Name and node of each client that can be reached now."""
 
-    def get_node_ids(self) -> Iterable[int]:
-        """The nodes of `present`."""
-        return self.present().values()
+    @abstractmethod
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Send; gives the ids of the messages."""
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+    @abstractmethod
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The replies that have come to these, each once."""
+
+    @abstractmethod
+    def forget(self, message_ids: Iterable[str]) -> None:
+        """Take no reply to these any more."""
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float) -> list[Message]:
         """Send, and wait for the replies, at most `timeout` seconds."""
         missing = set(self.push_messages(messages))
         replies: list[Message] = []
-        end = None if timeout is None else time.monotonic() + timeout
+        end = time.monotonic() + timeout
         while missing:
-            new = list(self.pull_messages(missing))
+            new = self.pull_messages(missing)
             missing -= {reply.metadata.reply_to_message_id for reply in new}
             replies += new
-            if end is not None and time.monotonic() >= end:
+            if time.monotonic() >= end:
                 break
             if missing and not new:
                 time.sleep(_PAUSE)
         self.forget(missing)
         return replies
 
-    @abstractmethod
+
+class LocalGrid(NamedGrid):
+    """A grid of ClientApps in memory, by the names of the clients. Each answers before the next one is asked."""
+
+    def __init__(self, apps: Mapping[str, ClientApp]) -> None:
+        self._nodes = {name: number for number, name in enumerate(sorted(apps), start=2)}
+        self._apps = {self._nodes[name]: app for name, app in apps.items()}
+        self._replies: dict[str, Message] = {}
+
+    def present(self) -> dict[str, int]:
+        return dict(self._nodes)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        numbers = []
+        for message in messages:
+            node = message.metadata.dst_node_id
+            answer = self._apps[node](from_bytes(to_bytes(message)), context(node))
+            numbers.append(message.metadata.message_id)
+            self._replies[numbers[-1]] = from_bytes(to_bytes(answer))
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [self._replies.pop(number) for number in set(message_ids) if number in self._replies]
+
     def forget(self, message_ids: Iterable[str]) -> None:
-        """Take no reply to these any more."""
+        """Nothing comes late."""
 
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> NoReturn:
-        """Flower has given this way of making messages up; `messages.to_client` makes them."""
-        raise NotImplementedError  # nobody may call it
 
-    def set_run(self, run: object) -> None:
-        """There is one run, that of the server's folder; Flower's own numbers are not used."""
+def context(node: int) -> Context:
+    """Flower's memory of a client: none, ours is in its folder."""
+    return Context(run_id=0, node_id=node, node_config={}, state=RecordDict(), run_config={})
 
-    @property
-    def run(self) -> NoReturn:
-        """See `set_run`."""
-        raise NotImplementedError  # there is nothing to give, and nobody asks
+
+def to_bytes(message: Message) -> bytes:
+    """A message as it goes over the wire: Flower's protobuf."""
+    return bytes(message_to_proto(message).SerializeToString())
+
+
+def from_bytes(data: bytes) -> Message:
+    """The inverse of `to_bytes`."""
+    return message_from_proto(ProtoMessage.FromString(data))

@@ -1,8 +1,8 @@
 """Server and clients as separate processes: Flower's messages over one gRPC stream for each client, with TLS on both sides.
 
-Each side shows a certificate that the federation's own authority has signed; the common name in a client's is its name. A
-client calls, and keeps the stream open: who has one is there, and who is killed is missed at once. Flower's SuperLink and
-SuperNode carry the same messages, and are not used; docs/federated.md says why.
+Each side shows a certificate that the federation's own authority has signed. The common name in a client's certificate is its
+name. A client calls and keeps the stream open, so that the server notices at once when it is gone. docs/federated.md says why
+Flower's SuperLink and SuperNode do not carry the messages.
 """
 
 import queue
@@ -18,13 +18,12 @@ from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
 from gossamer.errors import RequestError
-from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.local import context, from_bytes, to_bytes
+from gossamer.run.federated.grid import NamedGrid, context, from_bytes, to_bytes
 from gossamer.run.federated.messages import SERVER_ID
 
 _SERVICE, _CALL = "gossamer.Federation", "Attend"
 _GONE = 1_001
-"""Code of the error that stands in for the reply of a client whose stream has ended."""
+"""Code of the error in place of the reply of a client whose stream has ended."""
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -32,19 +31,13 @@ _OPTIONS = [
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-"""A peer whose machine is gone is missed after 20 seconds; each call tries anew, and waits for no earlier one's back-off."""
+"""A peer whose machine is gone is noticed after 20 seconds. Each call tries anew, without the back-off of earlier calls."""
 _BACK_OFF = 1.0  # seconds between two calls of a client that was not answered
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Files that say who a process is, in PEM.
-
-    Args:
-        ca: certificate of the federation's authority; no other is trusted.
-        certificate: its own, signed by that authority.
-        key: the private key of that.
-    """
+    """The PEM files of a process: the federation's authority, its own certificate, signed by the authority, and its key."""
 
     ca: Path
     certificate: Path
@@ -100,12 +93,12 @@ class Link(NamedGrid):
     # ------------------------------------------------------------------ as a grid
 
     def present(self) -> dict[str, int]:
-        """Clients with an open stream; who calls again has a new node."""
+        """Clients with an open stream; a client that calls again has a new node."""
         with self._lock:
             return {name: node for name, (node, _) in self._streams.items()}
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send; what is for a client that has gone is answered by an error at once."""
+        """Send; a message to a client that has gone is answered by an error at once."""
         numbers = []
         for message in messages:
             number, node = message.metadata.message_id, message.metadata.dst_node_id
@@ -121,12 +114,10 @@ class Link(NamedGrid):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies that have come, each once."""
         with self._lock:
             return [self._replies.pop(number) for number in set(message_ids) if number in self._replies]
 
     def forget(self, message_ids: Iterable[str]) -> None:
-        """Drop what comes late."""
         with self._lock:
             for number in message_ids:
                 self._waiting.pop(number, None)
@@ -135,7 +126,7 @@ class Link(NamedGrid):
     # ------------------------------------------------------------------ streams
 
     def _attend(self, incoming: Iterator[bytes], called: grpc.ServicerContext) -> Iterator[bytes]:
-        """A client's stream, for as long as it is open. An older one of the same name ends."""
+        """A client's stream, for as long as it is open. An older stream of the same name ends."""
         name = called.auth_context()["x509_common_name"][0].decode(errors="replace")
         outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         with self._lock:
@@ -155,18 +146,18 @@ class Link(NamedGrid):
             self._give_up(node, "has gone")
 
     def _listen(self, incoming: Iterator[bytes], node: int, outgoing: "queue.SimpleQueue[bytes | None]") -> None:
-        """Take the replies of one client, to what it was sent and to nothing else."""
+        """Take the replies of one client."""
         try:
             for data in incoming:
                 self._take(from_bytes(data), node)
         except grpc.RpcError:
             pass  # it has gone
-        except Exception:  # what bytes that are no message raise is open-ended, and they may quote them
+        except Exception:  # bytes that are no message raise any error of protobuf or Flower
             self._give_up(node, "sent what is no message")
         outgoing.put(None)
 
     def _take(self, answer: Message, node: int) -> None:
-        """Keep a reply, under the client's own node whatever it says."""
+        """Keep a reply to a message that went to this node, and no other."""
         with self._lock:
             request = self._waiting.get(answer.metadata.reply_to_message_id)
             if request is None or request.metadata.dst_node_id != node:
@@ -176,7 +167,7 @@ class Link(NamedGrid):
             del self._waiting[request.metadata.message_id]
 
     def _give_up(self, node: int, why: str) -> None:
-        """Answer in place of a client that will not."""
+        """Answer with an error in place of a client."""
         with self._lock:
             for number, request in list(self._waiting.items()):
                 if request.metadata.dst_node_id == node:
@@ -199,7 +190,7 @@ def attend(
         app: answers.
         address: HOST:PORT of the server; its certificate has to be for that host.
         identity: of this client.
-        until: asked after every answer: whether that was the last.
+        until: whether that was the last answer.
         wait: seconds for which a server that cannot be reached is called again.
         log: tells the person at the terminal.
 

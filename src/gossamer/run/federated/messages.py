@@ -1,9 +1,9 @@
-"""All that goes between server and clients, as Flower messages, and the checks of what comes in.
+"""All Flower messages between server and clients, and the checks of what comes in.
 
-    query.terms   settings, card and seed of the run, and    ->  how many answers the client grants, and their noise multiplier
-                  weights to begin with, where public records made some
-    train.round   fakes to train on, fakes to answer for     ->  sanitised rows, or nothing where nothing was asked
-    query.end     the weights of the released generator      ->  nothing
+    message       from the server                            reply of a client
+    query.terms   settings, card, seed, weights to start on  number of answers that it grants, noise multiplier
+    train.round   fakes to train on, fakes to answer for     sanitised rows, if it was asked for answers
+    query.end     weights of the released generator          nothing
 
 Nothing in a message is unpickled: arrays are read by NumPy without pickles, and settings are JSON.
 """
@@ -28,15 +28,15 @@ from gossamer.methods.gs_wgan.loop import State
 
 TERMS, ROUND, END = "query.terms", "train.round", "query.end"
 REFUSED = 1_000
-"""Code of Flower's error reply where a client refuses; the reason is in words."""
+"""Code of Flower's error reply where a client refuses."""
 SERVER_ID = 1
-"""Number of the server where nodes have numbers; clients have others."""
+"""Node of the server; clients have others."""
 _LIVES = 24 * 3600.0  # seconds after which Flower lets a message expire; rounds end long before
 _SHORT = 200  # characters of a reason that came over the wire
 
 
 class Malformed(GossamerError):
-    """A message does not hold what it should. Says what, and quotes nothing of it."""
+    """A message does not hold what it should. Quotes nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def refusal(message: Message, reason: str) -> Message:
 
 
 def reason_of(message: Message) -> str:
-    """Why a client refused, in its own words: one short printable line."""
+    """Why a client refused: one short printable line."""
     reason = message.error.reason or "no reason given"
     return "".join(letter if letter.isprintable() else " " for letter in reason[:_SHORT])
 
@@ -81,10 +81,10 @@ def reason_of(message: Message) -> str:
 
 
 def terms_record(terms: Mapping[str, Any], start: Mapping[str, Tensor] | None = None) -> RecordDict:
-    """Settings, card and seed; and weights that public records have made, for clients to begin with."""
+    """Settings, card and seed. start: weights from public records, which clients begin with."""
     record = RecordDict({"terms": ConfigRecord({"json": json.dumps(terms)})})
     if start is not None:
-        record["start"] = _weights_record(start)
+        record["start"] = _arrays_of(start)
     return record
 
 
@@ -100,13 +100,8 @@ def read_terms(content: RecordDict) -> dict[str, Any]:
 
 
 def networks(state: State) -> nn.ModuleDict:
-    """Those whose weights a start holds: the critic that all critics begin as, and the generator."""
+    """The networks whose weights a start holds: the critic that all critics begin as, and the generator."""
     return nn.ModuleDict({"critic": state.critic, "generator": state.G.net})
-
-
-def read_start(content: RecordDict, like: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """The weights of `terms_record`, for networks like these; None: it has none. Raises Malformed."""
-    return _read_weights(content, "start", like) if "start" in content else None
 
 
 def grant_record(*, answers: int, noise_multiplier: float) -> RecordDict:
@@ -134,14 +129,7 @@ def round_record(message: Round) -> RecordDict:
 
 
 def read_round(content: RecordDict, *, shape: tuple[int, ...], classes: int, trains: int, rows: int) -> Round:
-    """The inverse of `round_record`.
-
-    Args:
-        content: of the message.
-        shape: of an image.
-        classes: number of labels.
-        trains: fakes to train on.
-        rows: fakes of an answer (B).
+    """The inverse of `round_record`. trains: number of fakes to train on. rows: fakes of an answer (B).
 
     Raises:
         Malformed: arrays of another shape or type, values that are not finite, or labels outside the classes.
@@ -157,24 +145,18 @@ def read_round(content: RecordDict, *, shape: tuple[int, ...], classes: int, tra
 
 def rows_record(rows: Tensor) -> RecordDict:
     """Sanitised rows. [answers x B, C, H, W]"""
-    return RecordDict({"rows": ArrayRecord({"rows": Array(rows.cpu().numpy())})})
+    return RecordDict({"rows": _arrays_of({"rows": rows})})
 
 
 def read_rows(content: RecordDict, *, shape: tuple[int, ...], largest: float) -> Tensor:
-    """The inverse of `rows_record`.
-
-    Args:
-        content: of the reply.
-        shape: [answers x B, C, H, W].
-        largest: the longest row that a client of these terms can send.
+    """The inverse of `rows_record`. largest: norm of the longest row that a client of these terms can send.
 
     Raises:
-        Malformed: another shape or type, a value that is not finite, or a row longer than that.
+        Malformed: another shape or type, a value that is not finite, or a longer row.
     """
     if set(content) != {"rows"}:
         raise Malformed("the reply holds no rows, or something besides")
-    array = _array(content, "rows", "rows", shape, np.float32)
-    rows = torch.from_numpy(array.copy())
+    rows = _read_arrays(content, "rows", {"rows": (shape, np.float32)})["rows"]
     if not bool(torch.isfinite(rows).all()):
         raise Malformed("a row holds a value that is not finite")
     if len(rows) and float(rows.flatten(1).double().norm(dim=1).max()) > largest:
@@ -184,78 +166,63 @@ def read_rows(content: RecordDict, *, shape: tuple[int, ...], largest: float) ->
 
 def weights_record(weights: Mapping[str, Tensor]) -> RecordDict:
     """The state of a released generator."""
-    return RecordDict({"weights": _weights_record(weights)})
+    return RecordDict({"weights": _arrays_of(weights)})
 
 
-def read_weights(content: RecordDict, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The inverse of `weights_record`, for a generator like this one. Raises Malformed."""
-    return _read_weights(content, "weights", like)
+def read_weights(content: RecordDict, like: Mapping[str, Tensor], part: str = "weights") -> dict[str, Tensor]:
+    """The weights in a part of a message, for networks whose state is like this. Raises Malformed."""
+    return _read_arrays(content, part, {name: (tuple(old.shape), old.numpy().dtype) for name, old in like.items()})
 
 
 # ---------------------------------------------------------------------- parts
 
 
-def _weights_record(weights: Mapping[str, Tensor]) -> ArrayRecord:
-    return ArrayRecord({name: Array(value.cpu().numpy()) for name, value in weights.items()})
-
-
-def _read_weights(content: RecordDict, part: str, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    if set(_arrays(content, part)) != set(like):
-        raise Malformed("the weights are those of another network")
-    return {
-        name: torch.from_numpy(
-            _array(content, part, name, tuple(value.shape), value.numpy().dtype).copy()
-        ).reshape(value.shape)
-        for name, value in like.items()
-    }  # fmt: skip
+def _arrays_of(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+    return ArrayRecord({name: Array(value.cpu().numpy()) for name, value in tensors.items()})
 
 
 def _fakes_record(batches: list[Fakes]) -> ArrayRecord:
     """images [batches, n, C, H, W], labels [batches, n]."""
-    images = torch.stack([batch.images.detach() for batch in batches]).cpu().numpy()
-    labels = torch.stack([batch.labels for batch in batches]).cpu().numpy()
-    return ArrayRecord({"images": Array(images), "labels": Array(labels)})
+    images = torch.stack([batch.images.detach() for batch in batches])
+    return _arrays_of({"images": images, "labels": torch.stack([batch.labels for batch in batches])})
 
 
 def _read_fakes(content: RecordDict, part: str, *, shape: tuple[int, ...], classes: int, n: int) -> list[Fakes]:
-    if set(_arrays(content, part)) != {"images", "labels"}:
-        raise Malformed("fakes are images with labels")
-    images = _array(content, part, "images", (None, n, *shape), np.float32)
-    labels = _array(content, part, "labels", (len(images), n), np.int64)
-    if not np.isfinite(images).all() or (labels < 0).any() or (labels >= classes).any():
+    expected = {"images": ((None, n, *shape), np.float32), "labels": ((None, n), np.int64)}
+    images, labels = _read_arrays(content, part, expected).values()
+    if len(images) != len(labels):
+        raise Malformed("fakes hold other batches of labels than of images")
+    if not images.isfinite().all() or (labels < 0).any() or (labels >= classes).any():
         raise Malformed("fakes hold a value that is not finite, or a label outside the classes")
-    return [
-        Fakes(torch.from_numpy(one.copy()), torch.from_numpy(of.copy()))
-        for one, of in zip(images, labels, strict=True)
-    ]  # fmt: skip
+    return [Fakes(*batch) for batch in zip(images, labels, strict=True)]
 
 
-def _array(content: RecordDict, part: str, name: str, shape: tuple[int | None, ...], dtype: Any) -> np.ndarray:
-    """An array of this type and shape (None: any length). Its header is read first, so that none can ask for memory."""
-    arrays = _arrays(content, part)
-    if name not in arrays:
-        raise Malformed(f"{part} lacks {name}")
-    data = io.BytesIO(arrays[name].data)
+def _read_arrays(
+    content: RecordDict, part: str, expected: Mapping[str, tuple[tuple[int | None, ...], Any]]
+) -> dict[str, Tensor]:
+    """The arrays of a part, by name. expected: shape (None: any length) and type of each."""
+    record = content.get(part)
+    if not isinstance(record, ArrayRecord) or set(record) != set(expected):
+        raise Malformed(f"{part} does not hold the arrays that the terms say")
+    return {name: _read_array(name, record[name].data, *kind) for name, kind in expected.items()}
+
+
+def _read_array(name: str, data: bytes, shape: tuple[int | None, ...], dtype: Any) -> Tensor:
+    """An array of this type and shape. Its header is checked before memory is allocated for it."""
+    file = io.BytesIO(data)
     try:
-        if np.lib.format.read_magic(data) != (1, 0):
+        if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError
-        actual_shape, fortran, of = np.lib.format.read_array_header_1_0(data)
-    except Exception:  # what NumPy raises on damaged bytes is open-ended, and may quote them
+        actual_shape, fortran, actual_dtype = np.lib.format.read_array_header_1_0(file)
+    except Exception:  # damaged bytes raise any error of NumPy, and the error may quote them
         raise Malformed(f"{name} is no array") from None
     fits = len(actual_shape) == len(shape) and all(
         expected in (None, n) for n, expected in zip(actual_shape, shape, strict=True)
     )
     size = int(np.prod(actual_shape, dtype=object)) * np.dtype(dtype).itemsize
-    if not fits or fortran or of != np.dtype(dtype) or len(arrays[name].data) - data.tell() != size:
+    if not fits or fortran or actual_dtype != np.dtype(dtype) or len(data) - file.tell() != size:
         raise Malformed(f"{name} has another shape or type than the terms say")
-    return np.frombuffer(arrays[name].data, dtype=dtype, offset=data.tell()).reshape(actual_shape)
-
-
-def _arrays(content: RecordDict, part: str) -> ArrayRecord:
-    record = content.get(part)
-    if not isinstance(record, ArrayRecord):
-        raise Malformed(f"there are no arrays called {part}")
-    return record
+    return torch.from_numpy(np.frombuffer(data, dtype=dtype, offset=file.tell()).reshape(actual_shape).copy())
 
 
 def _config(content: RecordDict, part: str, beside: Set[str] = frozenset()) -> ConfigRecord:

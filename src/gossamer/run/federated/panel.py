@@ -1,4 +1,4 @@
-"""The clients as the loop sees them: they train, and they answer. Who does so stays here; what they send is checked here."""
+"""The clients as the loop sees them: they train, and they answer. What they send is checked here."""
 
 import math
 import time
@@ -42,13 +42,13 @@ _PAUSE = 0.1  # seconds between two looks for clients
 class Clients:
     """Clients, each with records of its own, that answer in place of a `CriticPool`.
 
-    A step goes to those whose turn it is to train and to those that are drawn to answer. An answer is drawn uniformly among the
-    clients that are there, by secret coins, never among fewer than `critics`; it is charged before anybody is asked. One that
-    does not come counts as rows of zeros and is not drawn again: to draw anew would tell who was not there.
+    At each step some clients train in turns, and others are sampled to answer. The client of an answer is sampled uniformly and
+    in secret among those that are there, never among fewer than `critics`. The ledger records the cost before it is asked.
+    An answer that does not come counts as rows of zeros. Sampling another client would tell who was not there.
 
     Args:
-        run: the settings, and the source of the coins.
-        ledger: of the release: it pays for every draw.
+        run: the settings, and the source of randomness.
+        ledger: of the release; records the cost of every answer.
         grid: carries the messages.
         terms: what clients are told at the start: settings, card, seed, and the answers that each has to grant.
         patience: seconds that a reply may take.
@@ -87,7 +87,7 @@ class Clients:
         )
 
     def train(self, fakes: Fakes) -> None:
-        """A visit to each client whose turn it is: in turns, whoever is drawn; one that is away misses its turn."""
+        """Visit each client whose turn it is; a client that is away misses its turn."""
         present = self._wait_for_clients()
         everybody = sorted(self._enlisted.keys() - self._shut_out)
         config = self.run.config
@@ -96,7 +96,7 @@ class Clients:
         self._training = dict.fromkeys(turn & present.keys(), fakes)
 
     def release(self, fakes: Fakes) -> Tensor:
-        """What the drawn clients say about the first images, sanitised by them. [answers x B, C, H, W]"""
+        """The sanitised answers of the sampled clients about the first images. [answers x B, C, H, W]"""
         config = self.run.config
         present = self._wait_for_clients()
         if self.run.rng.reproducible:
@@ -108,7 +108,7 @@ class Clients:
         return self._ask(present, drawn, fakes)
 
     def _ask(self, present: dict[str, int], drawn: list[str], fakes: Fakes) -> Tensor:
-        """One message to each client that trains or answers; rows of zeros where none come."""
+        """Send one message to each client that trains or answers. Gives rows of zeros where no answer comes."""
         B = self.run.config.batch_size
         turns = {name: [i for i, drawn_name in enumerate(drawn) if drawn_name == name] for name in dict.fromkeys(drawn)}
         rows = torch.zeros(len(drawn) * B, *self.run.card.shape)
@@ -135,7 +135,7 @@ class Clients:
         return rows.to(self.run.device)
 
     def _rows(self, name: str, answer: Message, answers: int) -> Tensor | None:
-        """What a client sent, checked; None where it sent none, or nothing that is taken."""
+        """The rows of a client, checked; None: it sent no rows, or malformed ones."""
         if answer.has_error():
             self._log_once(name, reason_of(answer))
             return None
@@ -180,7 +180,7 @@ class Clients:
             time.sleep(_PAUSE)
 
     def _enlist(self) -> None:
-        """Tell the terms to whoever is new, and take in those who have granted enough."""
+        """Send the terms to new clients, and take in those that have granted enough."""
         present = self.grid.present()
         gone = [number for number, node in self._pending.items() if node not in present.values()]
         self.grid.forget(gone)
@@ -196,7 +196,7 @@ class Clients:
             self._take_in(names[node], node, answer)
 
     def _takes_part(self, name: str, node: int) -> bool:
-        """Whether it has agreed to the terms since it came: whoever comes back has a new node, and is told them again."""
+        """Whether it has agreed to the terms at this node: a client that comes back has a new one, and gets them again."""
         return self._enlisted.get(name) == node and name not in self._shut_out
 
     def _take_in(self, name: str, node: int, answer: Message) -> None:
@@ -218,12 +218,12 @@ class Clients:
     def dismiss(
         self, content: RecordDict, *, served: set[str], keep: Callable[[set[str]], None], awaited: int = 0
     ) -> None:
-        """Give the released generator to all that take part, as they come, for `wait` seconds at most.
+        """Give the released generator to all that take part, for `wait` seconds at most.
 
         Args:
             content: its weights.
-            served: who has it already.
-            keep: writes down who has it by now.
+            served: the clients that have it already.
+            keep: writes down which clients have it.
             awaited: how many have to take it; 0: those that took part up to now.
         """
         end = time.monotonic() + self.wait
@@ -247,12 +247,10 @@ class Clients:
             self.log(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
 
     def _shut(self, name: str, reason: str) -> None:
-        """Ask a client nothing any more, and say why."""
         self._shut_out.add(name)
         self._log_once(name, f"shut out: {reason}")
 
     def _log_once(self, name: str, message: str) -> None:
-        """Each thing about each client once."""
         if (name, message) not in self._logged:
             self._logged.add((name, message))
             self.log(f"{name}: {message}")

@@ -1,4 +1,4 @@
-"""A federated run as the server has it: decide, reserve, train with whoever answers, certify, give all the generator."""
+"""A federated run on the server: decide, reserve, train with the clients that answer, certify, give all the generator."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_from, resume_entry
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -45,11 +45,7 @@ SERVED = "served.json"
 
 
 class Federated(GsWgan):
-    """The method with clients in place of critics that are all in one place. The server has no records, and no other phase.
-
-    Args:
-        clients: makes them, once, when training begins, from where the server's own State is.
-    """
+    """The method with clients in place of critics. clients: makes them, once, when training begins."""
 
     def __init__(self, clients: Callable[[Run[Config], State], Clients]) -> None:
         self._begin = clients
@@ -66,12 +62,7 @@ class Federated(GsWgan):
 
 
 def decide(
-    card: DataCard,
-    settings: dict[str, Any],
-    *,
-    epsilon: float | None,
-    delta: float | None,
-    preset: str | None,
+    card: DataCard, settings: dict[str, Any], *, epsilon: float | None, delta: float | None, preset: str | None
 ) -> Request:
     """What a federated run will do and cost, against those who see its release. Reads no record.
 
@@ -87,8 +78,8 @@ def decide(
     """
     if card.unit == "record":
         raise RequestError(
-            'a federated run protects each client with all its records: set unit = "client" in the card (or writer, hospital '
-            "...), and declared_size to the number of clients."
+            'a federated run protects each client with all its records. Set unit = "client" (or writer, hospital ...) in the '
+            "card, and declared_size to the number of clients."
         )
     merged = {**settings, "critics": settings.get("critics") or card.declared_size}
     request = plan(METHOD, card, merged, epsilon=epsilon, delta=delta, preset=preset)
@@ -121,24 +112,15 @@ def serve(
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder.
 
-    Args:
+    Args, besides those of `simulate`:
         grid: carries the messages.
-        card: the public facts that the clients have too.
-        out: the RUN folder, new or empty.
-        epsilon: the budget against those who see the release; see `decide`.
-        delta: of it.
-        public: public records that the server has; generator and critics begin on them, and they are not protected.
-        preset: named settings, or None.
-        seed: fixes initialisation and the public draws; never the draw of clients.
-        accounts: folder of the account book; None: the user's state folder; False: none is kept.
+        accounts: False: no budget log is kept.
         patience: seconds that a reply may take.
         wait: seconds for which too few clients are waited for.
-        sink: takes the events, with notes and progress.
         rng: for tests: a generator with a fixed noise seed.
         sources: where all records are, in a simulation; None: elsewhere.
         public_data: the public records and the facts of all records, in a simulation; None: what the server has.
         private_entries: what the private folder keeps besides, in a simulation.
-        settings: fields of the method's Config.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
@@ -176,10 +158,9 @@ def go_on_serving(
     rng: Rng | None = None,
     public_data: PublicData | None = None,
 ) -> Synthesizer:
-    """Go on with a federated run whose server was stopped or killed; a finished one charges nothing, and gives its generator to
-    clients that do not have it yet.
+    """Go on with a federated run whose server was stopped or killed; arguments as in `serve`.
 
-    Arguments as in `serve`.
+    A finished run uses no more epsilon, and gives its generator to clients that do not have it yet.
 
     Raises:
         RunFolderError: if the folder holds no run of a federated server.
@@ -201,29 +182,24 @@ def go_on_serving(
         public_data = public_data or _own(sources, card)
         if public_data.facts.public != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
-        rng = rng or Rng(config_json["seed"])
         entry = None
         if config_json["accounts"] is not None:
-            charge = charge_of(
-                ledger, run=config_json["run"], card=card, sources=sources, facts=public_data.facts, method=METHOD,
-                folder=folder.path, infinite=rng.reproducible, by_client=True,
-            )  # fmt: skip
             log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
-            entry = resume_entry(log_folder, charge, ledger, log=_logger(sink))
+            entry = resume_entry(log_folder, charge_from(folder, ledger), ledger, log=_logger(sink))
             if accounts is not None:
                 folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _logger(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
         return _train(
-            serving, folder, ledger, config, card, public_data, rng, saved=saved,
+            serving, folder, ledger, config, card, public_data, rng or Rng(config_json["seed"]), saved=saved,
             enter=lambda run: dataclasses.replace(run, budget_entry=entry),
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What a server is told that is no part of the run: grid, patience, wait and sink, as in `serve`."""
+    """The arguments of `serve` that are no part of the run."""
 
     grid: NamedGrid
     patience: float
@@ -249,7 +225,8 @@ def _train(
         folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
         facts=public_data.facts, rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
-    data = RawData(public_data.public, public_data.facts, _nothing(card)).confine(ledger)
+    no_records = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
+    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger)
     synthesizer = train_and_certify(enter(run), data, saved=saved)
     assert method.clients is not None
     _give(folder, synthesizer, method.clients)
@@ -259,15 +236,15 @@ def _train(
 def _serve_again(
     serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
 ) -> Synthesizer:
-    """Give the generator of a finished run to clients that were away at its end, and so have no certificate yet."""
+    """Give the generator of a finished run to clients that were away at its end and have no certificate yet."""
     synthesizer, log = Synthesizer.load(folder.path), _logger(serving.sink)
     lacking = card.declared_size - len(_served(folder))
     if not lacking:
         log(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
         return synthesizer
     log(
-        f"{folder.path} is finished, and nothing more is charged. Its generator is given to those who do not have it, "
-        f"{lacking:,} of {card.declared_size:,}; this waits {serving.wait:g} s for them."
+        f"{folder.path} is finished and uses no more epsilon. {lacking:,} of {card.declared_size:,} clients do not have its "
+        f"generator; the server waits {serving.wait:g} s for them."
     )
     clients = _clients(serving, Run(config, card, Rng(seed)), ledger, card)
     _give(folder, synthesizer, clients, awaited=card.declared_size)
@@ -275,7 +252,7 @@ def _serve_again(
 
 
 def _give(folder: RunFolder, synthesizer: Synthesizer, clients: Clients, *, awaited: int = 0) -> None:
-    """Give the generator to clients, and keep in mind who has it."""
+    """Give the generator to clients, and write down which have it."""
 
     def keep(served: set[str]) -> None:
         write_atomically(folder.private / SERVED, json.dumps(sorted(served)), private=True)
@@ -285,7 +262,6 @@ def _give(folder: RunFolder, synthesizer: Synthesizer, clients: Clients, *, awai
 
 
 def _served(folder: RunFolder) -> set[str]:
-    """Names of the clients that have the generator."""
     file = folder.private / SERVED
     return set(json.loads(file.read_text())) if file.exists() else set()
 
@@ -293,7 +269,7 @@ def _served(folder: RunFolder) -> set[str]:
 def _clients(
     serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard, state: State | None = None
 ) -> Clients:
-    """The clients under the terms of a run. state: the server's, which has what public records have made; None: not wanted."""
+    """The clients under the terms of a run. state: of the server, whose weights from public records clients begin with."""
     config, answers = run.config, _answers(run.config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
     start = networks(state).state_dict() if state is not None and state.own_fakes else None
@@ -302,19 +278,14 @@ def _clients(
 
 def _answers(config: Config, card: DataCard) -> int:
     """How many answers each client has to grant."""
-    return federated.enough(
-        answers=config.steps * config.answers, critics=config.critics, clients=card.declared_size
-    )  # fmt: skip
+    answers = config.steps * config.answers
+    return federated.enough(answers=answers, critics=config.critics, clients=card.declared_size)
 
 
 def _own(sources: DataSources, card: DataCard) -> PublicData:
-    """The records that a server has: public ones at most."""
+    """The records of a server: public ones at most."""
     public, stated = sources.read_public(card)
     return PublicData(public, DataFacts(public=stated, units=NO_UNITS, identity=NOBODY))
-
-
-def _nothing(card: DataCard) -> Records:
-    return Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
 
 
 def _logger(sink: Sink) -> Callable[[str], None]:

@@ -19,14 +19,14 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated.client import Client
-from gossamer.run.federated.local import LocalGrid
+from gossamer.run.federated.grid import LocalGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, PublicData, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.checkpoint import Clock
 
 PLACES = "places"
-"""In the private folder's account of sources: the number of the unit that each client is."""
+"""In `source.json` of the private folder: the number of the unit that each client is."""
 CLIENTS = "clients"
 """In the private folder: a RUN of each client, critics among them."""
 _FILES, _FILES_BESIDES = 2, 256
@@ -92,25 +92,21 @@ def simulate(
 
 
 def random_unit_order(count: int) -> list[int]:
-    """The number of the unit that each client is, by secret coins; numbers beyond the units are clients without records.
+    """The number of the unit that each client is, in secret random order. Numbers beyond the units are clients without records.
 
-    Clients take turns by their names. If names followed the ids of units, one unit replaced by another would move the turns of
-    all between them, and the secret draw covers one client that changes.
+    Clients train in turns by their names. If the names followed the ids of units, replacing a unit could move the turns of
+    others. The accounting of the secret draw covers one changed client.
     """
     return random.SystemRandom().sample(range(count), count)
 
 
 def _stored_places(folder: RunFolder, card: DataCard) -> list[int]:
-    """Who is which client of a simulation that has begun.
-
-    Raises:
-        RunFolderError: if that is not kept, or is no such list.
-    """
+    """`random_unit_order` of a simulation that has begun. Raises RunFolderError if it is missing or damaged."""
     places = folder.source().get(PLACES)
     if not isinstance(places, list) or sorted(places) != list(range(card.declared_size)):
         raise RunFolderError(
-            f"{folder.path} does not say which {card.unit} is which client, so it is damaged. Simulate anew; what it was "
-            "charged stays charged."
+            f"{folder.path} is damaged: it does not say which {card.unit} is which client. Start a new simulation; the cost "
+            "of this one stays in the budget log."
         )
     return places
 
@@ -119,7 +115,7 @@ def _stored_places(folder: RunFolder, card: DataCard) -> list[int]:
 def clients_of(
     folder: RunFolder, records: Records, card: DataCard, sources: DataSources, delta: float, places: Sequence[int]
 ) -> Iterator[LocalGrid]:
-    """A client for each unit, and one without records for each that is declared and not there. places: of `random_unit_order`.
+    """A client for each unit that the card declares; those beyond the units of the data have no records.
 
     Raises:
         RequestError: if there are more units than the card declares.
@@ -146,24 +142,19 @@ def clients_of(
 
 
 def _allow_files(count: int) -> None:
-    """Let this process open so many files at once.
-
-    Raises:
-        RequestError: if the machine forbids it.
-    """
+    """Let this process open so many files at once. Raises RequestError if the machine forbids it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= count or soft == resource.RLIM_INFINITY:
         return
     if hard < count and hard != resource.RLIM_INFINITY:
         raise RequestError(
-            f"so many clients hold {count:,} files open, and this machine allows {hard:,}: raise the limit (ulimit -n), or "
-            "take fewer clients."
+            f"{count:,} files have to be open at once for so many clients, and this machine allows {hard:,}. Raise the limit "
+            "(ulimit -n), or take fewer clients."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def _confining(data: RawData) -> Callable[[DataCard, PrivacyLedger], LoadedData]:
-    """In place of reading it."""
     return lambda _card, ledger: data.confine(ledger)
 
 

@@ -15,7 +15,7 @@ from gossamer.run.training.memory import peak
 from gossamer.run.training.plan import Request
 
 REFERENCE = "MNIST"
-"""The data set that every method with a guarantee was measured on: of equally near runs, those on it are taken."""
+"""Every method with a guarantee was measured on it: of equally near runs, one on it is taken."""
 LAST = EPSILONS[-1]
 _SAME_TIME = ("noise_multiplier", "learning_rate", "max_norm", "average_decay", "beta")
 """Ends of the names of settings that do not change how long a step takes."""
@@ -28,13 +28,12 @@ class Forecast:
     """What is known of a run before it begins.
 
     Args:
-        expected: its quality, for each data set that was measured; empty: unknown.
-        same: these settings were measured, and what is expected comes from such runs alone.
-        like: the measured run that is nearest; None: there is none.
-        differs: in what that one differs, in words.
-        enough: the least clear run of the method that was useful; None: there is none.
-        needed: what it would take to be as clear as that one, in a sentence; empty: unknown.
-        minutes: how long it takes, about, on the machine of `like`; None: unknown.
+        expected: its quality, for each measured data set; empty: unknown.
+        same: `expected` comes from runs with these settings alone.
+        like: the nearest measured run, if any.
+        differs: in what `like` differs, in words.
+        needed: what it takes to be as clear as a useful run, in a sentence; empty: unknown.
+        minutes: its time on the machine of `like`, about; None: unknown.
         memory: bytes that it takes at its peak, about.
     """
 
@@ -42,13 +41,12 @@ class Forecast:
     same: bool
     like: Measured | None
     differs: tuple[str, ...]
-    enough: Measured | None
     needed: str
     minutes: float | None
     memory: float
 
     def lines(self) -> list[str]:
-        """In words."""
+        """The text of `plan`."""
         if self.like is None:
             quality = ["expected quality: unknown, because no run like this was measured"]
         else:
@@ -81,12 +79,7 @@ class Forecast:
 
 
 def forecast_run(request: Request, *, public: bool = False) -> Forecast:
-    """What to expect of a run that is decided.
-
-    Args:
-        request: the run.
-        public: whether it has public records. Without, runs that had some do not say how many records are enough.
-    """
+    """What to expect of a run. public: whether it has public records."""
     job, epsilon, delta = request.job, request.promise.epsilon, request.delta
     card = job.card
     measured = [
@@ -98,14 +91,12 @@ def forecast_run(request: Request, *, public: bool = False) -> Forecast:
         measured
     )
     other = {} if like is None else _other_settings(like, job)
+    differs = () if like is None else _differences(like, other, card, epsilon=epsilon, public=public)
     return Forecast(
         expected=measured_runs.expected(same or measured, card, epsilon=epsilon, delta=delta),
         same=bool(same),
         like=like,
-        differs=()
-        if like is None
-        else (*_differences(like, card, epsilon=epsilon, public=public), *_setting_differences(other)),
-        enough=enough,
+        differs=differs,
         needed=more(enough, card, epsilon=epsilon, delta=delta) if enough is not None else "",
         minutes=None if like is None else _time(like, other, card),
         memory=peak(job),
@@ -124,14 +115,14 @@ def nearest(runs: Sequence[Measured], card: DataCard, *, epsilon: float, delta: 
 
 
 def time_of(like: Measured, card: DataCard) -> float | None:
-    """How long a run with the same settings takes on the same machine, in minutes; None: it was not recorded."""
+    """Minutes of a run with the same settings on the same machine; None: unknown."""
     if like.minutes is None:
         return None
     return like.minutes * (max(1.0, card.declared_size / like.records) if like.per_record else 1.0)
 
 
 def duration(minutes: float | None, like: Measured | None) -> str:
-    """Minutes in words."""
+    """Minutes and the machine, in words."""
     if minutes is None or like is None:
         return "unknown"
     machine = f" on {like.machine}" if like.machine else ""
@@ -144,7 +135,7 @@ def about(minutes: float | None) -> str:
 
 
 def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> str:
-    """Whether these records are enough to be as clear as a run that was useful, or what would be; in a sentence."""
+    """Whether these records are enough to be as clear as a useful run, or what is enough; in a sentence."""
     example = f"the least clear run that reached {percent(USEFUL)} is one of {enough.method}: {enough}."
     if math.isinf(epsilon):
         return example
@@ -163,8 +154,10 @@ def more(enough: Measured, card: DataCard, *, epsilon: float, delta: float) -> s
     return f"{example} To be as clear as that takes about {needed:,} {card.unit}s at this epsilon, {other}."
 
 
-def _differences(run: Measured, card: DataCard, *, epsilon: float, public: bool) -> list[str]:
-    """In what a measured run differs from the one asked for, besides its pictures and its settings; in words."""
+def _differences(
+    run: Measured, other: Mapping[str, tuple[Any, Any]], card: DataCard, *, epsilon: float, public: bool
+) -> tuple[str, ...]:
+    """In what a measured run differs from the one asked for, besides its pictures; in words."""
     differences = []
     if run.records != card.declared_size:
         differences.append(f"{run.records:,} records instead of {card.declared_size:,}")
@@ -174,31 +167,22 @@ def _differences(run: Measured, card: DataCard, *, epsilon: float, public: bool)
         differences.append(f"pictures of {by(run.shape)} instead of {by(card.shape)}")
     if bool(run.public) != public:
         differences.append(f"{run.public or 'none'} as public records instead of {'others' if public else 'none'}")
-    return differences
+    for name, settings in other.items():
+        measured, requested = (setting_in_words(value) or "none" for value in settings)
+        differences.append(f"{name.replace('_', '-')} {measured} instead of {requested}")
+    return tuple(differences)
 
 
 def _other_settings(run: Measured, job: Job[BaseConfig, State]) -> dict[str, tuple[Any, Any]]:
     """The settings in which a measured run differs: {name: (its own, the one asked for)}. The noise follows from epsilon."""
     noise = {} if job.method.without_guarantee else {"noise_multiplier": job.settings["noise_multiplier"]}
-    own = (presets.settings(run.method, run.preset) if run.preset else {}) | run.settings
-    measured_job = job.method.job({**own, **noise}, job.card)
+    measured_job = job.method.job({**run.all_settings, **noise}, job.card)
     differing = [name for name, value in job.in_full.items() if measured_job.in_full[name] != value]
     return {name: (measured_job.settings[name], job.settings[name]) for name in differing}
 
 
-def _setting_differences(other: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    shown = ((name.replace("_", "-"), measured, requested) for name, (measured, requested) in other.items())
-    return [
-        f"{name} {_setting_text(measured)} instead of {_setting_text(requested)}" for name, measured, requested in shown
-    ]
-
-
-def _setting_text(value: Any) -> str:
-    return setting_in_words(value) or "none"
-
-
 def _time(like: Measured, other: Mapping[str, tuple[Any, Any]], card: DataCard) -> float | None:
-    """Minutes, in proportion to steps and batch; None where another setting could change the time of a step."""
+    """Minutes, in proportion to steps and batch; None: another setting could change the time of a step."""
     if any(not name.endswith(_SAME_TIME) and name not in _SAME_WORK for name in other):
         return None
     minutes = time_of(like, card)
@@ -210,5 +194,4 @@ def _time(like: Measured, other: Mapping[str, tuple[Any, Any]], card: DataCard) 
 
 
 def by(shape: Sequence[int]) -> str:
-    """A shape in words."""
     return "x".join(map(str, shape))

@@ -1,11 +1,12 @@
-"""What to expect of a run, from runs that were measured (`measured.toml`), and from nothing else.
+"""What to expect of a run, from measured runs alone (`measured.toml`).
 
-Two runs of a method are compared by their clearness: the number of protected records times mu, where one Gaussian release
-of multiplier 1 / mu costs this epsilon and delta. It says how many noise widths all records together can move a sum. With
-the same settings, more of it never does worse, but for chance; that is all that is assumed. So a run that was as clear, or
-less so, says what to expect at least, and a clearer one what to expect at most. How hard other pictures are, no run can say:
-expectations are given for each data set that was measured, never as one number. A run counts for pictures of about its size
-alone, with as many channels and classes (`comparable`).
+Two runs of a method are compared by their signal-to-noise: the number of protected records times mu. One Gaussian query of
+noise multiplier 1 / mu costs this epsilon and delta. The product says how many noise widths all records together can move a
+sum. It is called clearness here. The only assumption: with the same settings, a clearer run does no worse, up to chance. So
+a run that was no clearer gives a lower end of what to expect, and a run that was no less clear gives an upper end.
+
+No run shows how hard other pictures are. So there is one expectation for each measured data set. A run counts for pictures
+of about its size with as many channels and classes (`comparable`).
 """
 
 import math
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.data.card import DataCard
 from gossamer.lazy import Lazy
+from gossamer.run.training import presets
 from gossamer.run.training.presets import NEAR
 
 if TYPE_CHECKING:
@@ -28,18 +30,14 @@ else:
 Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
 """What records show."""
 USEFUL = 0.8
-"""A rule of thumb: from this accuracy on a release counts as useful, ten classes being told apart."""
+"""A rule of thumb: from this accuracy in ten classes on, a release counts as useful."""
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
-"""Budgets that are named where a smaller one would not do."""
+"""Budgets that are advised where a smaller one is not enough."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """A run that was measured. The head of `measured.toml` says what each field is.
-
-    Raises:
-        ValueError: if its interval does not hold its figure, or a number cannot be.
-    """
+    """A run that was measured. The head of `measured.toml` says what each field is."""
 
     method: str
     data: str
@@ -63,12 +61,11 @@ class Measured:
     per_record: bool = False
     machine: str = ""
 
-    def __post_init__(self) -> None:
-        low, high = self.at_least, self.at_most
-        if not (
-            0 <= low <= self.accuracy <= high <= 1 and self.records > 0 and self.epsilon > 0 and 0 < self.delta < 1
-        ):
-            raise ValueError(f"a measured run of {self.method} on {self.data} has numbers that cannot be")
+    @property
+    def all_settings(self) -> dict[str, Any]:
+        """Those of its preset too."""
+        preset_settings = presets.settings(self.method, self.preset) if self.preset else {}
+        return {**preset_settings, **self.settings}
 
     @property
     def at_least(self) -> float:
@@ -82,7 +79,6 @@ class Measured:
 
     @property
     def clearness(self) -> float:
-        """See the module."""
         return clearness(self.records, self.epsilon, self.delta)
 
     def __str__(self) -> str:
@@ -95,7 +91,7 @@ class Measured:
 
     @property
     def in_short(self) -> str:
-        """Its figure and its data, for a table."""
+        """For a table."""
         public = f" with {self.public}" if self.public else ""
         return f"{percent(self.accuracy)} on {self.data}{public}, {self.records:,} records, epsilon {self.epsilon:g}"
 
@@ -106,10 +102,10 @@ class Expected:
 
     Args:
         data: the data set.
-        public: the public records of those runs; empty: none.
-        low: a run as clear as this one, or less so, reached this; None: unknown.
-        high: the nearest run as clear as this one, or clearer, reached this; None: unknown.
-        runs: those runs, at most two.
+        public: the public records of its runs; empty: none.
+        low: what a run that was no clearer reached; None: unknown.
+        high: what the nearest run that was no less clear reached; None: unknown.
+        runs: these runs, at most two.
     """
 
     data: str
@@ -124,18 +120,6 @@ class Expected:
 
     @property
     def range_text(self) -> str:
-        """The range, in words."""
-        if self.low is not None and self.high is not None:
-            low, high = percent(self.low), percent(self.high)
-            return f"{low} to {high}" if low != high else f"about {low}"
-        if self.low is not None:
-            return f"at least the {percent(self.low)} of a less clear run"
-        assert self.high is not None
-        return f"unknown, at most the {percent(self.high)} of a clearer run"
-
-    @property
-    def in_short(self) -> str:
-        """The range, for a table."""
         if self.low is not None and self.high is not None:
             low, high = f"{100 * self.low:.1f}", percent(self.high)
             return f"{low} to {high}" if percent(self.low) != high else f"about {high}"
@@ -154,28 +138,22 @@ class Expected:
 
 @cache
 def runs() -> tuple[Measured, ...]:
-    """All measured runs."""
     text = resources.files("gossamer.run.recommend").joinpath("measured.toml").read_text(encoding="utf-8")
     return tuple(map(from_entry, tomllib.loads(text)["run"]))
 
 
 def from_entry(entry: Mapping[str, Any]) -> Measured:
-    """A run from a table of `measured.toml`.
-
-    Raises:
-        TypeError, KeyError: if a field is missing or unknown.
-        ValueError: as `Measured`.
-    """
+    """A run from a table of `measured.toml`. Raises TypeError or KeyError if a field is missing or unknown."""
     return Measured(**{**entry, "shape": tuple(entry["shape"])})
 
 
 def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tuple[Measured, ...]:
-    """The measured runs of a method: those without a guarantee for epsilon infinity, the others for the rest.
+    """The measured runs of a method: with epsilon infinity for infinity, the others for a finite epsilon.
 
     Args:
         method: a key of METHODS.
-        epsilon: of the run that is asked about.
-        pictures: what its records show, where that is known and was measured; None: runs on any.
+        epsilon: of the run to forecast.
+        pictures: what its records show; None, or never measured: runs on any.
     """
     candidates = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
     alike = [run for run in candidates if run.pictures == pictures]
@@ -183,24 +161,14 @@ def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tu
 
 
 def comparable(run: Measured, card: DataCard) -> bool:
-    """Whether a run says what to expect of the records of a card: as many channels and classes, and sides as long (`NEAR`).
-
-    Where there is one class, a classifier has nothing to tell apart, and no run says anything.
-    """
+    """Whether a run and a card have as many channels, as many classes, more than one, and sides about as long (`NEAR`)."""
     (channels, *sides), (measured_channels, *measured_sides) = card.shape, run.shape
     similar = all(1 / NEAR <= side / other <= NEAR for side, other in zip(sides, measured_sides, strict=True))
     return channels == measured_channels and similar and card.classes == run.classes > 1
 
 
 def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> tuple[Expected, ...]:
-    """What to expect of a run, for each data set and each kind of public records that was measured.
-
-    Args:
-        measured: runs of the method.
-        card: the records; their declared size counts.
-        epsilon: the budget.
-        delta: of the guarantee.
-    """
+    """What to expect of a run on the records of a card, for each data set and public records of the measured runs."""
     own_clearness = clearness(card.declared_size, epsilon, delta)
     groups = dict.fromkeys((run.data, run.public) for run in measured)
     return tuple(
@@ -209,7 +177,7 @@ def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, de
 
 
 def _expected(alike: Sequence[Measured], own_clearness: float) -> Expected:
-    """The best of what was no clearer, and the best of the nearest that were no less clear."""
+    """What to expect: the best run that was no clearer, and the best of the nearest that were no less clear."""
     below = max(
         (run for run in alike if run.clearness <= NEAR * own_clearness), key=lambda run: run.accuracy, default=None
     )
@@ -230,30 +198,30 @@ def enough(measured: Sequence[Measured]) -> Measured | None:
 
 
 def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
-    """With how many records a run would be as clear at this budget as that one was, rounded up to two digits."""
+    """How many records make a run at this budget as clear, rounded up to two digits."""
     exact = run.clearness / _counted(epsilon, delta)
     step = int(10 ** max(math.floor(math.log10(exact)) - 1, 0))
     return math.ceil(exact / step) * step
 
 
 def epsilon_needed(run: Measured, *, records: int, delta: float) -> float | None:
-    """The smallest of `EPSILONS` at which so many records would be as clear as that run; None: none of them."""
+    """The smallest of `EPSILONS` at which so many records are as clear; None: none of them."""
     return next((epsilon for epsilon in EPSILONS if clearness(records, epsilon, delta) >= run.clearness), None)
 
 
 def clearness(records: int, epsilon: float, delta: float) -> float:
-    """How clear a run can see: see the module. Without privacy, the number of records."""
+    """See the module. Without privacy, the number of records."""
     return records * (1.0 if math.isinf(epsilon) else _counted(epsilon, delta))
 
 
 def _counted(epsilon: float, delta: float) -> float:
-    """Mu; beyond the last of `EPSILONS` that of the last: without noise, records that are missing are not made up for."""
+    """Mu, up to the last of `EPSILONS`: a larger epsilon does not make up for missing records."""
     return mu(min(epsilon, EPSILONS[-1]), delta)
 
 
 @cache
 def mu(epsilon: float, delta: float) -> float:
-    """The largest mu for which one Gaussian release of multiplier 1 / mu is (epsilon, delta)-DP.
+    """The largest mu for which one Gaussian query of noise multiplier 1 / mu is (epsilon, delta)-DP.
 
     Dong, Roth, Su 2022 ("Gaussian differential privacy"), Corollary 2.13.
     """
@@ -267,5 +235,4 @@ def mu(epsilon: float, delta: float) -> float:
 
 
 def percent(share: float) -> str:
-    """A share in words."""
     return f"{100 * share:.1f} %"

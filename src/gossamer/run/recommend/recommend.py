@@ -1,9 +1,9 @@
 """`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
 
-What is expected comes from measured runs on comparable pictures (`measured_runs.py`). Each method takes the settings of the
-nearest measured run. The methods are ranked by the figures of these runs. First come those whose run was about as clear as the
-one asked for, or less so. The others follow, in steps of a factor of two by which their run was clearer. Then come those that
-were measured on other pictures only, in the same order and without a figure, and last those that were not measured.
+What to expect comes from measured runs on comparable pictures (`measured_runs.py`). Each method takes the settings of the
+nearest measured run. The methods are ranked by the figures of these runs. First come those whose run was about as clear as
+the one asked for, or less clear. The others follow, in steps of a factor of two by which their run was clearer. Methods
+that were measured on other pictures only come next, without a figure. Methods that were never measured come last.
 """
 
 import math
@@ -27,29 +27,29 @@ from gossamer.run.validation import checked_arguments
 ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
 LEAST = 0.01
-"""The smallest epsilon that is advised on: all that is below lies far from every measured run."""
+"""The smallest epsilon with advice: below it, no measured run is near."""
 UNITS_FORMS = "FILE.csv (name,unit), `folder` (class/unit/picture), or FILE.npz:KEY"
-"""What --units takes, for who copies a command."""
+"""What --units takes."""
 DRAWING = "drawing"
-"""The setting of a method whose samples a program draws: what it draws. Its choices are kinds of pictures."""
+"""The setting that says what a drawing program draws. Its choices are kinds of pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommended:
-    """A method that can be had for the card.
+    """A method that suits the card.
 
     Args:
         method: its name.
-        expected: what to expect, for each data set that was measured; empty: nothing is known.
+        expected: what to expect, for each measured data set; empty: unknown.
         like: the measured run whose settings are taken; None: the method's defaults.
         changed: settings that were scaled to the card.
-        left_out: settings of that run that suit pictures on a black ground, and these may be others.
-        far: how much clearer that run was, in doublings beyond `ABOUT`; 0: it was no clearer than that.
-        enough: the least clear run of the method that was useful; None: there is none.
+        left_out: settings of `like` that suit pictures on a black ground only.
+        far: how much clearer `like` was, in doublings beyond `ABOUT`; at least 0.
+        enough: the least clear useful run of the method, if any.
         minutes: how long the fit takes, about; None: unknown.
         command: to copy.
         notes: what to know about its samples, or why nothing is known.
-        hints: in what its run differs so much that its figures say little.
+        hint: in what `like` differs so much that its figures say little; empty: in nothing.
     """
 
     method: str
@@ -62,11 +62,11 @@ class Recommended:
     minutes: float | None
     command: str
     notes: tuple[str, ...]
-    hints: tuple[str, ...]
+    hint: str
 
     @property
     def useful(self) -> bool:
-        """Whether measured runs say that it reaches `USEFUL`, on pictures as easy as theirs."""
+        """Whether it is expected to reach `USEFUL`, on pictures as easy as the measured ones."""
         return any(figure.low is not None and figure.low >= USEFUL for figure in self.expected)
 
     @property
@@ -80,12 +80,12 @@ class Recommended:
         return f"the settings of {run}{scaled}{without}"
 
     def row(self) -> list[str]:
-        """What to expect if these records are as hard as those of the nearest run, how long it takes, and that run."""
+        """Its row in the table: what to expect if these records are as hard as those of `like`, the time, and `like`."""
         like = self.like
         if like is None or not self.expected:
             return [self.method, "unknown", "unknown", "not measured on such records"]
         expected = next(figure for figure in self.expected if (figure.data, figure.public) == (like.data, like.public))
-        return [self.method, expected.in_short, about(self.minutes), like.in_short]
+        return [self.method, expected.range_text, about(self.minutes), like.in_short]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -94,7 +94,7 @@ class Recommended:
             "expected": [figure.to_json() for figure in self.expected],
             "like": str(self.like) if self.like is not None and self.expected else None,
             "minutes": self.minutes,
-            "notes": [*self.hints, *self.notes],
+            "notes": [*filter(None, [self.hint]), *self.notes],
             "command": self.command,
         }
 
@@ -104,11 +104,11 @@ class Advice:
     """What `recommend` says.
 
     Args:
-        outlook: what to expect at all, before an hour is spent; in sentences.
+        outlook: what to expect of any method, in sentences.
         ranked: the methods that generate records, the best first.
         labels: the methods that release a classifier: for labels, not for pictures.
         left_out: the others, each with its reason.
-        unit: whose contribution is protected.
+        unit: of privacy.
     """
 
     outlook: list[str]
@@ -140,14 +140,10 @@ class Advice:
             if candidate.like is not None and candidate.expected
         ]
         on_training = [method for method, like in shown if like.on != "test records"]
-        report += (
-            [f"Of {', '.join(on_training)} on training records set apart, by which settings were chosen."]
-            if on_training
-            else []
-        )
-        report += [
-            f"The runs were {hint}." for hint in dict.fromkeys(hint for candidate in every for hint in candidate.hints)
-        ]
+        if on_training:
+            report.append(f"Of {', '.join(on_training)} on held-out training records, by which settings were chosen.")
+        hints = dict.fromkeys(candidate.hint for candidate in every if candidate.hint)
+        report += [f"The runs were {hint}." for hint in hints]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
             report += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
@@ -183,7 +179,7 @@ def recommend(
         epsilon: the privacy budget.
         delta: delta of the guarantee; default: the largest power of ten that is at most 1e-5 and a tenth of 1 /
             declared size.
-        minutes: leave out what takes longer than this.
+        minutes: leave out methods that take longer.
         public: public records that pre-training could use. They are not read.
         pictures: what the records show, where that is public: digits, letters, clothes. Runs on others are then left
             out.
@@ -226,7 +222,7 @@ def recommend(
 
 
 def _rank(candidate: Recommended) -> tuple[bool, bool, int, float]:
-    """Where a method stands, the least first: see the module."""
+    """The key of the order that the module describes."""
     return (
         candidate.like is None,
         not candidate.expected,
@@ -245,11 +241,7 @@ def _candidate_for(
     pictures: str | None,
     data_flags: str,
 ) -> Recommended:
-    """One method for the card.
-
-    Raises:
-        RequestError: if it cannot be had, with the reason.
-    """
+    """One method for the card. Raises RequestError with the reason if it does not suit the card."""
     method = METHODS[name]
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
@@ -260,7 +252,7 @@ def _candidate_for(
         )
     measured = measured_runs.of_method(name, epsilon=epsilon, pictures=pictures)
     usable = [run for run in measured if not run.public or (public is not None and method.takes_public)]
-    usable = [run for run in usable if _start(run) != "evolve" or run.pictures == pictures]
+    usable = [run for run in usable if run.all_settings.get("start") != "evolve" or run.pictures == pictures]
     clearness = measured_runs.clearness(card.declared_size, epsilon, delta)
     comparable = [run for run in usable if measured_runs.comparable(run, card)]
     like = nearest(comparable or usable, card, epsilon=epsilon, delta=delta)
@@ -282,11 +274,9 @@ def _candidate_for(
     job = checked(method.job({**full, **requested, **noise}, card))
     presets.check_net(job)
     if job.needs_public and public is None:
-        digits = any(run.pictures == "digits" and _start(run) == "evolve" for run in measured) and pictures != "digits"
-        raise RequestError(
-            "its settings need public records: give --public"
-            + (", or --pictures digits for a start that draws them." if digits else ".")
-        )
+        drawn_digits = any(run.pictures == "digits" and run.all_settings.get("start") == "evolve" for run in measured)
+        digits = ", or --pictures digits for a start that draws them" if drawn_digits and pictures != "digits" else ""
+        raise RequestError(f"its settings need public records: give --public{digits}.")
     return Recommended(
         method=name,
         expected=measured_runs.expected(comparable, card, epsilon=epsilon, delta=delta),
@@ -305,41 +295,30 @@ def _candidate_for(
             "--out RUN",
         ]),
         notes=_notes(like, measured, drawn),
-        hints=_hints(like, card) if like is not None and comparable else (),
+        hint=_hint(like, card) if like is not None and comparable else "",
     )  # fmt: skip
 
 
 def _drawn_classes(name: str) -> tuple[str, ...]:
-    """What the program of a method draws, whose samples are drawn; empty: the samples of this one are not."""
+    """What the drawing program of a method draws; empty: it has no such program."""
     hints = get_type_hints(METHODS[name].config_type)
     return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
 
 
-def _hints(like: Measured, card: DataCard) -> tuple[str, ...]:
+def _hint(like: Measured, card: DataCard) -> str:
     if like.shape == card.shape:
-        return ()
-    return (f"measured on pictures of {by(like.shape)}: the figures are no more than a hint",)
-
-
-def _settings(run: Measured) -> dict[str, Any]:
-    """The settings of a run, by its preset and by themselves."""
-    preset_settings = presets.settings(run.method, run.preset) if run.preset else {}
-    return {**preset_settings, **run.settings}
+        return ""
+    return f"measured on pictures of {by(like.shape)}: the figures are no more than a hint"
 
 
 def _for_black_ground(run: Measured) -> dict[str, Any]:
-    """Those settings of a run that suit pictures on a black ground."""
-    settings, defaults = _settings(run), presets.defaults(run.method)
+    """The settings of a run that suit pictures on a black ground."""
+    settings, defaults = run.all_settings, presets.defaults(run.method)
     return {
         key: settings[key]
         for key in METHODS[run.method].suits_dark_background
         if settings.get(key, defaults[key]) != defaults[key]
     }
-
-
-def _start(run: Measured) -> str:
-    """What the run started on, by its preset or its settings; empty: on nothing, or on public records."""
-    return str(_settings(run).get("start", ""))
 
 
 def _notes(like: Measured | None, measured: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
@@ -358,7 +337,6 @@ def _notes(like: Measured | None, measured: Sequence[Measured], drawn: Sequence[
 
 
 def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, delta: float) -> list[str]:
-    """What to expect at all."""
     sentences = [
         f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."
     ]

@@ -1,4 +1,4 @@
-"""The README of a release, on a page, from the certificate alone: what it is, how to load it, what is promised and what not."""
+"""The README of a release, from its certificate alone."""
 
 import html
 import math
@@ -24,36 +24,28 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
 
     Args:
         certificate: of the release.
-        samples: how many synthetic records lie in samples.npz.
-        no_loader: why there is no load.py; empty where there is one.
-        classifies: whether what is released is a classifier, and load.py gives what it says of pictures.
+        samples: number of synthetic records in samples.npz.
+        no_loader: why there is no load.py; empty: there is one.
+        classifies: whether a classifier is released, whose probabilities load.py gives.
     """
-    declared = certificate.declared
+    card = certificate.card
+    title = _plain(str(card.get("title") or card.get("data_set") or ""))
+    not_promised = [f"- {item}" for item in (*certificate.facts["not_promised"], *certificate.not_covered)]
     sections = [
-        ": ".join(filter(None, ["# Synthetic records", _title(certificate.card)])),
+        f"# Synthetic records: {title}" if title else "# Synthetic records",
         certificate.statement,
-        _description(certificate, declared),
-        _load(certificate.card, samples, no_loader, classifies=classifies),
-        _promised(certificate, declared),
-        _bullets("What is not promised", [*certificate.facts["not_promised"], *certificate.not_covered]),
-        _attacked(declared["attacked"]),
+        _description(certificate),
+        _load(card, samples, no_loader, classifies=classifies),
+        _promised(certificate),
+        "\n".join(["## What is not promised", "", *not_promised]),
+        _attacked(certificate.declared["attacked"]),
         _CHECKING,
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _title(card: dict[str, Any]) -> str:
-    """What the records are called; empty where the card does not say."""
-    return _plain(str(card.get("title") or card.get("data_set") or ""))
-
-
-def class_names(card: dict[str, Any]) -> list[str]:
-    """The names of the classes, where the card has them."""
-    return [str(name) for name in card.get("class_names") or ()]
-
-
-def _description(certificate: Certificate, declared: dict[str, Any]) -> str:
-    card = certificate.card
+def _description(certificate: Certificate) -> str:
+    card, declared = certificate.card, certificate.declared
     size = " x ".join(map(str, card["shape"]))
     about = [
         f"A generator (`model.safetensors`) of pictures of {size} (channels, height, width) with labels from 0 to "
@@ -74,7 +66,7 @@ def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: boo
     text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
         text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it."
-    names = class_names(card)
+    names = [str(name) for name in card.get("class_names") or ()]
     if samples:
         called = f", and `class_names` text [{len(names)}], what label 0 is called first" if names else ""
         text += (
@@ -86,7 +78,7 @@ def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: boo
     return text
 
 
-def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
+def _promised(certificate: Certificate) -> str:
     facts, figures = certificate.facts, certificate.figures
     lines = [f"Protected: {facts['protects']}.", f"In other words: {facts['adjacency']}."]
     finite = math.isfinite(float(certificate.guarantee["epsilon"]))
@@ -105,13 +97,9 @@ def _promised(certificate: Certificate, declared: dict[str, Any]) -> str:
     ]
     lines.append("Public inputs, which nothing protects:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
     lines.append(certificate.adds_up)
-    if declared["settings_chosen"] == "uncounted":
+    if certificate.declared["settings_chosen"] == "uncounted":
         lines.append(f"**{CHOICES['settings_chosen']['uncounted']}**")
     return "\n\n".join([f"## What is promised{', and to whom' if finite else ': nothing'}", *lines])
-
-
-def _bullets(title: str, items: list[str]) -> str:
-    return "\n".join([f"## {title}", "", *(f"- {item}" for item in items)])
 
 
 def _attacked(attacked: dict[str, str]) -> str:
@@ -126,7 +114,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What others wrote, as text: some readers of Markdown take HTML for what it is."""
+    """Declared text, with HTML escaped: some Markdown viewers render it."""
     return html.escape(text, quote=False)
 
 

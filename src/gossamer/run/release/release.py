@@ -1,4 +1,4 @@
-"""Handing out a run: the folder that others get, and the signature of whoever stands for it."""
+"""Handing out a run: the folder that others get, and its signature."""
 
 import datetime
 import glob
@@ -56,10 +56,11 @@ def release(
     samples: int = 0,
     force: bool = False,
 ) -> Path:
-    """Copy what may be handed out, and nothing else: model, certificate, ledger, settings, samples, a report without
-    internal figures, a README, a loader where one can be written, and SHA256SUMS. A release is copied as it is.
+    """Copy what may be handed out, and nothing else.
 
-    Modes are 0644 whatever the umask says. The copy is verified before it gets its name.
+    A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS, and
+    a loader if one can be written. A release is copied as it is. Modes are 0644 whatever the umask says. The copy is verified
+    before it gets its name.
 
     Args:
         run: a finished RUN, or a release.
@@ -70,9 +71,9 @@ def release(
         force: replace a release that is there.
 
     Raises:
-        RequestError: if the run does not verify (it must not be handed out then), or what is declared has another form.
-        RunFolderError: if the run is unfinished, or its generator another version's; or `out` is taken, in the run, or not to
-            be written.
+        RequestError: if the run does not verify, or what is declared is malformed.
+        RunFolderError: if the run is unfinished or its generator is another version's. Also if `out` is taken, is in the run,
+            or cannot be written.
     """
     folder, target = Path(run), Path(out).absolute()
     _clear_up(target)
@@ -95,7 +96,7 @@ def release(
                 _copy(folder, partial)
             else:
                 _fill(folder, partial, answers, samples)
-            _must_hold(folder, verify(partial))  # what lies there now, should somebody write to the run meanwhile
+            _must_hold(folder, verify(partial))  # the copy: the run may have changed meanwhile
             partial.chmod(0o755)
             if target.is_dir():
                 target.replace(old)
@@ -105,7 +106,7 @@ def release(
             f"{folder} changed while it was copied: {Path(str(error.filename)).name} is gone."
         ) from None
     finally:
-        if old.is_dir() and not target.exists():  # stopped between the two
+        if old.is_dir() and not target.exists():  # stopped between the two renames
             old.replace(target)
         for left in (partial, old):
             shutil.rmtree(left, ignore_errors=True)
@@ -113,16 +114,16 @@ def release(
 
 
 def _prefix(target: Path) -> str:
-    """How the names of folders begin in which a release is made that is to stand at `target`, beside it."""
+    """Of the names of the folders beside `target` in which a release for it is made."""
     return f".{target.name}.release-"
 
 
 def _clear_up(target: Path) -> None:
-    """End what a kill has cut off: a release that was being replaced comes back, what was begun is deleted, no more."""
+    """After a kill: put a release back that was being replaced, and delete one that was begun."""
     for left in sorted(target.parent.glob(f"{glob.escape(_prefix(target))}{'?' * 8}*")):
         with held_folder(left) as locked:
             if not locked or not _is_ours(left) or (left.suffix == ".old" and left.with_suffix("").exists()):
-                continue  # somebody is at it, or it is somebody's own
+                continue  # another process uses it, or it is not ours
             if left.suffix == ".old" and not target.exists():
                 left.replace(target)
             else:
@@ -138,7 +139,7 @@ def _is_ours(left: Path) -> bool:
 def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
     """Sign a release, or a RUN: write signature.json beside its files. Gives the public key in hexadecimal.
 
-    A RUN's signature is not copied into a release, which has files of its own: sign the release.
+    The signature of a RUN is not copied into its release: sign the release.
 
     Args:
         run: a release or a finished RUN; it has to verify.
@@ -168,9 +169,8 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
 
 
 def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the certificate says that nobody can recompute. A RUN knows what was measured; what came of it is internal."""
+    """What the certificate says that cannot be recomputed, and which measurements were made. Their figures are internal."""
     where = str(declared) if isinstance(declared, str | Path) else "what is declared"
-    answers: dict[str, Any] = {}
     if isinstance(declared, str | Path):
         try:
             answers = tomllib.loads(Path(declared).read_text(encoding="utf-8"))
@@ -178,8 +178,8 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
             raise RequestError(f"{declared} cannot be read ({error.strerror}).") from None
         except ValueError as error:
             raise RequestError(f"{declared} is not TOML ({error}).") from None
-    elif declared is not None:
-        answers = dict(declared)
+    else:
+        answers = dict(declared or {})
     if RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if statement := audited(folder):
@@ -240,12 +240,12 @@ def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
 def _check_target(folder: Path, target: Path, *, force: bool) -> None:
     """Refuse a target that is the run, lies in it or around it, or is taken. Changes nothing."""
     source, destination = folder.resolve(), target.resolve()
-    if source == destination:
-        raise RunFolderError(f"{target} is the run itself; a release goes into a folder of its own.")
-    if source in destination.parents or destination in source.parents:
-        raise RunFolderError(f"{target} lies in {folder}, or around it; a release goes into a folder of its own.")
+    if source == destination or source in destination.parents or destination in source.parents:
+        raise RunFolderError(
+            f"{target} is the run itself, a folder in it or a folder around it. Choose another folder."
+        )
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise RunFolderError(f"{target} is a file or a link; a release goes into a folder of its own.")
+        raise RunFolderError(f"{target} is a file or a link. Choose another folder.")
     if not target.is_dir() or not any(target.iterdir()):
         return
     if not force:
@@ -257,11 +257,9 @@ def _check_target(folder: Path, target: Path, *, force: bool) -> None:
     foreign = sorted(path.name for path in target.iterdir() if path.name not in listed)
     if foreign or CERTIFICATE not in listed:
         obstacle = (
-            f"holds {foreign[0]}, which is no part of a release"
-            if listed and foreign
-            else "holds something other than a release"
+            f"{foreign[0]}, which is no part of a release" if listed and foreign else "something other than a release"
         )
-        raise RunFolderError(f"{target} {obstacle}; --force replaces releases only. Choose another folder.")
+        raise RunFolderError(f"{target} holds {obstacle}; --force replaces releases only. Choose another folder.")
 
 
 def _must_hold(folder: Path, verdict: Verdict) -> None:

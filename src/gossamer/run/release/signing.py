@@ -1,7 +1,7 @@
-"""Who stands for a release: an Ed25519 signature (RFC 8032) over the names and SHA-256 of its files.
+"""Who vouches for a release: an Ed25519 signature (RFC 8032) over the names and SHA-256 of its files.
 
-`signature.json` lies beside the files that it names: in a release all of them, in a RUN those that do not change any more. The
-certificate is one of them, and so is all that it declares. Keys are PEM files as OpenSSL writes them.
+`signature.json` is beside the files that it names: all files of a release, the final files of a RUN. The certificate is one of
+them, with all that it declares. Keys are PEM files as OpenSSL writes them.
 """
 
 import json
@@ -19,12 +19,12 @@ from gossamer.privacy.certificate.declarations import is_date
 from gossamer.run.storage.run_folder import SIGNATURE
 
 _CONTEXT = b"gossamer signature 1\n"
-"""Before what is signed, so that the key's signatures on other things cannot pass for one of these."""
+"""Prefix of what is signed, so that a signature of the key on something else cannot pass for this."""
 _LARGEST = 2**16  # bytes of a signature or a key
 
 
-def new_key(path: Path) -> Path:
-    """Make a private key (mode 0600) and, beside it, the public one, PATH.pub. Gives the path of the second.
+def new_key(path: Path) -> None:
+    """Make a private key (mode 0600) and a public key, PATH.pub.
 
     Raises:
         RunFolderError: if one of the two exists, or cannot be written.
@@ -42,7 +42,6 @@ def new_key(path: Path) -> Path:
         write_atomically(public, public_text)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written ({error.strerror}). Name another place.") from None
-    return public
 
 
 def sign(folder: Path, names: list[str], *, key: Path, date: str) -> str:
@@ -53,37 +52,34 @@ def sign(folder: Path, names: list[str], *, key: Path, date: str) -> str:
         RunFolderError: if the folder cannot be written.
     """
     private = _private(key)
-    payload = {
-        "format": 1,
-        "date": date,
-        "files": {name: sha256(folder / name) for name in names},
-        "public_key": _hex(private.public_key()),
-    }
+    public_key = private.public_key().public_bytes_raw().hex()
+    files = {name: sha256(folder / name) for name in names}
+    payload = {"format": 1, "date": date, "files": files, "public_key": public_key}
     signed = {**payload, "signature": private.sign(_message(payload)).hex()}
     try:
         write_atomically(folder / SIGNATURE, _text(signed))
     except OSError as error:
         raise RunFolderError(f"{folder / SIGNATURE} cannot be written ({error.strerror}).") from None
-    return _hex(private.public_key())
+    return public_key
 
 
 def check(folder: Path, names: list[str], *, key: str | None) -> tuple[list[str], list[str]]:
-    """What is wrong with the signature of a folder, and what is not checked about it, each in a sentence.
+    """What is wrong with the signature of a folder, and what to note about it, each in a sentence.
 
     Args:
         folder: a RUN or a release.
-        names: the files that a signature has to name, all of them and no other.
-        key: the public key that must have signed: a PEM file, or 64 hexadecimal digits. None: any, and none at all, will do.
+        names: all files that a signature has to name.
+        key: the public key that must have signed: a PEM file, or 64 hexadecimal digits. None: any key, or no signature.
 
     Raises:
         RequestError: if the key is none.
     """
-    required_key = None if key is None else _hex(_public(key))
+    required_key = None if key is None else _public(key).public_bytes_raw().hex()
     try:
         payload = _read(folder / SIGNATURE)
     except FileNotFoundError:
         if required_key is None:
-            return [], ["It is not signed: nothing here shows who stands for it."]
+            return [], ["It is not signed: nothing here shows who vouches for it."]
         return [f"{SIGNATURE} is missing: it is not signed."], []
     if payload is None:
         return [f"{SIGNATURE} is not a signature."], []
@@ -114,14 +110,14 @@ def _message(payload: dict[str, Any]) -> bytes:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A signature as `sign` writes it, or None. FileNotFoundError where there is no such file."""
+    """A signature as `sign` writes it, or None. Raises FileNotFoundError if there is no such file."""
     if path.is_symlink() or path.is_dir():
         return None
     with path.open("rb") as file:
         content = file.read(_LARGEST)
     try:
         payload = json.loads(content)
-        # not as it is written: an entry may stand there twice, and people read the first, programs the last
+        # an entry that is written twice: people read the first, programs the last
         if content != _text(payload):
             return None
     except (ValueError, RecursionError):
@@ -142,29 +138,28 @@ def _is_hex(text: str, length: int) -> bool:
 def _private(path: Path) -> Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(_content(path), password=None)
-    except TypeError:  # as the library says that there is a passphrase
-        raise RequestError(
-            f"{path}: the key has a passphrase, which is not asked for here. Give one without."
-        ) from None
+    except TypeError:  # how the library says that there is a passphrase
+        raise RequestError(f"{path}: the key has a passphrase. Give a key without one.") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise RequestError(f"{path} holds no private key in PEM. `--new-key` makes one.") from None
+        key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise RequestError(f"{path} holds a key of another kind; signatures here are Ed25519. `--new-key` makes one.")
+        raise RequestError(f"{path} holds no Ed25519 private key in PEM. `--new-key` makes one.")
     return key
 
 
 def _public(key_text: str) -> Ed25519PublicKey:
-    # Whatever lies in the working folder: that may be the folder of whoever wrote the release.
+    # Digits are never a file name: the working folder may come from an attacker.
     if _is_hex(key_text.lower(), 32):
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key_text))
     try:
         key = serialization.load_pem_public_key(_content(Path(key_text)))
     except (ValueError, UnsupportedAlgorithm):
-        raise RequestError(
-            f"{key_text} holds no public key. --key takes the PEM file of a public key (K.pub) or its 64 hexadecimal digits."
-        ) from None
+        key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise RequestError(f"{key_text} holds a key of another kind; signatures here are Ed25519.")
+        raise RequestError(
+            f"{key_text} holds no Ed25519 public key. --key takes the PEM file of a public key (K.pub) or its 64 hexadecimal "
+            "digits."
+        )
     return key
 
 
@@ -174,7 +169,3 @@ def _content(path: Path) -> bytes:
             return file.read(_LARGEST)
     except OSError as error:
         raise RequestError(f"the key {path} cannot be read ({error.strerror}).") from None
-
-
-def _hex(key: Ed25519PublicKey) -> str:
-    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw).hex()

@@ -1,9 +1,9 @@
 """`load.py` of a release: one file that loads the generator and draws from it, with PyTorch and safetensors and no Gossamer.
 
-It is cut out of our own source: the definitions that a method's `generator` and `sample` need, and those that these need in
-turn, dependencies first, without annotations; `load.py.txt` stands around them. Where two have one name, the later one is
-called after its module too. The strokes that drawing programs take from fonts stand in it as data, as they were rendered here.
-What needs another package still is refused, and the README of the release says so.
+It is cut out of our own source: the definitions that a method's `generator` and `sample` need, directly or not,
+dependencies first, without annotations. `load.py.txt` is the frame around them. Of two definitions with one name, the later
+gets its module's name too. The strokes that drawing programs take from fonts are written as data, as they were rendered
+here. A method that needs another package has no such file, and the README of the release says so.
 """
 
 import ast
@@ -12,7 +12,7 @@ import dataclasses
 import importlib.util
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -33,8 +33,7 @@ else:
 
 _ALLOWED = {"torch", "safetensors", *sys.stdlib_module_names}
 _MARK = "# --- what the method needs stands here\n"
-_CLASSIFIES = "probabilities"
-"""The method of a release's generator, and of `Release`, that a classifier has."""
+_OF_A_CLASSIFIER = "# --- of a classifier alone\n"
 _LINE = 100
 EARLIER = "its settings are of an earlier version"
 """Why a release has no load.py, as its README says."""
@@ -43,7 +42,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAss
 Place: TypeAlias = tuple[str, str]
 """A module of ours, and a name in it."""
 _STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
-"""What needs fonts, and stands in the file as data."""
+"""Needs fonts: the file has its result as data."""
 _STROKES_IN_FILE = "_STROKES"
 
 
@@ -59,19 +58,20 @@ def loader(method: str) -> str:
     """
     kind = type(METHODS[method])
     owner = next(base for base in kind.__mro__ if "sample" in vars(base))
-    collected = _Collected()
+    frame = resources.files("gossamer.run.release").joinpath("load.py.txt").read_text(encoding="utf-8")
+    collected = _Collected(reserved={name for node in ast.parse(frame).body for name in _names(node)})
     collected.take((f"{kind.__module__}.loop", "generator"))
     collected.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
-    frame = resources.files("gossamer.run.release").joinpath("load.py.txt").read_text(encoding="utf-8")
-    taken = {name for node in ast.parse(frame).body for name in _names(node)} & collected.texts.keys()
-    if taken:
-        raise Unloadable(f"{', '.join(sorted(taken))} would stand for two things")
     head, tail = frame.split(_MARK)
-    if not any(map(classifies, collected.texts.values())):
-        tail = _without(tail, "Release", _CLASSIFIES)
+    before, probabilities, after = tail.split(_OF_A_CLASSIFIER)
+    if any(map(classifies, collected.texts.values())):
+        before += probabilities
     head = head.replace("{version}", versions()["gossamer"]).replace("{method}", method)
     imports = sorted(collected.imports - set(head.splitlines()))
-    return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *collected.texts.values(), tail.strip()]) + "\n"
+    return (
+        "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *collected.texts.values(), (before + after).strip()])
+        + "\n"
+    )
 
 
 def loadable(certificate: Certificate) -> tuple[str, str]:
@@ -86,22 +86,19 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
 
 
 def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:
-    """Whether a load.py is the program that was written here. Another version of Python may have laid it out otherwise.
+    """Whether a load.py is the program that `loader` writes, whatever its layout: that depends on the version of Python.
 
-    Args:
-        actual: what lies in a release.
-        written: the text that `loader` gives.
-        strokes: False leaves out the strokes, which follow from the fonts of the machine that wrote the file.
+    strokes: False leaves out the strokes, which follow from the fonts of the machine that wrote the file.
     """
     try:
-        program = ast.parse(actual)  # of bytes, so that the encoding counts which the file itself declares
+        program = ast.parse(actual)  # of bytes: the file may declare another encoding
         return _statements_of(program, strokes=strokes) == _statements_of(ast.parse(written), strokes=strokes)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
 
 def _statements_of(program: ast.Module, *, strokes: bool) -> list[str]:
-    """The statements of a file as text. strokes: False leaves out the value of the strokes, where that is data and no code."""
+    """The statements of a file as text. strokes: False leaves out the value of the strokes, if it is data and no code."""
     for node in () if strokes else program.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)]) if name == _STROKES_IN_FILE and _is_data(node.value):
@@ -119,20 +116,21 @@ def _is_data(value: ast.expr) -> bool:
 
 
 def classifies(text: str) -> bool:
-    """Whether this is, or has, the source of a classifier, which says how likely each class is."""
-    return f"def {_CLASSIFIES}(" in text
+    """Whether the source of a classifier is in this text."""
+    return "def probabilities(" in text
 
 
 @dataclass
 class _Collected:
-    """Imports and definitions of the file, as they will stand there."""
+    """Imports and definitions of the file. reserved: names that the file needs for others."""
 
+    reserved: Set[str] = frozenset()
     imports: set[str] = field(default_factory=set)
     texts: dict[str, str] = field(default_factory=dict)
     _called: dict[Place, str] = field(default_factory=dict)
 
     def take(self, place: Place) -> str:
-        """A definition, after all that it needs. Gives what it is called here."""
+        """Add a definition after all that it needs. Gives its name in the file."""
         module, name = home = _home(place)
         if home not in self._called:
             definition = _module(module).definitions[name]
@@ -146,7 +144,7 @@ class _Collected:
         return self._called[home]
 
     def take_method(self, owner: Place, method: str, name: str) -> None:
-        """A method of a class, as a function of this name."""
+        """Add a method of a class as a function of this name."""
         kind = _module(owner[0]).definitions[owner[1]]
         assert isinstance(kind, ast.ClassDef)
         function = next(
@@ -155,15 +153,15 @@ class _Collected:
         copied = _copy(function)
         assert isinstance(copied, ast.FunctionDef)
         copied.name, copied.args.args = name, copied.args.args[1:]
-        if "self" in _used(copied):
+        if any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(copied)):
             raise Unloadable(f"{owner[1]}.{method} needs its object")
-        self._called[owner[0], name] = self._free(owner[0], name)
+        self._called[owner[0], name] = name
         self._put(owner[0], copied, name)
 
     def _free(self, module: str, name: str) -> str:
-        """What a definition is called: its name or, where another one is called so already, its module's name before it."""
+        """The name of a definition in the file: its own or, if that is taken, with its module's name before it."""
         for free in (name, f"{module.rpartition('.')[2]}_{name}"):
-            if free not in self._called.values():
+            if free not in self.reserved and free not in self._called.values():
                 return free
         raise Unloadable(f"{name} would stand for two things")
 
@@ -183,13 +181,16 @@ class _Collected:
                 if taken != reference.id and reference.id in _own(node):
                     raise Unloadable(f"{reference.id} would stand for two things")
                 reference.id = taken
-        for name in _names(definition):
-            _rename(node, name, self._called[module, name])
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            node.name = called
+        else:
+            for target in _targets(node):
+                target.id = self._called[module, target.id]
         self.texts[called] = ast.unparse(ast.fix_missing_locations(node))
 
 
 def _strokes(called: str) -> str:
-    """Source of `glyphs.strokes` without the fonts: what it gives on this machine, packed."""
+    """Source of `glyphs.strokes` without the fonts: its result on this machine, packed."""
     rows = []
     for classes in ("digits", "letters"):
         paths, first = glyphs.strokes(classes)
@@ -216,7 +217,7 @@ class _Module:
     Args:
         definitions: functions, classes and constants, by their names.
         ours: names from our other modules; the second part is empty where the name stands for a module.
-        others: names from elsewhere, each with the line that imports it and the package.
+        others: names from other packages, each with the line that imports it and the package.
     """
 
     definitions: dict[str, Definition]
@@ -233,34 +234,23 @@ def _module(name: str) -> _Module:
     if source is None:
         raise Unloadable(f"{name} has no source")
     module = _Module({}, {}, {})
-    for node in _statements(ast.parse(source.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            _note_import(node, module)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
-            module.definitions.update(dict.fromkeys(_names(node), node))
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        for statement in node.body if isinstance(node, ast.If) else [node]:  # the real imports of lazy modules
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                _note_import(statement, module)
+            elif isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
+                module.definitions.update(dict.fromkeys(_names(statement), statement))
     return module
 
 
 def _source(name: str) -> Path | None:
-    """The file of a module; None where no module has this name. Imports no module but packages."""
-    parent = name.rpartition(".")[0]
-    try:
-        around = importlib.util.find_spec(parent) if parent else None
-        if around is not None and around.submodule_search_locations is None:  # a name in a module
-            return None
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # the first part of the name is no package
+    """The file of a module; None: no module has this name. Imports nothing."""
+    package, *inner = name.split(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
         return None
-    return None if spec is None or spec.origin is None else Path(spec.origin)
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Of the top level; of `if TYPE_CHECKING` what type checkers see, which is what the lazy modules stand for."""
-    for node in tree.body:
-        if isinstance(node, ast.If):
-            yield from node.body
-        else:
-            yield node
+    path = Path(spec.origin).parent.joinpath(*inner)
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
 def _note_import(node: ast.Import | ast.ImportFrom, module: _Module) -> None:
@@ -288,24 +278,21 @@ def _home(place: Place) -> Place:
 
 
 class _Plain(ast.NodeTransformer):
-    """Takes annotations out, and writes `module.name` as `name` where the module is one of ours.
-
-    Args:
-        module: in which the definition stands.
-    """
+    """Removes annotations, and writes `module.name` as `name` if the module is ours. module: that of the definition."""
 
     def __init__(self, module: _Module) -> None:
         self._module = module
         self.elsewhere: dict[ast.Name, Place] = {}
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """No annotations."""
+        """No annotation."""
         node.returns = None
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
-        for argument in arguments:
-            if argument is not None:
-                argument.annotation = None
         return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        """No annotation."""
+        node.annotation = None
+        return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """The fields of a dataclass are its annotations: they stay, as text."""
@@ -337,59 +324,21 @@ def _copy(node: Definition) -> Any:
     return ast.parse(ast.unparse(node)).body[0]
 
 
-def _used(node: ast.AST) -> set[str]:
-    """Names that are read in it. Some may be its own; then a definition of the same name comes along, and does no harm."""
-    return {
-        reference.id
-        for reference in ast.walk(node)
-        if isinstance(reference, ast.Name) and isinstance(reference.ctx, ast.Load)
-    }
-
-
 def _own(node: ast.AST) -> set[str]:
     """Names that are arguments or are assigned to in it."""
-    stored = {
-        reference.id
-        for reference in ast.walk(node)
-        if isinstance(reference, ast.Name) and not isinstance(reference.ctx, ast.Load)
-    }
-    return stored | {reference.arg for reference in ast.walk(node) if isinstance(reference, ast.arg)}
-
-
-def _rename(node: Definition, name: str, called: str) -> None:
-    """What a definition defines, under another name."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        node.name = called
-        return
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        for reference in ast.walk(target):
-            if isinstance(reference, ast.Name) and reference.id == name:
-                reference.id = called
-
-
-def _without(text: str, owner: str, method: str) -> str:
-    """Source without one method of one of its classes."""
-    kind = next(
-        statement
-        for statement in ast.parse(text).body
-        if isinstance(statement, ast.ClassDef) and statement.name == owner
-    )
-    cut = next(
-        statement for statement in kind.body if isinstance(statement, ast.FunctionDef) and statement.name == method
-    )
-    lines = text.split("\n")
-    return "\n".join([*lines[: cut.lineno - 2], *lines[cut.end_lineno :]])
+    arguments = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+    names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    return arguments | {name.id for name in names if not isinstance(name.ctx, ast.Load)}
 
 
 def _names(node: ast.stmt) -> list[str]:
     """What a statement defines."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            walked = [reference for target in targets for reference in ast.walk(target)]
-            return [reference.id for reference in walked if isinstance(reference, ast.Name)]
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            return [name]
-        case _:
-            return []
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    return [target.id for target in _targets(node)]
+
+
+def _targets(node: ast.stmt) -> list[ast.Name]:
+    """The names that an assignment assigns to; none of another statement."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]

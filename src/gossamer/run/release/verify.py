@@ -1,10 +1,9 @@
 """Checking a run or a release folder.
 
-A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A RUN has none: its report is rewritten after every
-`evaluate` and `attack`, and neither it nor the pictures are part of the promise.
-
-README and loader of a release follow from its certificate: they are written again and compared. What follows from nothing in
-the folder is listed as not checked.
+A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A RUN has no such file: every `evaluate` and
+`attack` rewrites its report, and neither report nor pictures are part of the guarantee. README and loader of a release
+follow from its certificate: they are written again and compared. What follows from nothing in the folder is listed as not
+checked.
 """
 
 import dataclasses
@@ -47,9 +46,9 @@ from gossamer.run.validation import checked_arguments
 
 README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
 MAY_HAVE = (README, LOADER, SAMPLE_SET)
-"""What a release may hold besides; SHA256SUMS names those that it holds."""
+"""What a release may hold besides."""
 RELEASED_BY = "release"
-"""Among the versions of a certificate: of the Gossamer that wrote the release, which may not be the one that trained."""
+"""Key, in the versions of a certificate, of the Gossamer that wrote the release; another version may have trained."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger, which shows what they cost. You rely on whoever signs for that.",
     CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
@@ -58,15 +57,13 @@ NOT_CHECKED = {
     SAMPLES: "whether the generator drew it.",
     SAMPLE_SET: "whether the generator drew it.",
 }
-"""What no check of files can show, or none does, by the file."""
+"""What is not checked, by the file."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
-"""What must not lie in a release: computed on real records, or not covered by the guarantee."""
-
+"""What must not be in a release: computed on real records, or not covered by the guarantee."""
 _SUM_TOLERANCE = 1e-3
-"""Relative: so much less than its own cost may be stated for a run with others, because accountants step by finite widths."""
-
+"""Relative: the stated sum over several runs may be so much less than the cost of one, as accountants use finite grids."""
 RUNS = frozenset({".py", ".pyc", ".pyd", ".pyw", ".so"})
-"""Endings of what Python runs when something beside it is imported."""
+"""Suffixes of files that Python may run when it imports a file beside them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +71,10 @@ class Verdict:
     """What `gossamer verify` found.
 
     Args:
-        problems: each in a sentence that names file and line; empty if all holds.
-        guarantees: the promise recomputed from the ledger, one entry per accountant.
-        notes: who signed, what an audit measured, and files that are no part of the folder, each in a sentence.
-        not_checked: what may be wrong although all holds, each by the name of its file.
+        problems: each in a sentence that names file and line; empty: the folder verifies.
+        guarantees: recomputed from the ledger, one entry per accountant.
+        notes: the signature, the audit, and files that are no part of the folder, each in a sentence.
+        not_checked: what may be wrong although the folder verifies, by its file.
     """
 
     problems: list[str]
@@ -87,13 +84,13 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether all holds."""
+        """Whether the folder verifies."""
         return not self.problems
 
 
 @checked_arguments
 def verify(run: str | Path, *, key: str | None = None) -> Verdict:
-    """Write the certificate again from ledger and settings, with every accountant, and hold all files against it.
+    """Write the certificate again from ledger and settings, with every accountant, and compare all files with it.
 
     Args:
         run: a RUN or a release.
@@ -107,12 +104,11 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     folder = RunFolder(Path(run))
     if not folder.path.is_dir():
         raise RunFolderError(f"{folder.path} is not a folder. `gossamer verify` takes a RUN or a release folder.")
-    if not folder.begun and not folder.file(CERTIFICATE).exists():
-        raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
-    if folder.begun and not folder.file(CERTIFICATE).exists() and not is_release(folder.path):
-        raise RunFolderError(
-            f"{folder.path} is unfinished: it has no certificate yet. `gossamer resume {folder.path}` finishes it."
-        )
+    if not folder.file(CERTIFICATE).exists():
+        if not folder.begun:
+            raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
+        if not is_release(folder.path):
+            raise RunFolderError(f"{folder.path} is unfinished. `gossamer resume {folder.path}` finishes it.")
     checked = certificate.check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)
@@ -126,7 +122,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         problems, notes = problems + sum_problems + signature_problems, notes + signature_notes
         if refuted(folder.path):
             problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
-        # Whoever has a release in hand could put a file there: of an audit, its certificate alone speaks.
+        # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
         if checked.ledger is not None and checked.ledger.noise[0] == 1 and checked.stated.get("format") in (2, 3):
@@ -144,7 +140,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
 
 
 def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
-    """That the method of these settings is not installed here, in words; empty: it is, or they name none."""
+    """Why the method of these settings cannot be loaded here; empty: it can, or they name none."""
     name = (settings or {}).get("method")
     try:
         _ = isinstance(name, str) and method_of(name, folder=folder)
@@ -154,51 +150,50 @@ def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
 
 
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
-    """Whether config.json and the method's plan lead to what the ledger opened with and reserved, and a query was paid for."""
+    """Check that config.json and the method's plan lead to what the ledger opened with, reserved and recorded."""
     try:
         card = DataCard.from_dict(settings["card"])
         job = METHODS[settings["method"]].job(settings["config"], card)
+        said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
-        says = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
-        relation = job.relation
-        same = merge(job.plan) == merge(ledger.plan)
         planned = purposes([(phase.name, phase.plan) for phase in job.phases])
-        same_parts = settings.get("components", planned) == planned
         same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
         promises = math.isfinite(float(best["epsilon"]))
         enough = not promises or _is_enough(settings.get("accounts"), best)
         may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
         paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
+        checks = [
+            (
+                said[name] == opened[name],
+                f"its {name} is {said[name]}, and line 1 of {LEDGER} opens with {opened[name]}.",
+            )
+            for name in opened
+        ]
+        checks += [
+            (
+                job.relation is ledger.relation,
+                f"these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
+                f"{RELATION_NAMES[ledger.relation]}.",
+            ),
+            (enough, "its runs together are said to cost less than this run alone, or at another delta."),
+            (same_answers, "its clients grant another number of answers than these settings ask of any."),
+            (settings.get("components", planned) == planned, "its components are not the phases of these settings."),
+            (
+                merge(job.plan) == merge(ledger.plan),
+                f"these settings lead to another plan than the one that line 2 of {LEDGER} reserves.",
+            ),
+        ]
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
-    except Exception as error:  # what damaged settings raise is open-ended, and may quote them
+    except Exception as error:  # damaged settings raise any error, and it may quote them
         return [f"{CONFIG} cannot be read as settings ({type(error).__name__})."]
-    problems = [
-        f"{CONFIG}: its {name} is {says[name]}, and line 1 of {LEDGER} opens with {opened[name]}."
-        for name in opened
-        if says[name] != opened[name]
-    ]
-    if relation is not ledger.relation:
-        problems.append(
-            f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[relation]}, and line 1 of {LEDGER} says "
-            f"{RELATION_NAMES[ledger.relation]}."
-        )
-    if not paid:
-        problems.append(f"{LEDGER} pays for none of the queries that it reserves: it certifies nothing.")
-    if not enough:
-        problems.append(f"{CONFIG}: its runs together are said to cost less than this run alone, or at another delta.")
-    if not same_answers:
-        problems.append(f"{CONFIG}: its clients grant another number of answers than these settings ask of any.")
-    if not same_parts:
-        problems.append(f"{CONFIG}: its components are not the phases of these settings.")
-    if not same:
-        problems.append(f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves.")
-    return problems
+    problems = [] if paid else [f"{LEDGER} records none of the queries that it reserves: it certifies nothing."]
+    return problems + [f"{CONFIG}: {problem}" for holds, problem in checks if not holds]
 
 
 def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
-    """Whether the sum over all runs that a run states is at least its own cost, which is finite."""
+    """Whether the stated sum over all runs is at least the finite cost of this run."""
     if accounts is None:
         return True
     sum_ = Guarantee.from_json(accounts["together"])
@@ -206,10 +201,7 @@ def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
 
 
 def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]]:
-    """Whether README and loader of a release are those that the certificate leads to; and what was not compared, by its file.
-
-    The format of the certificate numbers the words of the README. The loader is cut out of the source of one version.
-    """
+    """What is wrong with README and loader of a release, which follow from the certificate; and what was not compared."""
     problems, not_compared, actual = [], [], b""
     text, cannot = loadable(certificate)
     ours = certificate.versions.get(RELEASED_BY) == with_source()
@@ -232,7 +224,7 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
         return problems, [*not_compared, f"{README}: {another}"]
     try:
         samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in listed else 0
-    except (DataError, TypeError):  # the second of a number in place of an array
+    except (DataError, TypeError):  # TypeError: a number in place of an array
         return [*problems, f"{SAMPLE_SET} does not hold samples."], not_compared
     wants_classifier = classifies(text or actual.decode(errors="replace"))
     page = readme(
@@ -244,10 +236,7 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
 
 
 def to_sign(folder: Path) -> list[str]:
-    """The files that a signature names: of a release all, of a RUN those that do not change any more.
-
-    Where SHA256SUMS is damaged there are none.
-    """
+    """The files that a signature names: all of a release, the final ones of a RUN. None if SHA256SUMS is damaged."""
     if not is_release(folder):
         return [MODEL, CERTIFICATE, LEDGER, CONFIG]
     try:
@@ -257,12 +246,11 @@ def to_sign(folder: Path) -> list[str]:
 
 
 def is_release(folder: Path) -> bool:
-    """Whether `release` made this folder."""
     return (folder / SUMS).is_file()
 
 
 def _sums(folder: Path) -> tuple[list[str], list[str]]:
-    """What is wrong with the files that a release names or must not hold; and what is not checked."""
+    """What is wrong with the files that a folder names or must not hold; and notes on others."""
     if not is_release(folder):
         stripped = sorted(path.name for path in folder.iterdir() if path.name.casefold() in (README.casefold(), LOADER))
         if stripped:
@@ -305,18 +293,14 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _runs(path: Path) -> bool:
-    """Whether this is what Python may run, or a folder with such a file, or with a link, in it."""
+    """Whether Python may run this file, or a file in this folder. A link in a folder counts."""
     if not path.is_dir():
         return path.suffix.lower() in RUNS
     return path.is_symlink() or any(inner.suffix.lower() in RUNS or inner.is_symlink() for inner in path.rglob("*"))
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Name and SHA-256 of the files of a release.
-
-    Raises:
-        ValueError: if a line is not of the form, or names a file elsewhere.
-    """
+    """Name and SHA-256 of the files of a release. Raises ValueError if SHA256SUMS is malformed."""
     if (folder / SUMS).is_symlink():
         raise ValueError("a link")
     digests: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """`report.html`: what a release promises and what it is good for, on one page for a curator who is no cryptographer.
 
-The page is made of the files of a RUN or of a release: the certificate, the sample grid, and where they are present
-the events and the metrics. It loads nothing from elsewhere. Curves come from events, so from fakes and released values
-only; metrics read real records, so a page that may be handed out leaves them out (`internal=False`).
+The page shows files of a RUN or of a release: the certificate, the sample grid, and the events and metrics that are there.
+It loads nothing from elsewhere. Curves come from events, so from fakes and released values only. Metrics read real records,
+so a page that may be handed out leaves them out (`internal=False`).
 """
 
 import base64
@@ -23,7 +23,7 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report import plots, wording
 from gossamer.run.report.audit_record import audited, said_by
-from gossamer.run.report.metric_names import PERCENT
+from gossamer.run.report.wording import PERCENT
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 
 _REQUIRED = (
@@ -209,7 +209,7 @@ def _promise(guarantee: dict[str, Any]) -> dict[str, Any]:
 
 
 def _together(earlier: dict[str, Any] | None) -> dict[str, str] | None:
-    """What this run and the earlier ones on its data set promise together; None: the account book knew of no earlier one."""
+    """What this run and the earlier ones on its data set promise together; None: the budget log has no earlier run."""
     if not earlier or not earlier["earlier_runs"]:
         return None
     count, epsilon = int(earlier["earlier_runs"]), float(earlier["together"]["epsilon"])

@@ -4,13 +4,14 @@ import html
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
@@ -45,22 +46,15 @@ def sample_grid(
 ) -> bytes:
     """A PNG with one row for each class, in rising order, and the first samples of the class in it.
 
-    The space between samples is transparent, and so are the places that a class with fewer samples leaves empty, so
-    that the grid lies well on a light page and on a dark one.
+    The space between samples is transparent, for light pages and for dark ones. So are the places that a class with fewer
+    samples leaves empty.
 
     Args:
         images: uint8 [N, C, H, W], one channel (grey) or three (colour).
         labels: integers [N].
         columns: samples in a row.
         names: what the labels are called, written to the left of their rows; empty: nothing is.
-
-    Raises:
-        ValueError: if the arrays do not fit together, or there is nothing to show.
     """
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise ValueError(f"sample_grid needs uint8 [N, 1 or 3, H, W], not {images.dtype} {images.shape}")
-    if len(images) != len(labels) or len(images) == 0 or columns < 1:
-        raise ValueError(f"sample_grid needs one label per image, and both a sample and a column: {len(images)} images")
     _, _, height, width = images.shape
     scale = max(1, _GRID_WIDTH // (columns * width))
     gap = max(2, round(0.1 * width * scale))
@@ -99,37 +93,25 @@ def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -
     figure's name for screen readers and is not drawn.
 
     Args:
-        x: places, rising.
+        x: places, rising, at least one.
         y: values, as many.
         x_label: what x counts, written under the axis.
         title: what the curve shows, in words; different for each curve of a page.
-
-    Raises:
-        ValueError: if x and y differ in length or are empty.
     """
-    if len(x) != len(y) or not len(x):
-        raise ValueError(f"a curve needs as many x as y, and at least one; not {len(x)} and {len(y)}")
-    # The salt makes the ids inside the SVG the same on every run, and different from curve to curve.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
-        figure = Figure(figsize=(3.5, 2.2), layout="constrained")
-        axes = figure.add_subplot()
+
+    def draw(axes: Axes) -> None:
         axes.plot(x, y, color=_ACCENT, linewidth=1.2, marker="o" if len(x) == 1 else "")
         axes.set_xlabel(x_label, color=_INK, fontsize=_LETTERS)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set(color=_INK, linewidth=0.6)
-        axes.tick_params(colors=_INK, width=0.6, length=3, labelsize=_LETTERS)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.yaxis.set_major_locator(MaxNLocator(4))
-        file = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
-    return _for_page(file.getvalue(), title)
+
+    return _svg(draw, height=2.2, title=title)
 
 
 def epsilon_curve(steps: Sequence[int], epsilon: Sequence[float]) -> str:
     """Epsilon spent against steps, as an inline SVG. steps and epsilon: rising, as many of each, at least one."""
-    end = f", up to {rounded_up(epsilon[-1], 2)} at step {steps[-1]:,}" if len(steps) else ""
+    end = f", up to {rounded_up(epsilon[-1], 2)} at step {steps[-1]:,}"
     return curve(steps, epsilon, x_label="steps", title=f"Epsilon spent against steps{end}")
 
 
@@ -142,19 +124,30 @@ def roc(fpr: Sequence[float], tpr: Sequence[float], *, title: str) -> str:
         title: the name of the attack; different for each curve of a page.
     """
     lowest = 1e-3
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
-        figure = Figure(figsize=(3.5, 2.8), layout="constrained")
-        axes = figure.add_subplot(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1))
+
+    def draw(axes: Axes) -> None:
+        axes.set(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1))
         axes.plot([lowest, 1], [lowest, 1], color=_INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.plot(np.maximum(fpr, lowest / 10), np.maximum(tpr, lowest / 10), color=_ACCENT, linewidth=1.2)
         axes.set_xlabel("false alarms", color=_INK, fontsize=_LETTERS)
         axes.set_ylabel("members found", color=_INK, fontsize=_LETTERS)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set(color=_INK, linewidth=0.6)
-        axes.tick_params(which="both", colors=_INK, width=0.6, length=3, labelsize=_LETTERS)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
             axis.set_minor_locator(NullLocator())
+
+    return _svg(draw, height=2.8, title=title)
+
+
+def _svg(draw: Callable[[Axes], None], *, height: float, title: str) -> str:
+    """What is drawn, between axes in the colours of the page."""
+    # The salt makes the ids inside the SVG the same on every run, and different from curve to curve.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
+        figure = Figure(figsize=(3.5, height), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set(color=_INK, linewidth=0.6)
+        axes.tick_params(which="both", colors=_INK, width=0.6, length=3, labelsize=_LETTERS)
         file = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
@@ -216,7 +209,6 @@ def utility_plot(points: Sequence[Measured], *, baseline: float | None, y_label:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
     axes.set_xlabel("epsilon")
     axes.set_ylabel(y_label)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=160)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gossamer.estimate import Estimate
-from gossamer.run.report import metric_names
-from gossamer.run.report.metric_names import PERCENT
+from gossamer.metrics import registry
 
+PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
 """From this epsilon on a budget is said to promise next to nothing."""
 NONE = "-"
@@ -16,13 +16,13 @@ NONE = "-"
 
 def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each figure as a sentence with what it was computed on, some also as a bar. Rows of tables are left out."""
-    return [_sentence(entry) for entry in entries if metric_names.stands_alone(entry["metric"])]
+    return [_sentence(entry) for entry in entries if registry.stands_alone(entry["metric"])]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The figures that come one per class or one per classifier: title, head, rows of words. Classes by their names."""
     sections = []
-    classes = [(name, entry) for entry in entries if (name := metric_names.class_of(entry["metric"])) is not None]
+    classes = [(name, entry) for entry in entries if (name := registry.class_of(entry["metric"])) is not None]
     if classes:
         rows = [
             [
@@ -36,15 +36,13 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
         sections.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
     values = {entry["metric"]: entry["value"] for entry in entries}
     own = [
-        name
-        for name in values
-        if metric_names.classifier_of(name) is not None and not metric_names.is_of_baseline(name)
+        name for name in values if registry.classifier_of(name) is not None and not name.endswith(registry.OF_BASELINE)
     ]
     if own:
-        baselines = {name: values.get(metric_names.of_baseline(name)) for name in own}
+        baselines = {name: values.get(registry.of_baseline(name)) for name in own}
         rows = [
             [
-                str(metric_names.classifier_of(name)),
+                str(registry.classifier_of(name)),
                 percent(values[name]),
                 "" if baseline is None else percent(baseline),
             ]
@@ -105,10 +103,9 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
     if separability.low > 0.5:
         sentences.append(
             "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
-            f"run tells their pictures apart (area under its ROC curve {separability.value:.3g}, {separability.low:.3g} to "
-            f"{separability.high:.3g}; guessing gives 0.5). Other writers, another scanner or other classes do that, and the "
-            "attacks may have seen nothing else. Deal membership at random before the run: `gossamer split DATA`, with --units "
-            "where a person has several records."
+            f"run tells them apart (ROC area {separability.value:.3g}, {separability.low:.3g} to {separability.high:.3g}; "
+            "guessing gives 0.5). The attacks may have seen nothing else. Before the run, split at random: "
+            "`gossamer split DATA`, with --units where a person has several records."
         )
     if unit != "record" and not units:
         sentences.append(
@@ -119,7 +116,7 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
 
 
 def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
-    """The figures of attacks as a table, the head first; chance stands beside every figure."""
+    """The figures of attacks as a table, the head first, with the figure of guessing for each."""
     head = ["attack", "what is measured", f"figure (95{PERCENT} interval)", "guessing gives"]
     head += [f"members found at 1{PERCENT} false alarms", f"at 0.1{PERCENT}"]
     rows = [
@@ -168,7 +165,7 @@ def percent(share: float) -> str:
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
-    figure = metric_names.figure(str(entry["metric"]))
+    figure = registry.figure(str(entry["metric"]))
     value, low, high = (float(entry[part]) for part in ("value", "low", "high"))
     if figure.share:
         shown = {"value": percent(value), "range": f"{100 * low:.1f} to {percent(high)}"}

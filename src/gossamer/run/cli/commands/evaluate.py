@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
+from gossamer.metrics.registry import IN_ALL, METRICS, PROTOCOLS, stands_alone
 from gossamer.run.cli.options import PATH, as_json, force, options_of, refuse_taken
-from gossamer.run.evaluation.metric_registry import IN_ALL, METRICS, PROTOCOLS
-from gossamer.run.report import metric_names, wording
+from gossamer.run.report import wording
 
 if TYPE_CHECKING:
     from gossamer.run.evaluation import compare as comparison
@@ -30,7 +30,6 @@ WIDEST = 120
     count={"type": click.IntRange(min=1)},
     protocol={"type": click.Choice(PROTOCOLS)},
     metrics={"help": f"Names with commas between: {', '.join(METRICS)}; or all ({', '.join(IN_ALL)})."},
-    labelled={"type": click.IntRange(min=2)},
     limit={"type": click.IntRange(min=10)},
     cache={"type": click.Path(path_type=Path, file_okay=False)},
     inception={
@@ -72,7 +71,7 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
     if as_json:
         click.echo(json.dumps({"runs": entries}))
         return
-    shared = [name for name in entries[0]["metrics"] if metric_names.stands_alone(name)]
+    shared = [name for name in entries[0]["metrics"] if stands_alone(name)]
     rows = comparison.table(entries, shared)
     lines = wording.aligned(rows)
     if max(map(len, lines)) > WIDEST:

@@ -1,14 +1,14 @@
-"""What the codes of an autoencoder tell: `evaluate --metrics latent`, and the experiments of `benchmarks/privae.py`."""
+"""What the codes of an autoencoder show: the metric `latent`, and the experiments of `benchmarks/privae.py`."""
 
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from benchmarks.reproduce.metrics import latent
 from gossamer import intervals
 from gossamer.data.records import Records
 from gossamer.estimate import Estimate
-from gossamer.metrics import latent
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""

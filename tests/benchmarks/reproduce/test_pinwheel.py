@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.reproduce.pinwheel import ARMS, EXTENT, as_images, as_points, pinwheel
 from gossamer.data.card import DataCard, check
-from gossamer.data.synthetic.toys import ARMS, EXTENT, as_images, as_points, pinwheel
 from gossamer.errors import DataError
 
 

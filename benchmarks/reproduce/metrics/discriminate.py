@@ -19,7 +19,7 @@ from scipy.special import entr, expit
 from gossamer import intervals
 from gossamer.errors import DataError, RequestError
 from gossamer.estimate import Estimate
-from gossamer.metrics.features import Progress, train_classifier
+from gossamer.metrics.features import ClassifierFeatures, Progress
 from gossamer.metrics.pictures import Images, check_images, pictures, size_of
 from gossamer.nets.features import FeatureCNN
 
@@ -55,7 +55,6 @@ def discriminate(
     epochs: int = 4,
     held_out: float = 0.2,
     seed: int,
-    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Discrimination:
     """Train a classifier on records against as many samples, and score the samples that it has not seen.
@@ -72,7 +71,6 @@ def discriminate(
         epochs: passes over the training part.
         held_out: share of each set that is kept back to score, above 0 and below 1.
         seed: fixes the split and the training.
-        device: where to train.
         progress: called after each epoch.
 
     Raises:
@@ -96,10 +94,10 @@ def discriminate(
     fit_s, score_s = np.split(coins.permutation(len(samples))[:size], [size - test_size])
     fit_r, score_r = np.split(coins.permutation(len(records))[:size], [size - test_size])
     labels = np.repeat([0, 1], size - test_size)
-    net = train_classifier(
+    net = ClassifierFeatures.train(
         np.concatenate([samples[np.sort(fit_s)], records[np.sort(fit_r)]]),
-        labels, classes=2, epochs=epochs, seed=seed, device=device, progress=progress,
-    )  # fmt: skip
+        labels, classes=2, epochs=epochs, seed=seed, progress=progress,
+    ).net  # fmt: skip
     of_samples, of_records = (_log_odds(net, x) for x in (samples[np.sort(score_s)], records[np.sort(score_r)]))
     trained = f"held out; classifier of Zhang et al. trained on {size - test_size:,} samples and as many records"
     scored, classified = f"{test_size:,} samples {trained}", f"{test_size:,} samples and as many records {trained}"
@@ -133,11 +131,10 @@ def divergence(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _log_odds(net: FeatureCNN, images: Images) -> NDArray[np.float64]:
     """The log odds of "real" for each picture, [n]."""
-    device = next(net.parameters()).device
     log_odds = np.empty(len(images))
     with torch.inference_mode():
         for start in range(0, len(images), _PREDICT_BATCH):
             batch = slice(start, start + _PREDICT_BATCH)
-            logits = net(pictures(images, batch, device)).double()
-            log_odds[batch] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
+            logits = net(pictures(images, batch)).double()
+            log_odds[batch] = (logits[:, 1] - logits[:, 0]).numpy()
     return log_odds

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.reproduce.metrics.nets import CodeAndImageMLP, DpWganCNN
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
 from gossamer.intervals import proportion
 from gossamer.metrics.classify import check_pair, predict
 from gossamer.metrics.pictures import Images, Labels, own_randomness, pictures
-from gossamer.nets.classifiers import CodeAndImageMLP, DpWganCNN
 
 Draw: TypeAlias = Callable[[int, np.random.Generator], tuple[NDArray[np.floating[Any]], Images]]
 """n and a random generator to n codes, float [n, z], and the n pictures that they make, uint8 [n, C, H, W]."""
@@ -109,7 +109,6 @@ def compare(
     classes: int,
     settings: SemiSupervised | None = None,
     seed: int,
-    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Outcome:
     """Accuracy of C1 on real test records with and without synthetic pictures.
@@ -127,7 +126,6 @@ def compare(
         classes: number of classes.
         settings: how to train; None: the defaults.
         seed: fixes initial weights, dropout, and the draws of records and codes.
-        device: where to train.
         progress: called every 50 steps.
 
     Raises:
@@ -148,7 +146,6 @@ def compare(
             classes=classes,
             settings=settings,
             seed=seed,
-            device=device,
             report=report,
         )
         right = int((predict(C1, test_images) == test_labels).sum())
@@ -173,51 +170,48 @@ def train(
     classes: int,
     settings: SemiSupervised,
     seed: int,
-    device: str,
     report: Callable[[int], None],
 ) -> nn.Module:
     """Algorithm 4. Arguments as `compare`, checked there; without `draw`, C1 on the labelled records alone. Returns C1."""
     of_labelled, of_synthetic = np.random.default_rng(seed).spawn(2)
-    where, shape, m = torch.device(device), images.shape[1:], settings.batch_size
-    truth = torch.from_numpy(labels.astype(np.int64)).to(where)
-    with own_randomness(seed, device):
-        C1 = DpWganCNN(shape, classes).to(where)
+    shape, m = images.shape[1:], settings.batch_size
+    truth = torch.from_numpy(labels.astype(np.int64))
+    with own_randomness(seed):
+        C1 = DpWganCNN(shape, classes)
         adam1 = torch.optim.Adam(C1.parameters(), settings.learning_rate, fused=True)
         if draw is not None:
-            z, x = _sample(draw, m, of_synthetic, shape, where)
-            C2 = CodeAndImageMLP(z.shape[1], shape, classes).to(where)
+            z, x = _sample(draw, m, of_synthetic, shape)
+            C2 = CodeAndImageMLP(z.shape[1], shape, classes)
             adam2 = torch.optim.Adam(C2.parameters(), settings.learning_rate, fused=True)
 
         for step in range(settings.steps):  # Alg. 4, l. 1
             batch = of_labelled.integers(len(images), size=m)
-            fakes, fake_labels = torch.empty(0, *shape, device=where), truth[:0]
+            fakes, fake_labels = torch.empty(0, *shape), truth[:0]
             if draw is not None:
-                z, x = _sample(draw, m, of_synthetic, shape, where)  # l. 2, 3
+                z, x = _sample(draw, m, of_synthetic, shape)  # l. 2, 3
                 guess = _probabilities(C1, x)  # l. 4
                 _update(C2, adam2, (z, x), guess if settings.soft_labels else guess.argmax(1))  # l. 5
                 n = int(m * settings.share(step))
                 if n:
                     pool = m if settings.entropy_weight else n
-                    z, x = _sample(draw, pool, of_synthetic, shape, where)  # l. 6, 7
+                    z, x = _sample(draw, pool, of_synthetic, shape)  # l. 6, 7
                     guess = _probabilities(C2, z, x)  # l. 8
                     picked = _clearest(guess, n, settings.entropy_weight, of_synthetic)
                     fakes, fake_labels = x[picked], guess[picked].argmax(1)
             batch = batch[: m - len(fakes)]  # l. 9
-            records = pictures(images, batch, where)
-            answers = torch.cat([fake_labels, truth[torch.from_numpy(batch).to(where)]])
+            records = pictures(images, batch)
+            answers = torch.cat([fake_labels, truth[torch.from_numpy(batch)]])
             _update(C1, adam1, (torch.cat([fakes, records]),), answers)  # l. 10
             if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
                 report(step + 1)
     return C1
 
 
-def _sample(
-    draw: Draw, n: int, rng: np.random.Generator, shape: tuple[int, ...], where: torch.device
-) -> tuple[Tensor, Tensor]:
+def _sample(draw: Draw, n: int, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """n codes, float32 [n, z], and their pictures as a net reads them, float32 [n, C, H, W]."""
     codes, synthetic = draw(n, rng)
     _check_drawn(codes, synthetic, n, shape)
-    return torch.from_numpy(codes.astype(np.float32)).to(where), pictures(synthetic, slice(None), where)
+    return torch.from_numpy(codes.astype(np.float32)), pictures(synthetic, slice(None))
 
 
 def _probabilities(net: nn.Module, *inputs: Tensor) -> Tensor:
@@ -241,9 +235,9 @@ def _clearest(probabilities: Tensor, n: int, weight: float, rng: np.random.Gener
 
     The n largest of log weight + Gumbel noise are such a draw, and no weight is too small for it.
     """
-    entropies = torch.special.entr(probabilities).sum(dim=1).double().cpu().numpy()
+    entropies = torch.special.entr(probabilities).sum(dim=1).double().numpy()
     keys = rng.gumbel(size=len(entropies)) - weight * entropies
-    return torch.from_numpy(np.argsort(-keys)[:n].copy()).to(probabilities.device)
+    return torch.from_numpy(np.argsort(-keys)[:n].copy())
 
 
 def _check_drawn(codes: Any, synthetic: Any, n: int, shape: tuple[int, ...]) -> None:

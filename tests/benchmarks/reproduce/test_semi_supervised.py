@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.reproduce.metrics import semi_supervised
+from benchmarks.reproduce.metrics.semi_supervised import AS_CODED, SemiSupervised
 from gossamer.errors import DataError
-from gossamer.metrics import semi_supervised
-from gossamer.metrics.semi_supervised import AS_CODED, SemiSupervised
 
 K = 4
 _BASE = np.random.default_rng(99)

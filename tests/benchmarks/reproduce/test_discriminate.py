@@ -6,10 +6,10 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import jensenshannon
 
+from benchmarks.reproduce.metrics import discriminate as module
+from benchmarks.reproduce.metrics.discriminate import LARGEST, discriminate, divergence, symmetrised
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, RequestError
-from gossamer.metrics import discriminate as module
-from gossamer.metrics.discriminate import LARGEST, discriminate, divergence, symmetrised
 
 COIN = np.array([0.5, 0.5])
 LOG_ODDS = np.array([-12.0, -3.0, -0.1, 0.0, 0.4, 2.0, 9.0])
@@ -92,8 +92,8 @@ def test_held_out_pictures_did_not_train(glyphs, monkeypatch):
         seen.setdefault("scored", []).append(images)
         return np.full(len(images), -1.0)
 
-    real = module.train_classifier
-    monkeypatch.setattr(module, "train_classifier", spy)
+    real = module.ClassifierFeatures.train
+    monkeypatch.setattr(module.ClassifierFeatures, "train", spy)
     monkeypatch.setattr(module, "_log_odds", scored)
     found = discriminate(fresh[:100], records, epochs=1, held_out=0.3, seed=5)
     images, labels = seen["train"]

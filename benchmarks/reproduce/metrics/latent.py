@@ -6,6 +6,7 @@ The figures read real records. They are internal, and no guarantee covers them.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,35 @@ from gossamer.metrics.vectors import Vectors, check_vectors
 
 Labels: TypeAlias = NDArray[np.integer[Any]]
 
+CAUCHY_SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
+"""Takahashi et al. 2020, section 5.1."""
+
 _GROUPS = 10
+
+
+@dataclass(frozen=True)
+class CauchySum:
+    """The sum of c / (c + (x_i - y_i)^2) over scales c and dimensions i. Takahashi et al. 2020, section 5.1.
+
+    Scales are squared distances. As a sum over dimensions, the discrepancy compares each dimension by itself: it does not
+    see how they depend on each other.
+    """
+
+    scales: tuple[float, ...] = CAUCHY_SCALES
+
+    @property
+    def name(self) -> str:
+        """In words, for `computed_on`."""
+        return f"sum over dimensions of Cauchy kernels of scales {', '.join(f'{scale:g}' for scale in self.scales)}"
+
+    def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """a: [n, d]; b: [m, d]. Returns [n, m]."""
+        total = np.zeros((len(a), len(b)))
+        for x, y in zip(a.T, b.T, strict=True):
+            squared = np.subtract.outer(x, y) ** 2
+            for scale in self.scales:
+                total += scale / (scale + squared)
+        return total
 
 
 def hoyer_sparsity(codes: Vectors) -> Estimate:
@@ -87,9 +116,9 @@ def prior_discrepancy(codes: Vectors, prior: Vectors) -> Estimate:
         prior: [m, d], draws from p(z).
 
     Raises:
-        DataError: if the vectors do not fit together; names the argument (a: codes, b: prior).
+        DataError: if the vectors do not fit together; names the argument (samples: codes, records: prior).
     """
-    return fidelity.mmd(codes, prior, kernel=fidelity.CauchySum())
+    return fidelity.mmd(codes, prior, kernel=CauchySum())
 
 
 def cluster_agreement(codes: Vectors, labels: Labels, centres: Vectors) -> Estimate:

@@ -1,0 +1,1 @@
+"""Metrics that the papers' tables need, and `gossamer evaluate` does not have."""

@@ -1,0 +1,488 @@
+"""The metrics of `gossamer evaluate`: each with its figures, what it needs, and the function that measures it.
+
+Names of figures are the keys of metrics.json. A name says what a figure was computed on where that is not the release:
+"... of the real-data baseline" is the same figure on real records.
+The help of the command line reads this module, so numpy, scipy and PyTorch are loaded only when a metric is measured.
+
+To add a metric: its figures, its function, and `@_metric` with a name. The file is long because they stand side by side.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from gossamer.errors import DataError, RequestError, did_you_mean
+from gossamer.estimate import Estimate
+from gossamer.events import Sink, progress, silent
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gossamer import intervals
+    from gossamer.data.records import Labelled, Records, Samples
+    from gossamer.metrics import classical, classify, features, fidelity, neighbours, per_class
+    from gossamer.metrics.baseline_cache import Baselines
+else:
+    np, intervals = Lazy("numpy"), Lazy("gossamer.intervals")
+    classical, classify = Lazy("gossamer.metrics.classical"), Lazy("gossamer.metrics.classify")
+    features, fidelity = Lazy("gossamer.metrics.features"), Lazy("gossamer.metrics.fidelity")
+    neighbours, per_class = Lazy("gossamer.metrics.neighbours"), Lazy("gossamer.metrics.per_class")
+
+Figures: TypeAlias = Mapping[str, Estimate]
+"""Figures by their names."""
+PROTOCOLS = ("paper", "reduced")
+"""For `accuracy`: the 10 epochs of the paper, or fewer."""
+NEIGHBOURS = 10_000
+"""Samples and records at most whose neighbours are looked up: the time grows with the product."""
+KERNEL = 5_000
+"""Samples and records at most in an MMD."""
+
+OF_BASELINE = " of the real-data baseline"
+_OF_CLASS, _LOOKS = "samples of class ", " that look like it"
+_LISTED = "accuracy, "
+_PERCENT = "\N{NO-BREAK SPACE}%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What is measured, and against what.
+
+    Args:
+        samples: of the release.
+        real: real training records.
+        tests: real test records.
+        classes: number of classes.
+        labelled: whether the samples carry labels.
+        baselines: the cache of what depends on real records alone.
+        protocol: one of PROTOCOLS.
+        seed: of all trainings and draws.
+        warm: samples of the public warm start alone, or None.
+        public: the public records of the run, or None.
+        limit: training records of the classical classifiers.
+        inception: weights of Inception-V3 and their SHA-256, or None.
+        grid: draws the sample grid of a RUN; None for a file of samples.
+        show_pairs: stores the picture of the grid (images, then labels) in the private folder of a RUN.
+        sink: takes progress.
+    """
+
+    samples: "Samples"
+    real: "Records"
+    tests: "Records"
+    classes: int
+    labelled: bool
+    baselines: "Baselines"
+    protocol: str = "paper"
+    seed: int = 0
+    warm: "Samples | None" = None
+    public: "Records | None" = None
+    limit: int = 10_000
+    inception: tuple[Path, str] | None = None
+    grid: "Callable[[], Samples] | None" = None
+    show_pairs: "Callable[[np.ndarray, np.ndarray], None] | None" = None
+    sink: Sink = silent
+    _cache: "dict[str, features.ClassifierFeatures]" = field(default_factory=dict)
+
+    def progress(self, label: str) -> Callable[..., None]:
+        """A progress function for one training: done, all, and perhaps an accuracy."""
+
+        def report(done: int, total: int, held_out: float | None = None) -> None:
+            detail = "" if held_out is None else f"{held_out:.1%} of the held-out pictures"
+            self.sink(progress(label, done, total, detail))
+
+        return report
+
+    def features(self) -> "features.ClassifierFeatures":
+        """The classifier trained on the real training records whose features measure distances."""
+        if "classifier" not in self._cache:
+            self._cache["classifier"] = self.baselines.features(
+                "features",
+                lambda: features.ClassifierFeatures.train(
+                    self.real.images, self.real.labels, classes=self.classes, seed=self.seed,
+                    progress=self.progress("the classifier for features"),
+                ),
+            )  # fmt: skip
+        return self._cache["classifier"]
+
+    def subset(self, records: "Labelled", limit: int) -> "np.ndarray":
+        """At most so many of the pictures, at random: files may be sorted by class."""
+        if len(records) <= limit:
+            return records.images
+        indices = np.sort(np.random.default_rng(self.seed).permutation(len(records))[:limit])
+        return np.asarray(records.images[indices])
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Args:
+        name: its key.
+        sentence: what it means for a curator who is no statistician, with places for the value and its range.
+        share: whether it is a share, shown in per cent.
+        bar: its label where it is drawn as a bar; empty: it is not.
+    """
+
+    name: str
+    sentence: str
+    share: bool = False
+    bar: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Args:
+        compute: from what is measured to figures with their names.
+        figures: those with a sentence of their own.
+        needs_labels: whether it trains classifiers on the labels of the samples.
+        in_all: whether `--metrics all` asks for it; the others take an hour or more, or a RUN.
+    """
+
+    compute: Callable[[Inputs], Figures]
+    figures: tuple[Figure, ...]
+    needs_labels: bool
+    in_all: bool
+
+
+METRICS: dict[str, Metric] = {}
+"""By their names on the command line."""
+
+_Measure: TypeAlias = Callable[[Inputs], Figures]
+
+
+def _metric(
+    name: str, *figures: Figure, needs_labels: bool = False, in_all: bool = True
+) -> Callable[[_Measure], _Measure]:
+    """Declare the function below as the metric of this name."""
+
+    def declare(compute: _Measure) -> _Measure:
+        METRICS[name] = Metric(compute, figures, needs_labels, in_all)
+        return compute
+
+    return declare
+
+
+# ---------------------------------------------------------------------- accuracy
+
+ACCURACY = Figure(
+    "accuracy",
+    "A classifier trained only on these synthetic records gets {value} of real test records right ({range}). That does "
+    "not measure realism (letters can teach digits): read it beside the distances and beside the public records.",
+    share=True,
+    bar="the synthetic records",
+)
+BASELINE = Figure(
+    "accuracy" + OF_BASELINE,
+    "The same classifier trained on the real records gets {value} right ({range}).",
+    share=True,
+    bar="the real records",
+)
+WARM_ALONE = Figure(
+    "accuracy of the public warm start alone",
+    "Trained on samples of the public warm start alone, before any record was read, it gets {value} ({range}).",
+    share=True,
+    bar="the public start alone",
+)
+PUBLIC_ITSELF = Figure(
+    "accuracy of the public records themselves",
+    "Trained on the public records themselves, which cost no privacy (epsilon 0), it gets {value} ({range}). What "
+    "a release is worth begins above that.",
+    share=True,
+    bar="the public records",
+)
+
+
+@_metric("accuracy", ACCURACY, BASELINE, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
+def accuracy(inputs: Inputs) -> Figures:
+    """Train on samples, test on real records: the CNN of Bie et al., beside its baselines."""
+    protocol = classify.PROTOCOLS[inputs.protocol]
+
+    def of(figure: Figure, records: "Labelled", trained_on: str) -> dict[str, Estimate]:
+        estimate = classify.accuracy(
+            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
+            protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=inputs.progress(figure.name),
+        )  # fmt: skip
+        return {figure.name: estimate}
+
+    found = of(ACCURACY, inputs.samples, "synthetic records")
+    found |= inputs.baselines.estimates(
+        f"{BASELINE.name}, {protocol.key}", lambda: of(BASELINE, inputs.real, "real records")
+    )
+    if inputs.warm is not None:
+        before = "samples of the public warm start, before any record was read (epsilon 0)"
+        found |= of(WARM_ALONE, inputs.warm, before)
+    if inputs.public is not None:
+        found |= of(PUBLIC_ITSELF, inputs.public, "public records as they are (epsilon 0)")
+    return found
+
+
+# ---------------------------------------------------------------------- classical
+
+AVERAGE = Figure(
+    "average accuracy",
+    "Averaged over a list of classical classifiers trained on the synthetic records: {value} right ({range}).",
+    share=True,
+    bar="the synthetic records, many classifiers",
+)
+AVERAGE_BASELINE = Figure(
+    "average accuracy" + OF_BASELINE,
+    "The same list trained on the real records: {value} right ({range}).",
+    share=True,
+    bar="the real records, many classifiers",
+)
+CALIBRATED = Figure(
+    "calibrated accuracy", "The list reaches {value} of what it reaches on real records ({range}).", share=True
+)
+
+
+@_metric("classical", AVERAGE, AVERAGE_BASELINE, CALIBRATED, needs_labels=True, in_all=False)
+def classical_list(inputs: Inputs) -> Figures:
+    """GS-WGAN's list of classifiers, their average, and the average of accuracy / accuracy on real records."""
+
+    def of(records: "Labelled", trained_on: str) -> dict[str, Estimate]:
+        return classical.classical_accuracies(
+            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
+            limit=inputs.limit, seed=inputs.seed, trained_on=trained_on,
+            progress=inputs.progress(f"classifiers, {trained_on}"),
+        )  # fmt: skip
+
+    synthetic = of(inputs.samples, "synthetic records")
+    real = inputs.baselines.estimates(f"classical {inputs.limit}", lambda: of(inputs.real, "real records"))
+    return {
+        **{_LISTED + name: estimate for name, estimate in synthetic.items()},
+        **{of_baseline(_LISTED + name): estimate for name, estimate in real.items()},
+        AVERAGE.name: classical.average(synthetic),
+        AVERAGE_BASELINE.name: classical.average(real),
+        CALIBRATED.name: classical.calibrated(synthetic, real),
+    }
+
+
+# ---------------------------------------------------------------------- realism
+
+INCEPTION = Figure(
+    "Inception score",
+    "Inception score {value} ({range}): clear and varied samples score high, at most the number of classes.",
+)
+INCEPTION_OF_REAL = Figure("Inception score of real test records", "Real test records score {value} ({range}).")
+
+
+@_metric("inception-score", INCEPTION, INCEPTION_OF_REAL)
+def inception(inputs: Inputs) -> Figures:
+    """Inception score by the classifier trained on real records, beside that of the real test records."""
+    probabilities = inputs.features().probabilities
+    shuffled = np.random.default_rng(inputs.seed).permutation(len(inputs.samples))  # splits are consecutive
+    return {
+        INCEPTION.name: fidelity.inception_score(probabilities(inputs.samples.images[shuffled])),
+        **inputs.baselines.estimates(
+            INCEPTION.name,
+            lambda: {INCEPTION_OF_REAL.name: fidelity.inception_score(probabilities(inputs.tests.images))},
+        ),
+    }
+
+
+def floor(distance: str) -> Figure:
+    """The floor of a distance: what real training records have."""
+    return Figure(
+        f"{distance} of real training records", "Its floor, the distance of real training records: {value} ({range})."
+    )
+
+
+CLASSIFIER_FID = Figure(
+    "classifier-FID",
+    "classifier-FID {value} ({range}): the distance between samples and real test records on the features of a classifier; 0 "
+    "is best. It is not the FID of the literature, which takes Inception-V3.",
+)
+FID = Figure(
+    "FID",
+    "FID {value} ({range}): the distance between samples and real test records on Inception-V3's features; 0 is best.",
+)
+
+
+@_metric("fid", CLASSIFIER_FID, floor(CLASSIFIER_FID.name), FID, floor(FID.name))
+def frechet_distance(inputs: Inputs) -> Figures:
+    """Frechet distance of samples to real test records, beside its floor: that of real training records."""
+    seen = inputs.features() if inputs.inception is None else features.InceptionFeatures(*inputs.inception)
+    name = seen.distance_name
+    lowest = floor(name).name
+    return {
+        name: fidelity.frechet(inputs.samples.images, inputs.tests.images, seen),
+        **inputs.baselines.estimates(
+            f"{lowest} {seen.name}",
+            lambda: {lowest: fidelity.frechet(inputs.real.images, inputs.tests.images, seen)},
+        ),
+    }
+
+
+PRECISION = Figure(
+    "precision",
+    "Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.",
+    share=True,
+)
+RECALL = Figure(
+    "recall",
+    "Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.",
+    share=True,
+)
+DENSITY = Figure(
+    "density", "Density {value} ({range}): about 1 for real records, more where samples crowd in the middle."
+)
+COVERAGE = Figure(
+    "coverage",
+    "Coverage: {value} of the real records have a sample close by ({range}). More real records would reach 97"
+    f"{_PERCENT}.",
+    share=True,
+)
+
+
+@_metric("neighbours", PRECISION, RECALL, DENSITY, COVERAGE)
+def neighbourhood(inputs: Inputs) -> Figures:
+    """Precision, recall, density and coverage on the features of the classifier."""
+    seen = inputs.features()
+    found = neighbours.neighbourhood(
+        seen(inputs.subset(inputs.samples, NEIGHBOURS)), seen(inputs.subset(inputs.tests, NEIGHBOURS))
+    )
+    return {
+        PRECISION.name: found.precision,
+        RECALL.name: found.recall,
+        DENSITY.name: found.density,
+        COVERAGE.name: found.coverage,
+    }
+
+
+MMD = Figure("MMD", "Maximum mean discrepancy {value} ({range}): 0 where samples and records are alike.")
+
+
+@_metric("mmd", MMD)
+def discrepancy(inputs: Inputs) -> Figures:
+    """Maximum mean discrepancy on the features of the classifier."""
+    seen = inputs.features()
+    samples, tests = inputs.subset(inputs.samples, KERNEL), inputs.subset(inputs.tests, KERNEL)
+    return {MMD.name: fidelity.mmd(seen(samples), seen(tests))}
+
+
+# ---------------------------------------------------------------------- by class
+
+AMBIGUITY = Figure("ambiguity", "Ambiguity {value} ({range}): how unsure a classifier is about a sample; 0 is clear.")
+DIVERSITY = Figure("class diversity", "Class diversity {value} ({range}): how evenly samples spread over the classes.")
+
+
+@_metric("per-class", AMBIGUITY, DIVERSITY)
+def by_class(inputs: Inputs) -> Figures:
+    """Ambiguity and diversity of samples (privGAN, section 6.3), and how often a sample is what its label says, by class."""
+    probabilities = inputs.features().probabilities(inputs.samples.images)
+    predicted = probabilities.argmax(1)
+    found = {
+        AMBIGUITY.name: per_class.ambiguity(probabilities),
+        DIVERSITY.name: per_class.diversity(predicted, classes=inputs.classes),
+    }
+    if inputs.labelled:
+        shares = per_class.shares_recognised(inputs.samples.labels, predicted)
+        found |= {f"{_OF_CLASS}{label}{_LOOKS}": share for label, share in shares.items()}
+    return found
+
+
+# ---------------------------------------------------------------------- copies
+
+COPIES = Figure(
+    "samples that copy a training record",
+    "Of the samples on the grid, {value} are exact copies of a real training record ({range}).",
+    share=True,
+)
+
+
+@_metric("nearest", COPIES, in_all=False)
+def copies(inputs: Inputs) -> Figures:
+    """How many samples of the grid are exact copies of a training record; their neighbours go into the private folder."""
+    if inputs.grid is None or inputs.show_pairs is None:
+        raise RequestError("nearest needs a RUN: the picture of the nearest records goes into its private folder.")
+    grid = inputs.grid()
+    real = inputs.real.images.reshape(len(inputs.real), -1)
+    closest = neighbours.nearest(grid.images.reshape(len(grid), -1) / np.float32(255), real / np.float32(255))
+    pairs = np.stack([grid.images, inputs.real.images[closest.index]], 1).reshape(-1, *grid.shape)
+    inputs.show_pairs(pairs, np.repeat(grid.labels, 2))
+    description = f"samples of the grid against {len(real):,} real training records, pixel by pixel"
+    return {COPIES.name: intervals.proportion(int((closest.distance == 0).sum()), len(grid), description)}
+
+
+# ---------------------------------------------------------------------- asking for metrics
+
+IN_ALL = tuple(name for name, metric in METRICS.items() if metric.in_all)
+
+
+def chosen_metrics(text: str) -> list[str]:
+    """The metrics of a comma-separated list; "all" stands for the quick ones.
+
+    Raises:
+        RequestError: if there is no such metric; names the nearest.
+    """
+    names: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if name != "all" and name not in METRICS:
+            raise RequestError(
+                f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Known: all, {', '.join(METRICS)}."
+            )
+        names += [metric for metric in (IN_ALL if name == "all" else (name,)) if metric not in names]
+    return names
+
+
+def measured(inputs: Inputs, names: list[str]) -> Iterator[tuple[str, Figures, str]]:
+    """Name of the metric, its figures, and why there are none where it does not apply to these records.
+
+    Raises:
+        DataError, RequestError: if the only metric asked for does not apply.
+    """
+    for name in names:
+        try:
+            if METRICS[name].needs_labels and not inputs.labelled:
+                raise RequestError(
+                    f"{name}: the samples carry no labels (an unconditional generator), so nothing can be trained on them. "
+                    "Take fid, inception-score or neighbours."
+                )
+            yield name, METRICS[name].compute(inputs), ""
+        except (DataError, RequestError) as error:
+            if len(names) == 1:
+                raise
+            yield name, {}, str(error)
+
+
+# ---------------------------------------------------------------------- names of figures
+
+
+def figure(name: str) -> Figure:
+    """The figure of that name. One without a sentence of its own, such as that of a single classifier, gets a plain one."""
+    known = {figure.name: figure for metric in METRICS.values() for figure in metric.figures}
+    if name in known:
+        return known[name]
+    share = "accuracy" in name or class_of(name) is not None
+    return Figure(name, (name[:1].upper() + name[1:] if share else name) + ": {value} ({range}).", share=share)
+
+
+def of_baseline(name: str) -> str:
+    """The name of the same figure for the baseline, trained on real records."""
+    return name + OF_BASELINE
+
+
+def classifier_of(name: str) -> str | None:
+    """Which classifier of a list a figure is the accuracy of, the baseline's too; None: of none."""
+    return name[len(_LISTED) :].removesuffix(OF_BASELINE) if name.startswith(_LISTED) else None
+
+
+def class_of(name: str) -> str | None:
+    """Which class's samples a figure is about; None: those of all."""
+    return name[len(_OF_CLASS) : -len(_LOOKS)] if name.startswith(_OF_CLASS) else None
+
+
+def shown(name: str, class_names: Sequence[str]) -> str:
+    """A figure's name for people: a class is called what the card calls it."""
+    number = class_of(name)
+    if number is None or int(number) >= len(class_names):
+        return name
+    return f"{_OF_CLASS}{class_names[int(number)]}{_LOOKS}"
+
+
+def stands_alone(name: str) -> bool:
+    """Whether a figure is more than a row of a table of classes or classifiers."""
+    return class_of(name) is None and classifier_of(name) is None
