@@ -29,7 +29,7 @@ def test_runs(example: Path, tmp_path: Path) -> None:
 
 def test_each_is_short_and_shown_on_the_site() -> None:
     assert [path.stem for path in EXAMPLES] == sorted(SAYS)
-    page = (ROOT / "docs/examples.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
     for example in EXAMPLES:
         assert len(example.read_text(encoding="utf-8").splitlines()) < 60
         assert f'--8<-- "examples/{example.name}"' in page

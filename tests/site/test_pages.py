@@ -11,14 +11,8 @@ import gossamer
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, METHODS = ROOT / "docs", ROOT / "src/gossamer/methods"
-HEADINGS = [
-    "Usage",
-    "The algorithm, line by line",
-    "Departures from the paper",
-    "Claim and proof",
-    "What to expect",
-    "What it costs",
-]
+HEADINGS = ["When to use it", "Settings", "Results", "What is guaranteed", "Departures from the paper"]
+WORDS = 900
 NAMES = sorted(gossamer.METHODS)
 
 
@@ -35,13 +29,21 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_for_each_method_and_all_in_one_shape(name: str) -> None:
+    """A picture or none, a command, five parts; lab notes beside it. Each of the two links to the other."""
+    page = (DOCS / f"methods/{name}.md").read_text(encoding="utf-8")
+    head, rest = page.split("\n## ", 1)
     assert list(sections(DOCS / f"methods/{name}.md")) == HEADINGS
+    assert f"gossamer fit {name} " in head
+    assert "\n|" in rest.split("\n## ")[1], "settings are a table"
+    assert re.search(rf"\]\(\.\./lab/{name}\.md[)#]", page)
+    assert f"](../methods/{name}.md)" in (DOCS / f"lab/{name}.md").read_text(encoding="utf-8")
+    assert len(page.split()) <= WORDS
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_quoted_line_stands_in_the_code(name: str) -> None:
-    """The last cell of a row of three quotes code, unless it names what stands elsewhere (a name alone, or words beside)."""
-    page = DOCS / f"methods/{name}.md"
+def test_every_quoted_line_is_in_the_code(name: str) -> None:
+    """The last cell of a row of three quotes code, unless it names what is elsewhere (a name alone, or words beside)."""
+    page = DOCS / f"lab/{name}.md"
     lines = sections(page)["The algorithm, line by line"]
     linked = re.findall(r"\]\((\.\./\.\./src/[^)]+\.py)\)", lines)
     code = plain(" ".join((page.parent / path).resolve().read_text(encoding="utf-8") for path in linked))
@@ -53,16 +55,28 @@ def test_every_quoted_line_stands_in_the_code(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_departures_are_those_of_the_docstring(name: str) -> None:
+    """The lab notes have the docstring's words. The page has each departure in plain words, so at least as many."""
     tree = ast.parse((METHODS / name.replace("-", "_") / "__init__.py").read_text(encoding="utf-8"))
     docs = [ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.ClassDef)]
     written = [re.split(r"^Departures from .*:$", doc, flags=re.MULTILINE)[1] for doc in docs if "\nDepartures" in doc]
-    said = plain(sections(DOCS / f"methods/{name}.md")["Departures from the paper"])
+    page = sections(DOCS / f"methods/{name}.md")["Departures from the paper"]
+    said = plain(sections(DOCS / f"lab/{name}.md")["Departures from the paper"])
     if not written:
         assert said == "There is no paper to depart from."
+        assert plain(page).startswith(said)
         return
     items = re.split(r"^- ", textwrap.dedent(written[0].strip("\n")).split("\n\n")[0], flags=re.MULTILINE)[1:]
     assert len(items) >= 2
     assert [item for item in items if f"- {plain(item)}" not in said] == []
+    assert len(re.findall(r"^- ", page, flags=re.MULTILINE)) >= len(items)
+
+
+def test_code_on_how_to_add_a_method_is_that_of_the_example() -> None:
+    page = (DOCS / "methods/adding-one.md").read_text(encoding="utf-8")
+    example = plain(" ".join(path.read_text() for path in sorted((ROOT / "tests/fixtures/class_means").glob("*.py"))))
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    assert [block for block in blocks if plain(block) not in example] == []
 
 
 def test_every_public_name_is_in_the_reference() -> None:

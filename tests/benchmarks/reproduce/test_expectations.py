@@ -58,18 +58,22 @@ ROWS = (
         page={"1": "98.1 %", "10": "98.7 %"},
         note=ELSEWHERE,
     ),
-    Expected("dp-mepf", "starting on `evolve`", DRAWING, at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL),
-    Expected("moments", "ten cells a class", "none", at("pictures", "mnist-eps{}-none", "10"), note=FULL),
-    Expected("moments", "one Gaussian a class", "none", at("curves", "mnist-moments-eps{}", *BUDGETS)),
+    Expected(
+        "dp-mepf", "after `evolve` as pre-training", DRAWING, at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL
+    ),
+    Expected("moments", "ten clusters per class", "none", at("pictures", "mnist-eps{}-none", "10"), note=FULL),
+    Expected("moments", "one Gaussian per class", "none", at("curves", "mnist-moments-eps{}", *BUDGETS)),
     Expected("evolve", "", DRAWING, at("curves", "mnist-evolve-eps{}", *BUDGETS)),
-    Expected("dp-diffusion", "starting on `evolve`", DRAWING, at("curves", "mnist-dp-diffusion-eps{}", "10")),
-    Expected("teacher", "drawings that it labels", DRAWING, at("curves", "mnist-teacher-eps{}", "1", "10")),
-    Expected("privae", "", "drawn glyphs", at("privae-labelled", "eps{}", "1", "10")),
+    Expected("dp-diffusion", "after `evolve` as pre-training", DRAWING, at("curves", "mnist-dp-diffusion-eps{}", "10")),
+    Expected(
+        "teacher", "computer-drawn digits that it labels", DRAWING, at("curves", "mnist-teacher-eps{}", "1", "10")
+    ),
+    Expected("privae", "", DRAWING, at("privae-labelled", "eps{}", "1", "10")),
     Expected("dpgan", "", "none", at("bie-table2", "mnist-eps{}-adaptive", "1", "10")),
     Expected("dp-wgan", "at epsilon 4", "none", {"10": ("dp-gan-table1", "mnist-scratch")}),
-    Expected("gs-wgan", "", "drawn glyphs", at("gs-wgan-table1", "mnist-corrected", "10")),
-    Expected("", "the drawn glyphs themselves, no record read", "", everywhere=("pictures", "mnist-public"), note=FULL),
-    Expected("", "the real records", "", everywhere=("curves", "mnist-real")),
+    Expected("gs-wgan", "", DRAWING, at("gs-wgan-table1", "mnist-corrected", "10")),
+    Expected("", "computer-drawn digits alone, no record read", "", everywhere=("pictures", "mnist-public"), note=FULL),
+    Expected("", "real records", "", everywhere=("curves", "mnist-real")),
     Expected("privgan", "", "none", page=dict.fromkeys(BUDGETS, "no guarantee")),
 )
 

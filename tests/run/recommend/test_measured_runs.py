@@ -31,9 +31,13 @@ def card(size: int, **other: object) -> DataCard:
     "run", measured_runs.runs(), ids=lambda run: f"{run.method}-{run.data}-{run.epsilon:g}-{run.accuracy}"
 )
 def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Measured) -> None:
+    """The figure is on the page that the run names, or in the lab notes that this page links to."""
     assert 0 <= run.at_least <= run.accuracy <= run.at_most <= 1
     assert run.records > 0 and run.epsilon > 0 and 0 < run.delta < 1
     page = (ROOT / run.page).read_text(encoding="utf-8")
+    notes = f"../lab/{Path(run.page).name}"
+    if f"]({notes}" in page:
+        page += (ROOT / run.page).parent.joinpath(notes).read_text(encoding="utf-8")
     assert f"{100 * run.accuracy:.1f}" in page
     for end in (run.low, run.high):
         shown = "" if end is None else f"{100 * end:.1f}"
