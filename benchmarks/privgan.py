@@ -133,7 +133,7 @@ def trained(members: Records, run: Run[Config]) -> State:
     """A model at the end of its training."""
     ledger = PrivacyLedger(budget=math.inf, delta=0.1 / run.card.declared_size)
     ledger.reserve(PRIVGAN.plan(run.config, run.card))
-    training = Training(PRIVGAN, run)
+    training = Training(PRIVGAN.job(dataclasses.asdict(run.config), run.card), run)
     for _ in training.drive(Confined(members, ledger)):
         pass
     return training.state
@@ -141,7 +141,7 @@ def trained(members: Records, run: Run[Config]) -> State:
 
 def on(state: State, records: Records) -> np.ndarray:
     """Scores of all discriminators, [N, n]."""
-    pieces = [PRIVGAN.scores(state, records[lo : lo + 2_000]) for lo in range(0, len(records), 2_000)]
+    pieces = [state.scores(records[lo : lo + 2_000]) for lo in range(0, len(records), 2_000)]
     return torch.cat(pieces, 1).double().cpu().numpy()
 
 

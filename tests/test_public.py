@@ -1,8 +1,10 @@
 """The public surface is small, and equals `__all__`."""
 
+import ast
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,19 @@ def test_every_public_name_says_what_it_is() -> None:
     for name in gossamer.__all__:
         if name not in ("METHODS",):
             assert getattr(gossamer, name).__doc__, name
+
+
+def test_what_a_type_checker_sees_is_what_is_loaded() -> None:
+    """The names stand twice in the file: as imports that only a type checker reads, and with the modules they come from."""
+    tree = ast.parse(Path(gossamer.__file__).read_text())
+    (block,) = [each for each in tree.body if isinstance(each, ast.If)]
+    seen = {
+        alias.asname: f"{line.module}.{alias.name}"
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
+    assert seen == {name: f"{home}.{name}" for name, home in gossamer._HOME.items()}
 
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:

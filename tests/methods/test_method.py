@@ -420,8 +420,8 @@ def test_a_job_says_what_its_method_does() -> None:
     assert (job.config, job.card, job.method.name) == (Config(counts=9), CARD, "toy")
     assert job.plan == [(RELEASE, 9), (RELEASE, 7)], "of all phases"
     assert [phase.name for phase in job.phases] == list(LINES)
-    assert (job.relation, job.needs_public, job.explanation) == (ADD_OR_REMOVE_ONE, False, "")
-    assert job.begin(Rng(0)).scores(PUBLIC) is None
+    assert (job.relation, job.needs_public, job.method.explain(job.config)) == (ADD_OR_REMOVE_ONE, False, "")
+    assert job.begin(Rng(0)).state.scores(PUBLIC) is None
 
 
 def test_a_plan_is_made_of_settings_that_were_checked() -> None:
@@ -441,7 +441,7 @@ for name, method in METHODS.items():
     fields = [each.name for each in dataclasses.fields(method.config_type)]
     job = method.job({"noise_multiplier": 4.0} if "noise_multiplier" in fields else {}, card)
     assert job.plan and job.phases and job.relation and job.settings
-    job.needs_public, job.explanation, method.presets()
+    job.needs_public, method.explain(job.config), method.presets()
     print(name)
 print("torch" in sys.modules)
 """

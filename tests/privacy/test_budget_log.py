@@ -12,7 +12,7 @@ import pytest
 
 from gossamer.errors import BudgetError, BudgetLogError
 from gossamer.privacy.accounting import cost
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.budget_log import FILE, BudgetLimit, BudgetLog, Charge
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE

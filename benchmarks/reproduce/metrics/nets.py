@@ -86,36 +86,6 @@ class PrivganCNN(nn.Module):
         return logits
 
 
-class DpWganCNN(nn.Module):
-    """The image classifier C1 of Zhang, Ji, Wang 2018 (dp-GAN, section 5, "a regular image classifier").
-
-    The paper prints no sizes; these are of the authors' code: 5x5 convolutions with stride 2 of 32 and 64 channels, each
-    followed by ReLU, batch normalisation and ReLU; a layer of 1,024 with batch normalisation and ReLU; dropout 0.5; the
-    classes. Batch normalisation needs at least two pictures per training step.
-
-    Args:
-        shape: channels, height, width of a picture.
-        classes: number of classes.
-    """
-
-    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        self.conv1, self.norm1 = nn.Conv2d(channels, 32, 5, stride=2, padding=2), nn.BatchNorm2d(32)
-        self.conv2, self.norm2 = nn.Conv2d(32, 64, 5, stride=2, padding=2), nn.BatchNorm2d(64)
-        self.hidden = nn.Linear(64 * ((height + 3) // 4) * ((width + 3) // 4), 1024)
-        self.norm3 = nn.BatchNorm1d(1024)
-        self.out = nn.Linear(1024, classes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """images: float32 [N, C, H, W] in [0, 1]. Returns logits [N, classes]."""
-        x = F.relu(self.norm1(F.relu(self.conv1(images))))
-        x = F.relu(self.norm2(F.relu(self.conv2(x)))).flatten(1)
-        x = F.relu(self.norm3(self.hidden(x)))
-        logits: Tensor = self.out(F.dropout(x, 0.5, self.training))
-        return logits
-
-
 class CodeAndImageMLP(nn.Module):
     """The classifier C2 of Zhang, Ji, Wang 2018 (dp-GAN, section 5): it reads a picture and the code that made it.
 

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.reproduce.metrics.nets import CodeAndImageMLP, DpWganCNN
+from benchmarks.reproduce.metrics.nets import CodeAndImageMLP
 from gossamer.errors import DataError
 from gossamer.estimate import Estimate
 from gossamer.intervals import proportion
 from gossamer.metrics.classify import check_pair, predict
 from gossamer.metrics.pictures import Images, Labels, own_randomness, pictures
+from gossamer.nets.features import FeatureCNN
 
 Draw: TypeAlias = Callable[[int, np.random.Generator], tuple[NDArray[np.floating[Any]], Images]]
 """n and a random generator to n codes, float [n, z], and the n pictures that they make, uint8 [n, C, H, W]."""
@@ -177,7 +178,7 @@ def train(
     shape, m = images.shape[1:], settings.batch_size
     truth = torch.from_numpy(labels.astype(np.int64))
     with own_randomness(seed):
-        C1 = DpWganCNN(shape, classes)
+        C1 = FeatureCNN(shape, classes)
         adam1 = torch.optim.Adam(C1.parameters(), settings.learning_rate, fused=True)
         if draw is not None:
             z, x = _sample(draw, m, of_synthetic, shape)

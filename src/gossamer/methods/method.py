@@ -1,8 +1,8 @@
 """The contract: what a method is, what a run gives it, and how a run goes through its phases.
 
 A method is one object in one folder: `__init__.py` says what it promises and costs, `loop.py` trains. To write one, subclass
-`Method`; whoever runs it sees `AnyMethod` and `Job`, which know neither its Config nor its State. No PyTorch is loaded here:
-help texts and checks of certificates need none. It is long because an author needs all of it at once, and nothing else.
+`Method`. No PyTorch is loaded here: help texts and checks of certificates need none. The file is long because an author needs
+all of it at once, and nothing else.
 """
 
 import dataclasses
@@ -71,11 +71,6 @@ AT_ONCE = 512
 """Records whose gradients are computed at once where nothing else is asked for, and no memory of a GPU decides it."""
 
 
-def at_once(requested: int) -> int:
-    """How many records' gradients a loop computes at once: what was asked for or, where that is 0, 512."""
-    return requested or AT_ONCE
-
-
 class StatefulDataclass:
     """A dataclass whose state is the state of its fields. A field without a state of its own is saved as it is.
 
@@ -127,22 +122,23 @@ def _holds_parts(value: Any) -> bool:
 
 @dataclass(kw_only=True)
 class State(StatefulDataclass, ABC):
-    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them.
-
-    Args:
-        phase: name of the present phase; empty at the start.
-        step: steps of that phase that are done.
-        begun: the `StartState` of a run that starts on what another method releases.
-    """
+    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them."""
 
     phase: str = ""
+    """Name of the present phase; empty at the start."""
     step: int = 0
+    """Steps of that phase that are done."""
     begun: StatefulDataclass | None = None
+    """The `StartState` of a run that starts on what another method releases."""
 
     @property
     @abstractmethod
     def released(self) -> "nn.Module":
         """The generator that the run hands out."""
+
+    def scores(self, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
+        """How real the discriminators find records, for white-box attacks: [D, n]; None: there are none."""
+        return None
 
 
 C = TypeVar("C", bound=BaseConfig)
@@ -158,7 +154,7 @@ class Run(Generic[C]):
     Args:
         config: its settings.
         card: the declared facts of the records.
-        rng: secret noise and coins, and the public streams.
+        rng: secret noise and random choices, and the public streams.
         device: where the networks are.
         public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
         ranks: the processes that train together; all public draws are the same on each.
@@ -229,13 +225,7 @@ Phases: TypeAlias = Sequence[AnyPhase[C, S]]
 
 @dataclass(frozen=True)
 class StepResult:
-    """Where a run is.
-
-    Args:
-        phase: the phase.
-        step: how many of its steps are done.
-        logs: what this step may show; None: the phase has just ended.
-    """
+    """Where a run is: the steps of a phase that are done, and what the last one may show. `logs` is None as the phase ends."""
 
     phase: Phase
     step: int
@@ -258,8 +248,11 @@ class Loop(Protocol[C, S]):
         ...
 
 
-class AnyMethod(ABC):
-    """A method, whatever its Config and State: what the command line and the registry see."""
+class Method(ABC, Generic[C, S]):
+    """What the author of a method writes. Its docstring is its help on the command line.
+
+    The docstring says what is protected, under which relation and why, and names each departure from the paper with its reason.
+    """
 
     name: ClassVar[str]
     """As on the command line."""
@@ -272,43 +265,23 @@ class AnyMethod(ABC):
     can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     shards_records: ClassVar[bool] = False
-    """Whether it deals its records out itself where ranks train together, so that each of them needs to see all."""
+    """Whether it splits its records itself where ranks train together, so that each rank needs to see all."""
     additive_over_units: ClassVar[bool] = False
     """Whether each of its releases is a sum of what every unit adds by itself. Only then may ranks take units by their place in
-    the data; else each goes to a rank by a coin of its own, because one unit less moves the places of all that follow."""
+    the data. Else each unit goes to a random rank, because one unit less moves the places of all that follow."""
     suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
 
-    config_type: type[BaseConfig]
+    config_type: type[C]
     """Its settings; the fields are its flags."""
-
-    @abstractmethod
-    def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[BaseConfig, State]":
-        """The method with these settings, for records of which the card tells.
-
-        Raises:
-            RequestError: if there is no such setting, or the settings contradict each other.
-        """
+    loop: Loop[C, S]
 
     def presets(self) -> dict[str, dict[str, Any]]:
         """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
         file = resources.files(type(self).__module__).joinpath("presets.toml")
         return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-
-
-METHODS: dict[str, AnyMethod] = {}
-"""The registry: each method by its name on the command line. The `__init__` of this package fills it."""
-
-
-class Method(AnyMethod, Generic[C, S]):
-    """What the author of a method writes. The docstring is the guarantee (what is protected, under which relation, and why) and
-    the departures from the paper, each with its reason; it is the method's help on the command line.
-    """
-
-    config_type: type[C]
-    loop: Loop[C, S]
 
     @abstractmethod
     def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
@@ -358,24 +331,12 @@ class Method(AnyMethod, Generic[C, S]):
         return guarantee.ADD_OR_REMOVE_ONE
 
     def needs_public(self, config: C) -> bool:  # noqa: ARG002 (for methods that need it)
-        """Whether these settings are impossible without public records."""
+        """Whether these settings are impossible without public records or a start."""
         return False
-
-    def takes_public_with(self, config: C, card: "DataCard") -> bool:  # noqa: ARG002 (for methods that need it)
-        """Whether public records are of any use with these settings."""
-        return self.takes_public
-
-    def needs_public_with(self, config: C) -> bool:
-        """Whether a run with these settings is impossible without public records."""
-        return self.needs_public(config)
 
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
         return ""
-
-    def scores(self, state: S, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
-        """How real the discriminators of a state find records, for white-box attacks: [D, n]; None: it has none."""
-        return None
 
     def sample(
         self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
@@ -385,7 +346,7 @@ class Method(AnyMethod, Generic[C, S]):
         Args:
             net: the released generator: latents [n, latent_size] and labels [n] to images.
             config: the settings of its run.
-            card: the declared facts, with the prior of the labels.
+            card: has the prior of the labels.
             n: how many.
             labels: int64 [n]; None: drawn.
             stream: fixes the samples.
@@ -408,7 +369,11 @@ class Method(AnyMethod, Generic[C, S]):
         return [release for phase in self.stages(config, card) for release in phase.plan]
 
     def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[C, S]":
-        """See `AnyMethod.job`."""
+        """The method with these settings, for records that the card describes.
+
+        Raises:
+            RequestError: if there is no such setting.
+        """
         names = [field.name for field in dataclasses.fields(self.config_type)]
         for name in settings:
             if name not in names:
@@ -418,22 +383,18 @@ class Method(AnyMethod, Generic[C, S]):
         return Job(self, self.config_type(**settings), card)
 
 
+AnyMethod: TypeAlias = Method[Any, Any]
+METHODS: dict[str, AnyMethod] = {}
+"""The registry: each method by its name on the command line. The `__init__` of this package fills it."""
+
+
+@dataclass(frozen=True)
 class Job(Generic[C_co, S_co]):
-    """A method with its settings and the card: all that is asked for before a record is read, and where training begins.
+    """A method with its settings and the card: all that is asked for before a record is read, and where training begins."""
 
-    Args:
-        method: the method.
-        config: its settings.
-        card: the declared facts of the records.
-    """
-
-    def __init__(self, method: Method[C_co, S_co], config: C_co, card: "DataCard") -> None:
-        self._method, self.config, self.card = method, config, card
-
-    @property
-    def method(self) -> AnyMethod:
-        """The method."""
-        return self._method
+    method: Method[C_co, S_co]
+    config: C_co
+    card: "DataCard"
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -443,57 +404,57 @@ class Job(Generic[C_co, S_co]):
     @property
     def plan(self) -> "Plan":
         """See `Method.plan`."""
-        return self._method.plan(self.config, self.card)
+        return self.method.plan(self.config, self.card)
 
     @property
     def phases(self) -> Sequence[AnyPhase[C_co, S_co]]:
         """The phases of a run that has public records; see `Method.stages`."""
-        return self._method.stages(self.config, self.card)
+        return self.method.stages(self.config, self.card)
 
     @property
     def relation(self) -> "NeighboringRelation":
         """See `Method.relation`."""
-        return self._method.relation(self.config)
+        return self.method.relation(self.config)
 
     @property
     def needs_public(self) -> bool:
-        """See `Method.needs_public_with`."""
-        return self._method.needs_public_with(self.config)
+        """Whether the run is impossible without public records."""
+        return self.first is None and self.method.needs_public(self.config)
 
     @property
     def takes_public(self) -> bool:
-        """See `Method.takes_public_with`."""
-        return self._method.takes_public_with(self.config, self.card)
+        """Whether public records are of any use: to the start, or where there is none."""
+        return self.method.takes_public if self.first is None else self.first.takes_public
 
     @property
     def in_full(self) -> dict[str, Any]:
         """See `Method.in_full`."""
-        return self._method.in_full(self.config, self.card)
-
-    @property
-    def explanation(self) -> str:
-        """See `Method.explain`."""
-        return self._method.explain(self.config)
+        return self.method.in_full(self.config, self.card)
 
     def check(self) -> None:
         """See `Method.check`."""
-        self._method.check(self.config, self.card)
+        self.method.check(self.config, self.card)
+
+    @property
+    def first(self) -> "Job[BaseConfig, State] | None":
+        """See `Method.first`."""
+        return self.method.first(self.config, self.card)
 
     def generator(self) -> "nn.Module":
         """See `Loop.generator`; settings that contradict each other are refused first."""
         self.check()
-        if (first := self._method.first(self.config, self.card)) is not None:
-            first.generator()  # refused now, and not when a budget is spent
-        return self._method.loop.generator(self.config, self.card)
+        if self.first is not None:
+            self.first.generator()  # refused now, and not when a budget is used up
+        return self.method.loop.generator(self.config, self.card)
 
     def sample(
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`."""
-        return self._method.sample(net, self.config, self.card, n, labels, stream)
+        return self.method.sample(net, self.config, self.card, n, labels, stream)
 
     def paid_for(self, saved: Mapping[str, Any]) -> bool:
-        """Whether a state that a checkpoint holds has a step of the last phase that releases: what is left is free."""
+        """Whether the state of a checkpoint has a step of the last phase that releases: what is left is free."""
         for phase in reversed(self.phases):
             if phase.name == saved["phase"]:
                 return not phase.releases or bool(saved["step"] > 0)
@@ -502,7 +463,7 @@ class Job(Generic[C_co, S_co]):
         return False
 
     def trained(self, saved: Mapping[str, Any]) -> bool:
-        """Whether a state that a checkpoint holds has done a step of the last phase; before that, nothing can be certified."""
+        """Whether the state of a checkpoint has done a step of the last phase. Before that, nothing can be certified."""
         *_, last = self.phases
         return bool(saved["phase"] == last.name and saved["step"] > 0)
 
@@ -513,50 +474,34 @@ class Job(Generic[C_co, S_co]):
             RequestError: if the settings are impossible on so many ranks.
         """
         if ranks.count > 1:
-            self._method.check_ranks(self.config, ranks.count)
-            if self._method.shards_records and self._method.first(self.config, self.card) is not None:
+            self.method.check_ranks(self.config, ranks.count)
+            if self.method.shards_records and self.first is not None:
                 raise RequestError(
-                    f"{self._method.name} takes no start on several ranks: each has all records, which a start would count "
+                    f"{self.method.name} takes no start on several ranks: each has all records, which a start would count "
                     f"{ranks.count} times. Train it in one process, or give it public records in place of the start."
                 )
         return Training(self, Run(self.config, self.card, rng, device, ranks=ranks))
 
 
 class Training(Generic[C_co, S_co]):
-    """A run in memory: the method's state, and the way through its phases.
-
-    Args:
-        job: the method and its settings.
-        run: what it is given.
-
-    `state` is everything that it goes on from.
-    """
+    """A run in memory: the method's state, and the way through its phases. `state` is everything that it goes on from."""
 
     def __init__(self, job: Job[C_co, S_co], run: Run[C_co]) -> None:
-        self._job, self._method, self._run = job, job._method, run
-        self.state = self._method.begin(run)
-
-    @property
-    def method(self) -> AnyMethod:
-        """The method."""
-        return self._method
+        self.job, self.run = job, run
+        self.state = job.method.begin(run)
 
     @property
     def trained(self) -> bool:
         """See `Job.trained`."""
-        return self._job.trained({"phase": self.state.phase, "step": self.state.step})
-
-    def scores(self, records: "Records") -> "Tensor | None":
-        """See `Method.scores`."""
-        return self._method.scores(self.state, records)
+        return self.job.trained({"phase": self.state.phase, "step": self.state.step})
 
     def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[StepResult]:
         """Go through the phases, from where the state is: one `StepResult` for each step, and one as each phase ends."""
         state = self.state
-        phases = [stage for stage in self._job.phases if public is not None or not isinstance(stage, OnPublic)]
+        phases = [stage for stage in self.job.phases if public is not None or not isinstance(stage, OnPublic)]
         names = [stage.name for stage in phases]
-        if public is None and self._job.needs_public:
-            raise RequestError(f"these settings of {self._method.name} need public records")
+        if public is None and self.job.needs_public:
+            raise RequestError(f"these settings of {self.job.method.name} need public records")
         state.phase = state.phase or names[0]
         if state.phase not in names:
             raise RequestError(f"the {state.phase} of this run had public records; without them it cannot go on")
@@ -575,19 +520,16 @@ class Training(Generic[C_co, S_co]):
 
     def _agree(self) -> None:
         """Every rank goes on from what rank 0 has: without a release between them, the last digits of nets may drift apart."""
-        if self._run.ranks.count > 1:
+        if self.run.ranks.count > 1:
             mine = self.state.state_dict()
             inside = {name: value for name, value in mine.items() if isinstance(value, confined.Confined)}
-            shared = self._run.ranks.broadcast({name: value for name, value in mine.items() if name not in inside})
+            shared = self.run.ranks.broadcast({name: value for name, value in mine.items() if name not in inside})
             self.state.load_state_dict({**shared, **inside})
 
     def _steps(
-        self,
-        phase: AnyPhase[C_co, S_co],
-        private: "Confined[Records]",
-        public: "Records | None",
+        self, phase: AnyPhase[C_co, S_co], private: "Confined[Records]", public: "Records | None"
     ) -> Iterator[Logs]:
-        run = dataclasses.replace(self._run, public=public)
+        run = dataclasses.replace(self.run, public=public)
         if isinstance(phase, OnPrivate):
             return phase.body(run, self.state, private)
         if isinstance(phase, OnReleased):

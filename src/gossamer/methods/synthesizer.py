@@ -33,13 +33,7 @@ def _counted(n: int) -> int:
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A released generator with its certificate. Built by `fit` or `load`, never by hand.
-
-    Args:
-        net: the generator.
-        job: its method, with the settings of its run and the public facts of the data it imitates.
-        certificate: what it promises.
-    """
+    """A released generator with its method, its settings and its certificate. Built by `fit` or `load`, never by hand."""
 
     net: nn.Module
     job: Job[BaseConfig, State]

@@ -1,9 +1,8 @@
 """The conditional DCGAN pair of "Private GANs, Revisited" (Bie, Kamath, Zhang 2023).
 
-No normalisation over the batch, so that every record has a gradient of its own; LeakyReLU with slope 0.2 everywhere,
-PyTorch's default initialisation, images in [0, 1]. At width 128 on 28x28 grey images with 10 classes the generator has
-2,272,129 parameters and the discriminator 1,724,289, as in the paper; 32x32 is the paper's CelebA variant. `width`
-scales all channel counts: narrow discriminators take less noise, because its norm grows with the root of their size.
+Nothing is normalised over the batch, so that every record has a gradient of its own. Images are in [0, 1]. On 28x28 grey
+images with 10 classes the pair has the paper's 2,272,129 and 1,724,289 parameters at width 128. Narrow discriminators take
+less noise, because its norm grows with the root of their size.
 """
 
 import torch
@@ -11,33 +10,26 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, one_hot
 
 from gossamer.errors import RequestError
+from gossamer.nets.image_size import channels_and_side
 
 SLOPE = 0.2
-_INNER_KERNEL = {(28, 28): 3, (32, 32): 4}
+_INNER_KERNEL = {28: 3, 32: 4}
 """Kernel of the layer between 4x4 and 7x7 (three) or 8x8 (four)."""
 
 
 class Generator(nn.Module):
     """Latents and labels to images. Bie et al. 2023, generator for MNIST (28x28) and CelebA (32x32).
 
-    Args:
-        shape: channels, height and width of an image; 28x28 or 32x32.
-        classes: number of labels.
-        width: channels of the last hidden layer, 128 in the paper.
-        latent_size: length of a latent vector.
-
-    Raises:
-        RequestError: another image size, or a count below 1.
+    `width` is the channels of the last hidden layer, 128 in the paper.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 128, latent_size: int = 128) -> None:
         super().__init__()
-        channels, kernel = _checked(shape, classes=classes, width=width, latent_size=latent_size)
-        self.classes = classes
-        self.latent_size = latent_size
+        channels, side = channels_and_side(shape, tuple(_INNER_KERNEL), "the DCGAN nets")
+        self.classes, self.latent_size = classes, latent_size
         self.latent_in = nn.ConvTranspose2d(latent_size, 2 * width, 4)
         self.label_in = nn.ConvTranspose2d(classes, 2 * width, 4)
-        self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, kernel, stride=2, padding=1)
+        self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, _INNER_KERNEL[side], stride=2, padding=1)
         self.up2 = nn.ConvTranspose2d(2 * width, width, 4, stride=2, padding=1)
         self.out = nn.ConvTranspose2d(width, channels, 4, stride=2, padding=1)
 
@@ -63,18 +55,12 @@ def to_pixels(logits: Tensor) -> Tensor:
 class Discriminator(nn.Module):
     """Images and labels to logits, positive for "real". Bie et al. 2023, discriminator for MNIST and CelebA.
 
-    Args:
-        shape: channels, height and width of an image; 28x28 or 32x32.
-        classes: number of labels.
-        width: channels after the first layer, 128 in the paper; even, because images and labels share them.
-
-    Raises:
-        RequestError: another image size, an odd width, or a count below 1.
+    `width` is the channels after the first layer, 128 in the paper. It is even, because images and labels share them.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 128) -> None:
         super().__init__()
-        channels, kernel = _checked(shape, classes=classes, width=width)
+        channels, side = channels_and_side(shape, tuple(_INNER_KERNEL), "the DCGAN nets")
         if width % 2:
             raise RequestError(
                 f"the discriminator's width must be even, not {width}: images and labels share the first layer"
@@ -83,7 +69,7 @@ class Discriminator(nn.Module):
         self.image_in = nn.Conv2d(channels, width // 2, 4, stride=2, padding=1)
         self.label_in = nn.Conv2d(classes, width // 2, 4, stride=2, padding=1)
         self.down1 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
-        self.down2 = nn.Conv2d(2 * width, 4 * width, kernel, stride=2, padding=1)
+        self.down2 = nn.Conv2d(2 * width, 4 * width, _INNER_KERNEL[side], stride=2, padding=1)
         self.out = nn.Conv2d(4 * width, 1, 4)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -98,16 +84,3 @@ class Discriminator(nn.Module):
         """One-hot planes [n, classes, H, W], expanded and not stored: the strides of zero mark them as constant."""
         codes = one_hot(labels, self.classes).to(images.dtype)
         return codes[:, :, None, None].expand(-1, -1, *images.shape[2:])
-
-
-def _checked(shape: tuple[int, ...], **counts: int) -> tuple[int, int]:
-    """Number of channels and the kernel that the image size needs."""
-    for name, count in counts.items():
-        if count < 1:
-            raise RequestError(f"{name} must be at least 1, not {count}")
-    if len(shape) != 3 or shape[1:] not in _INNER_KERNEL or shape[0] < 1:
-        raise RequestError(
-            f"the DCGAN nets make images of 28x28 or 32x32 pixels, not of shape {'x'.join(map(str, shape))}: "
-            "set shape = [channels, 28, 28] or [channels, 32, 32] in the card, and the readers resize to it"
-        )
-    return shape[0], _INNER_KERNEL[shape[1], shape[2]]

@@ -10,21 +10,17 @@ _SMALLEST = 8
 
 
 class FeatureCNN(nn.Module):
-    """The classifier behind the Inception score of Zhang et al. 2018 (section 5), as their code has it.
+    """The image classifier C1 of Zhang et al. 2018 (section 5), also behind their Inception score, as their code has it.
 
     Two 5x5 convolutions with stride 2 (32 and 64 channels), each followed by ReLU, batch normalisation and ReLU, a layer
     of `width` with batch normalisation and ReLU, dropout 0.5, and the classes. On 28x28 pictures of one channel with ten
     classes it has 3,276,874 parameters.
 
     Batch normalisation mixes the records of a batch: this net is for measurements, never for training under privacy.
-
-    Args:
-        shape: channels, height, width of a picture; height and width at least 8.
-        classes: number of classes.
-        width: number of features, 1,024 in the paper. A Frechet distance needs as many pictures as features.
+    A Frechet distance needs as many pictures as there are features, `width`.
 
     Raises:
-        RequestError: if the pictures are too small, or a count is below 1.
+        RequestError: if the pictures are below 8x8, or a count is below 1.
     """
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: int = 1024) -> None:
@@ -35,9 +31,7 @@ class FeatureCNN(nn.Module):
                 f"FeatureCNN needs at least one channel, class and feature, and pictures of at least "
                 f"{_SMALLEST}x{_SMALLEST}, not {channels}, {classes}, {width} and {height}x{breadth}."
             )
-        self.shape = (channels, height, breadth)
-        self.classes = classes
-        self.width = width
+        self.shape, self.classes, self.width = (channels, height, breadth), classes, width
         self.conv1 = nn.Conv2d(channels, 32, 5, stride=2, padding=2)
         self.norm1 = nn.BatchNorm2d(32)
         self.conv2 = nn.Conv2d(32, 64, 5, stride=2, padding=2)

@@ -11,16 +11,9 @@ from gossamer.errors import RequestError
 def flatten(module: nn.Module) -> Tensor:
     """Move all parameters of a module into one vector, of which each parameter becomes a view.
 
-    The vector is a leaf with `requires_grad`, made for `torch.optim.Adam([flat], fused=True)`: whatever changes the
-    vector changes the module, and `load_state_dict` on the module changes the vector. The optimiser reads `flat.grad`;
-    `gradient` below computes it. A deep copy of the module has parameters of its own and is flattened anew where
-    needed; moving or casting the module (`to`, `double`) unties it, so do that first.
-
-    Args:
-        module: parameters of one dtype on one device; shared parameters count once.
-
-    Returns:
-        [D], in the order of `module.parameters()`.
+    The vector [D] is a leaf with `requires_grad`, in the order of `module.parameters()`. What changes it changes the module,
+    and `load_state_dict` on the module changes the vector. A deep copy of the module has parameters of its own. Moving or
+    casting the module (`to`, `double`) unties it, so do that first.
 
     Raises:
         RequestError: no parameters, or several dtypes or devices.

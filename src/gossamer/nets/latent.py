@@ -18,10 +18,6 @@ class Latent(nn.Module):
     Everything in it is a buffer: it is released with a generator, and no optimiser moves it. At first it has the lowest
     cosine waves as axes, which no picture went into.
 
-    Args:
-        shape: channels, height, width.
-        axes: d, length of a code, at most the number of pixels.
-
     Raises:
         RequestError: if there are more axes than pixels.
     """
@@ -75,8 +71,8 @@ class Latent(nn.Module):
 def cosines(shape: tuple[int, ...], axes: int) -> Tensor:
     """The lowest two-dimensional cosine waves, orthonormal. [C H W, axes]
 
-    Waves of (i, j) half periods in height and width are ordered by i^2 + j^2. Of three channels their mean comes first; the two
-    differences count as nine times as high, for the eye and most photographs have little in them.
+    Waves of (i, j) half periods in height and width are ordered by i^2 + j^2. Of three channels their mean comes first. The two
+    differences count as nine times as high, because most photographs have little in them.
     """
     channels, height, width = shape
     mixed = torch.eye(1, dtype=torch.float64) if channels == 1 else _opponents()

@@ -35,14 +35,11 @@ class Scattering(nn.Module):
     there are 217): their mean is taken off, and what is left is divided by its standard deviation + 10^-4. The filters are
     periodic, they follow from the shape, and no weights file holds them.
 
-    Each thread transforms one picture at a time: its features are the same bits whatever stands beside it, and the temporaries
+    Each thread transforms one picture at a time: its features do not depend on the others, to the last bit, and the temporaries
     fit the cache of a processor, which is faster than a batch, and than several threads on one picture.
 
-    Args:
-        shape: channels, height, width of a picture; height and width at least 8.
-
     Raises:
-        RequestError: if the pictures are too small.
+        RequestError: if the pictures are below 8x8.
     """
 
     phi_rows: Tensor

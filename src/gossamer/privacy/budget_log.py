@@ -20,8 +20,6 @@ copied, the first copy to resume takes the entry, and the other copy becomes a r
 session too, so a copy made during training cannot resume for free. After a crash between the two writes the ledger has a
 session that this log lacks. Then the session before it counts.
 
-The file has over 400 lines, because writing, reading and adding up lines must agree on their meaning.
-
 Processes wait for one another. A crash may leave an incomplete last line. Its run had not begun, so the line is overwritten.
 """
 
@@ -38,8 +36,8 @@ from typing import IO, Any
 
 from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
-from gossamer.privacy.accounting.composition import RECORD, RunCost, smallest, together
-from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.accounting.composition import RECORD, RunCost, together
+from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, REPLACE_ONE, NeighboringRelation, Plan
 from gossamer.privacy.ledger import START, chain, plan_from_json, plan_to_json, read_line
 
@@ -54,18 +52,12 @@ class Charge:
         run: the random word in the run's settings.
         name: of the data set: from the card, or where the records come from.
         mark: digest of the records; empty where it is not known.
-        date: of the entry.
-        method: of the run.
-        folder: of the run.
         plan: the whole reserved plan.
-        relation: of the run's statement.
-        unit: of the run's statement.
-        delta: of the run's statement.
         infinite: the run has no guarantee, whatever its plan says.
         given_up: share of the units that the user made public; the total cost does not cover them.
         place: path of the records; empty in logs of earlier versions.
-        by_client: its answers were drawn among clients; see `composition.RunCost`. Logs of earlier versions do not say it: all
-            their runs that may be of this kind count as drawn among clients.
+        by_client: its answers were drawn among clients; see `composition.RunCost`. In logs of earlier versions, which lack it,
+            all runs that may be of this kind count as drawn among clients.
     """
 
     run: str
@@ -108,7 +100,6 @@ class BudgetEntry:
     """The cost of a run, and its status.
 
     Args:
-        charge: its cost.
         session: the newest session token, also in the run's ledger.
         finished: the last hash of the ledger at the end of the run; empty before the end.
         discarded: the user deleted the unfinished run.
@@ -130,11 +121,9 @@ class BudgetLimit:
     """The budget limit: the most that all runs on a data set may use together.
 
     Args:
-        name: of the data set.
         epsilon: the limit; infinity for none.
         delta: of the statement about all runs.
         allow_infinite: runs without a guarantee may start, and do not count.
-        date: on which the user set it.
     """
 
     name: str
@@ -147,9 +136,7 @@ class BudgetLimit:
         if not self.epsilon > 0:
             raise BudgetError(f"the limit's epsilon must be above 0, not {self.epsilon:g}.")
         if not 0 < self.delta < 1:
-            raise BudgetError(
-                f"the limit's delta must lie between 0 and 1, not {self.delta:g}. A usual choice is 1e-5."
-            )
+            raise BudgetError(f"the limit's delta must lie between 0 and 1, not {self.delta:g}; 1e-5 is usual.")
 
     def within(self, other: "BudgetLimit") -> bool:
         """Whether it is at least as strict as the other limit."""
@@ -163,13 +150,7 @@ class BudgetLimit:
 
 @dataclass(frozen=True)
 class DataSetBudget:
-    """The runs and the limits of one data set.
-
-    Args:
-        entries: its runs, oldest first.
-        names: all its names, the requested name first.
-        limits: the limits of any of these names.
-    """
+    """The runs of one data set, oldest first, all its names, the requested name first, and the limits of these names."""
 
     entries: tuple[BudgetEntry, ...]
     names: tuple[str, ...]
@@ -198,9 +179,8 @@ class DataSetBudget:
                 there = charge.name if charge.name in names else next(iter(names), limit.name)
                 raise BudgetError(
                     f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
-                    f"{len(runs)} before it would spend {total}. Nothing has been begun. Ask for less, or see "
-                    f"`gossamer budget {shlex.quote(there)}`; the curator may raise the limit with "
-                    f"`gossamer budget {shlex.quote(limit.name)} --epsilon E --delta D --force`."
+                    f"{len(runs)} before it would spend {total}. Ask for less, or see `gossamer budget {shlex.quote(there)}`. "
+                    f"The curator may raise it: `gossamer budget {shlex.quote(limit.name)} --epsilon E --delta D --force`."
                 )
 
 
@@ -221,8 +201,6 @@ class OpenBudgetLog:
     _file: IO[bytes] | None = None
     _end: int = 0
     _last_hash: str = START
-
-    # ------------------------------------------------------------------ looking
 
     def budget_of_names(self, *names: str, mark: str = "") -> DataSetBudget:
         """Return the runs and limits of the data set with these names or paths, or this mark. Links are followed to the end.
@@ -262,18 +240,14 @@ class OpenBudgetLog:
     def resumable_entry(self, sessions: Sequence[str], *hashes: str) -> BudgetEntry | None:
         """Return the entry that the folder of this ledger may resume; None: another folder has it, or no entry matches.
 
-        Args:
-            sessions: all session tokens of the run's ledger.
-            hashes: last hashes of the ledger, with and without the sessions at its end. A finished run may be certified again,
-                also after a crash between the new session in the ledger and in this log.
+        sessions: all those of the run's ledger. hashes: last hashes of the ledger, with and without the sessions at its end. A
+        finished run may be certified again, also after a crash between the new session in the ledger and in this log.
         """
         for session in reversed(sessions):
             for entry in self.entries:
                 if entry.session == session and not entry.discarded and entry.finished in ("", *hashes):
                     return entry
         return None
-
-    # ------------------------------------------------------------------ writing
 
     def add_run(self, charge: Charge, session: str) -> BudgetEntry:
         """Add a run. Its cost is on disk when this returns, and stays."""
@@ -285,12 +259,9 @@ class OpenBudgetLog:
         self._append({"session": session, "entry": self.entries.index(entry)})
 
     def finish(self, entry: BudgetEntry, last_hash: str, *, infinite: bool) -> None:
-        """Close the entry of a finished run. Only the same, unchanged ledger may open it again.
+        """Close the entry of a finished run. Only the ledger with this last hash may open it again.
 
-        Args:
-            entry: of the run.
-            last_hash: of its ledger.
-            infinite: a value left the run without a mechanism.
+        infinite: a value left the run without a mechanism.
         """
         self._append({"finished": last_hash, "entry": self.entries.index(entry), "infinite": infinite})
 
@@ -306,17 +277,17 @@ class OpenBudgetLog:
         """
         old = self.limits.get(limit.name)
         if old is not None and not limit.within(old) and not force:
+            passing = ", runs without a guarantee let pass" if old.allow_infinite else ""
             raise BudgetError(
-                f"{limit.name} has a limit of epsilon {old.epsilon:g} at delta {old.delta:g} already"
-                f"{', runs without a guarantee let pass' if old.allow_infinite else ''}. A stricter one replaces it; a looser "
-                "one needs --force."
+                f"{limit.name} has a limit of epsilon {old.epsilon:g} at delta {old.delta:g} already{passing}. A stricter "
+                "limit replaces it; a looser one needs --force."
             )
         self._append({"limit": limit.to_json()})
 
     def _append(self, body: dict[str, Any]) -> None:
         """Append a line and sync it. An incomplete last line, left by a crash, is overwritten."""
         if self._file is None:
-            raise ValueError("these pages were opened for looking only")
+            raise ValueError("this budget log was opened for looking only")
         last_hash = chain(self._last_hash, body)
         line = json.dumps({**body, "hash": last_hash}).encode() + b"\n"
         try:
@@ -326,15 +297,10 @@ class OpenBudgetLog:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise BudgetLogError(
-                f"the account book {self.where} cannot be written ({error.strerror}). Make room, or name another folder with "
-                "--accounts; a run that is not entered is not started."
-            ) from None
+            raise _unusable(self.where, "written", error) from None
         self._end += len(line)
         self._last_hash = last_hash
         self._apply(body)
-
-    # ------------------------------------------------------------------ reading
 
     def _replay(self, content: bytes) -> None:
         for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
@@ -345,8 +311,8 @@ class OpenBudgetLog:
                 self._apply(body)
             except (LedgerDamaged, BudgetError, KeyError, IndexError, TypeError, ValueError):
                 raise BudgetLogError(
-                    f"the account book {self.where} is damaged: line {number}, or one before it, was changed or cut. Restore "
-                    "it from a copy; without it nobody knows what has been spent, so that nothing is started."
+                    f"the budget log {self.where} is damaged: line {number}, or one before it, was changed or cut. Restore it "
+                    "from a copy; nothing is started without it."
                 ) from None
             self._end += len(raw) + 1
 
@@ -372,11 +338,17 @@ class OpenBudgetLog:
                 raise ValueError("not a line of a budget log")
 
 
+def _unusable(path: Path, done: str, error: OSError) -> BudgetLogError:
+    return BudgetLogError(
+        f"the budget log {path} cannot be {done} ({error.strerror}), and no run is started without it. Mend that, or name "
+        "another folder with --accounts."
+    )
+
+
 class BudgetLog:
     """The file of the budget log. `opened` is for writing, by one process at a time; `read` does not write."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._path = folder / FILE
 
     @contextmanager
@@ -387,20 +359,17 @@ class BudgetLog:
             BudgetLogError: if it cannot be opened or written, or is damaged.
         """
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = hold(self._path, wait=True)
         except OSError as error:
-            raise BudgetLogError(
-                f"the account book {self._path} cannot be opened ({error.strerror}). Mend that, or name another folder with "
-                "--accounts; a run that is not entered is not started."
-            ) from None
+            raise _unusable(self._path, "opened", error) from None
         with file:
             log = OpenBudgetLog(self._path, _file=file)
             log._replay(file.read())
             if log._end == 0:
                 log._append({"open": {"format": 1}})
                 log.new = True
-                sync_folder(self._folder)
+                sync_folder(self._path.parent)
             yield log
 
     def read(self) -> OpenBudgetLog:
@@ -415,6 +384,6 @@ class BudgetLog:
         try:
             content = self._path.read_bytes()
         except OSError as error:
-            raise BudgetLogError(f"the account book {self._path} cannot be read ({error.strerror}).") from None
+            raise _unusable(self._path, "read", error) from None
         log._replay(content)
         return log

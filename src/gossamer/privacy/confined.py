@@ -1,7 +1,7 @@
 """Isolated records: private records live inside `Confined`, and only `release` lets a value out.
 
-It stops mistakes, not a hostile author: a closure can smuggle a value out, and a test on whole runs looks for that
-(unrelated data, same seed, mechanism deaf: the artefact and the events must be equal bit for bit).
+It stops mistakes, not a hostile author, because a closure can smuggle a value out. A test on whole runs looks for that: with
+unrelated data, the same seed and mechanisms that return noise only, models and events must be equal bit for bit.
 """
 
 import os
@@ -26,13 +26,8 @@ Result = TypeVar("Result")
 class Stateful(Protocol):
     """A value that a checkpoint can store: state in, state out, as tensors and plain numbers."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that it goes on from."""
-        ...
-
-    def load_state_dict(self, saved: dict[str, Any], /) -> None:
-        """The inverse, in place."""
-        ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, saved: dict[str, Any], /) -> None: ...
 
 
 AnyStateful = TypeVar("AnyStateful", bound=Stateful)
@@ -43,10 +38,7 @@ FIXED_SEED = "reproducible, not private: the seed of the noise was fixed"
 class Confined(Generic[T]):
     """A value that has seen private records. It has no length, no items, no text and no copy.
 
-    Args:
-        value: anything that must not leave.
-        ledger: pays for every release.
-        ranks: those that hold the other parts of the records, where there are any.
+    ledger: records the cost of every release. ranks: those with the other parts of the records.
     """
 
     __slots__ = ("__held", "__ledger", "__ranks")
@@ -65,7 +57,7 @@ class Confined(Generic[T]):
         _inside(lambda: fn(self.__held))
 
     def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
-        """Let the answer of a mechanism out: pays first, then reads.
+        """Let the answer of a mechanism out: records the cost, then reads.
 
         Raises:
             UnplannedRelease: if the ledger has not reserved this release. No record has been read then.
@@ -90,7 +82,7 @@ class Confined(Generic[T]):
         return self.__ledger.remaining(event)
 
     def declassify(self, *, reason: str) -> T:
-        """Hand the value out without a mechanism. From here on every statement says epsilon = infinity, and this reason."""
+        """Hand the value out without a mechanism. From here on every statement has epsilon infinity, and this reason."""
         self.__ledger.declassify(reason)
         return self.__held
 
@@ -98,7 +90,7 @@ class Confined(Generic[T]):
         """Write the value's state to a new file that the owner alone can read; nothing is returned. For run/checkpoint only.
 
         Raises:
-            DiskFull: if there is no room for it; the file is gone then.
+            DiskFull: if the disk is full; the file is gone then.
         """
 
         def write() -> None:

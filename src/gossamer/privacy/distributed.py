@@ -2,16 +2,15 @@
 
 Every rank goes through the same loop, with the same public draws. A release is one mechanism over the records of all ranks:
 
-1. Each rank notes the charge; that of rank 0 is on disk before rank 0 reads.
-2. Each rank draws from its own part, by coins of its own, and asks. What it finds has no noise, and goes to rank 0 alone.
-3. All say what they believe to be releasing: the event, what is left of the plan, bounds and noise. If one believes something
-   else, or has failed, nothing is added up and every rank stops.
+1. Each rank records the cost. That of rank 0 is on disk before rank 0 reads.
+2. Each rank samples from its own part and asks. Its answer has no noise, and goes to rank 0 alone.
+3. All ranks compare what they are about to release: the event, what is left of the plan, bounds and noise. If one differs or
+   has failed, nothing is added up and every rank stops.
 4. Rank 0 adds the parts up in float64, adds the noise once, and sends the sum with its noise to all.
 
-A unit has all its records on one rank, so it moves one part, and the sum, as far as it would in one process. Where a part is
-more than a sum of what its units add each by itself (PriVAE's groups), which rank has a unit must not depend on who else there
-is: then each goes to a rank by a secret coin of its own (`part_of` in run/training/distributed.py). All else that ranks send
-one another has been released already, or never saw a record.
+A unit has all its records on one rank. So it moves one part, and the sum, as far as it would in one process. PriVAE's parts are
+more than a sum over units, so there the rank of a unit must not depend on other units: it is random and secret (`part_of` in
+run/training/distributed.py). All else that ranks send one another has been released already, or never saw a record.
 """
 
 import hashlib
@@ -29,26 +28,19 @@ if TYPE_CHECKING:
 else:
     torch, dist = Lazy("torch"), Lazy("torch.distributed")
 
-_FAILED = 0
-"""What a rank says that cannot go on."""
+_FAILED = 0  # what a rank sends that cannot go on
 
 
 class Next(IntEnum):
-    """What comes after a step."""
+    """What comes after a step: the next step, a checkpoint and the next step, or a checkpoint and the end."""
 
     STEP = 0
     CHECKPOINT = 1
-    """A checkpoint is written, then the next step."""
     CHECKPOINT_AND_STOP = 2
 
 
 class Ranks:
-    """One process, alone; `Group` has several.
-
-    Args:
-        number: of this rank, from 0.
-        count: how many there are.
-    """
+    """One process, alone; `Group` has several. number: of this rank, from 0. count: of all ranks."""
 
     def __init__(self, number: int = 0, count: int = 1) -> None:
         self.number, self.count = number, count
@@ -65,12 +57,12 @@ class Ranks:
     def release(
         self, exact: "Callable[[], Tensor]", noised: "Callable[[Tensor], Tensor]", belief: Callable[[], str]
     ) -> "Tensor":
-        """What leaves: the exact answers of all ranks, added up, with noise on top once.
+        """Return the exact answers of all ranks, added up, with noise added once.
 
         Args:
-            exact: pays, and finds this rank's part of the answer.
+            exact: records the cost, and computes this rank's part of the answer.
             noised: adds the noise; called on rank 0 only.
-            belief: after the payment, what this rank believes to be releasing, in words that are the same on all.
+            belief: called after `exact`: what this rank is releasing, in words that are the same on all ranks.
 
         Raises:
             RanksDisagree: if ranks believe different things, or one of them has failed; nothing has left then.
@@ -79,7 +71,7 @@ class Ranks:
         return noised(exact())
 
     def total(self, values: "Tensor") -> "Tensor":
-        """The sum over all ranks, in place; the same bits on each. For values that no record has moved but by a release."""
+        """The sum over all ranks, in place; the same bits on each. For released and public values only."""
         return values
 
     def totals(self, values: "Sequence[Tensor]") -> "Sequence[Tensor]":
@@ -87,7 +79,7 @@ class Ranks:
         return values
 
     def once(self, values: "Tensor") -> "Tensor":
-        """The values on rank 0 and zeros on the others: what is to be counted once in a total."""
+        """The values on rank 0 and zeros on the others, to be counted once in a total."""
         return values
 
     def next(self, signal: Next) -> Next:
@@ -112,10 +104,7 @@ ALONE = Ranks()
 
 
 class Group(Ranks):
-    """The ranks of the process group that PyTorch has set up; it is the one place where they talk.
-
-    Numbers go from device to device as the group's backends have it; words and flags go over the CPU, by gloo.
-    """
+    """The ranks of the process group that PyTorch has set up. Numbers go from device to device, flags over the CPU by gloo."""
 
     def __init__(self) -> None:
         super().__init__(dist.get_rank(), dist.get_world_size())
@@ -123,7 +112,6 @@ class Group(Ranks):
     def release(
         self, exact: "Callable[[], Tensor]", noised: "Callable[[Tensor], Tensor]", belief: Callable[[], str]
     ) -> "Tensor":
-        """See `Ranks`."""
         try:
             part = exact()
             token = _token(f"{belief()}; {tuple(part.shape)}, {part.dtype}")
@@ -138,28 +126,23 @@ class Group(Ranks):
         return answer
 
     def total(self, values: "Tensor") -> "Tensor":
-        """See `Ranks`."""
         _on_wire(lambda: dist.all_reduce(values))
         return values
 
     def totals(self, values: "Sequence[Tensor]") -> "Sequence[Tensor]":
-        """See `Ranks`."""
         whole = self.total(torch.cat([value.flatten() for value in values]))
         parts = whole.split([value.numel() for value in values])
         return [part.view(value.shape) for part, value in zip(parts, values, strict=True)]
 
     def once(self, values: "Tensor") -> "Tensor":
-        """See `Ranks`."""
         return values if self.first else torch.zeros_like(values)
 
     def next(self, signal: Next) -> Next:
-        """See `Ranks`."""
         sent = torch.tensor([signal])
         _on_wire(lambda: dist.broadcast(sent, 0))
         return Next(int(sent))
 
     def run_on_all(self, act: Callable[[], None]) -> None:
-        """See `Ranks`."""
         try:
             act()
         except BaseException:
@@ -168,7 +151,6 @@ class Group(Ranks):
         self._agree(_token(""))
 
     def broadcast(self, state: Any) -> Any:
-        """See `Ranks`."""
         box = [state if self.first else None]
         _on_wire(lambda: dist.broadcast_object_list(box, 0, device=torch.device("cpu")))
         return box[0]
@@ -181,13 +163,11 @@ class Group(Ranks):
         """
         tokens = self._gather_tokens(token)
         if failed := [rank for rank, other in enumerate(tokens) if other == _FAILED]:
-            raise RanksDisagree(
-                f"{_listed(failed)} could not go on, and says why itself. Nothing has left; resume the run."
-            )
+            raise RanksDisagree(f"{_listed(failed)} could not go on, and says why. Nothing has left; resume the run.")
         if others := [rank for rank, other in enumerate(tokens) if other != tokens[0]]:
             raise RanksDisagree(
-                f"{_listed(others)} and rank 0 disagree about the release that comes next: its cost, what is left of the plan, "
-                "its bounds or its size. Nothing has left. All ranks need the same version of Gossamer and of PyTorch."
+                f"{_listed(others)} and rank 0 disagree about the release: its cost, its bounds, its size or what is left of "
+                "the plan. Nothing has left. All ranks need the same version of Gossamer and of PyTorch."
             )
 
     def _gather_tokens(self, token: int) -> list[int]:
@@ -198,18 +178,18 @@ class Group(Ranks):
 
 
 def _on_wire(send: Callable[[], object]) -> None:
-    """Talk to the other ranks. That one is gone is told in our words: PyTorch's name hosts and ports."""
+    """Talk to the other ranks. PyTorch's own message would name hosts and ports."""
     try:
         send()
     except RuntimeError as error:
         raise RanksDisagree(
-            f"another rank is gone ({type(error).__name__}). What the last checkpoint holds is kept, and no budget is spent "
-            "twice: `gossamer resume RUN` goes on, on any number of ranks."
+            f"another rank is gone ({type(error).__name__}). The last checkpoint is kept, and no budget is spent twice. "
+            "`gossamer resume RUN` goes on, on any number of ranks."
         ) from None
 
 
 def _token(text: str) -> int:
-    """A text as a positive number of 62 bits that differs where the text does."""
+    """A text as a positive number of 62 bits."""
     return 1 + (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 2)
 
 

@@ -28,8 +28,7 @@ class Guarantee:
     epsilon 9.999 at delta 1e-05, add-or-remove-one record
 
     Args:
-        epsilon: the privacy loss bound; infinity where there is no guarantee.
-        delta: the probability with which the bound may fail, in [0, 1).
+        epsilon: infinity where there is no guarantee.
         relation: which data sets are neighbours.
         unit: whose contribution is protected: "record", "writer", "client".
 

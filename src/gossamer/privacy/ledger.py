@@ -1,7 +1,7 @@
 """The ledger: what a run may release, what it has released, and the proof of both on disk.
 
-A plan is reserved before any record is read. Each release is charged against it before the record is read and before the
-noise is drawn. On disk the ledger only grows, one JSON object a line, and every line carries the hash of all before it:
+A plan is reserved before any record is read. The cost of each release is recorded before its records are read and its noise is
+drawn. On disk the ledger only grows, one JSON object a line. Every line has the hash of all lines before it:
 
     {"open": {"format": 3, "budget": 10.0, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record",
               "settings": "<SHA-256 of config.json>", "noise": 2}, "hash": "..."}
@@ -11,12 +11,11 @@ noise is drawn. On disk the ledger only grows, one JSON object a line, and every
 
 A session is a random token that is also in the budget log. It tells a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
-first of a block is used, so that after a crash the file may hold more charges than were used, never fewer. The first line pins
-the settings of the run, so that nothing in them can be changed without breaking the chain. It also names the version of the
-noise (`noise.py`). Ledgers of format 2 name none, which is version 1. A run that goes on with a newer version of the noise says
-so in a line of its own, {"noise": 2}, before its next charge.
+first of a block is used. So after a crash the file may hold more charges than were used, never fewer. The first line pins the
+settings of the run. It also names the version of the noise (`noise.py`); ledgers of format 2 name none, which is version 1. A
+run that goes on with a newer version writes a line {"noise": 2} before its next charge.
 
-It is over 400 lines because who writes a line and who reads it back must agree in every detail, and stand together.
+The file has over 400 lines, because writing and reading a line must agree.
 """
 
 import bisect
@@ -47,12 +46,11 @@ from gossamer.privacy.guarantee import (
 )
 
 BLOCK = 16
-"""Charges of the event that comes most often, written ahead and synced together. All others are paid for one by one, so that
-every so many steps nothing is paid ahead, which is when a checkpoint may be written; and so are plain Gaussians, which nothing
-amplifies: they are few and cost much."""
+"""Charges of the most frequent event that are written ahead and synced together. All others are written one by one. So every
+so many steps nothing is ahead, and a checkpoint may be written. Plain Gaussians, few and costly, are written one by one too."""
 
 NOISE_VERSION = 2
-"""Of the noise that `noise.py` draws: see there."""
+"""Of `noise.py`."""
 
 _FORMAT = 3
 _LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
@@ -63,13 +61,10 @@ START = "0" * _HASH_LENGTH
 
 @dataclass(kw_only=True)
 class PrivacyLedger:
-    """Reserves a plan and charges releases against it.
+    """Reserves a plan and records the cost of releases.
 
-    Args:
-        budget: the epsilon that no plan may exceed; infinity for the non-private run.
-        delta: the delta of every statement of this ledger.
-        relation: the neighbouring relation of every statement.
-        unit: whose contribution is protected.
+    budget: the epsilon that no plan may exceed; infinity for the non-private run. Delta, relation and unit are those of every
+    statement of this ledger.
     """
 
     budget: float
@@ -94,8 +89,6 @@ class PrivacyLedger:
     _file: IO[bytes] | None = field(default=None, init=False, repr=False)
     _path: Path | None = field(default=None, init=False, repr=False)
 
-    # ------------------------------------------------------------------ reserve, charge, spent
-
     def reserve(self, plan: Plan) -> None:
         """Set the releases of `plan` aside, before any record is read.
 
@@ -107,17 +100,17 @@ class PrivacyLedger:
             needed = cost.guarantee(total, delta=self.delta, relation=self.relation, unit=self.unit)
             if needed.epsilon > self.budget:
                 raise BudgetExceeded(
-                    f"the plan costs {needed}, more than the budget of epsilon {self.budget:g}. Take fewer steps, a smaller "
-                    "expected batch or a larger noise multiplier; nothing has been read yet."
+                    f"the plan costs {needed}, more than the budget of epsilon {self.budget:g}. No record has been read. Take "
+                    "fewer steps, a smaller expected batch or a larger noise multiplier."
                 )
         self._note_reserve(plan)
         self._append([{"reserve": plan_to_json(plan)}])
 
     def charge(self, event: DpEvent) -> None:
-        """Pay for one release. Returns only when the payment is on disk (where the ledger has a file).
+        """Record the cost of one release. Returns only when it is on disk (where the ledger has a file).
 
-        `NoOpDpEvent` is free and leaves no line: an earlier charge has paid for it, and the mechanism says which. A composed
-        event is charged part by part.
+        `NoOpDpEvent` is free: an earlier charge covers it, and the mechanism says which. A composed event is charged part by
+        part.
 
         Raises:
             UnplannedRelease: unless a reserved release of this very event is left.
@@ -143,17 +136,13 @@ class PrivacyLedger:
         self._prepaid[number] -= 1
 
     def catch_up(self, used: Sequence[int]) -> None:
-        """Count releases as used that were paid for elsewhere: of a rank that follows, whose ledger is on no disk.
-
-        Args:
-            used: for each event of `plan`.
-        """
+        """Count releases as used that another ledger has charged: on a rank above 0. used: for each event of `plan`."""
         if self._file is not None or any(self._charged):
-            raise ValueError("a ledger on disk, or in use, knows what it has paid for")
+            raise ValueError("a ledger on disk, or in use, has charges of its own")
         self._charged = list(used)
 
     def spent(self) -> Guarantee:
-        """What the releases so far cost. A display: the promise of a run is its reserved plan."""
+        """What the releases so far cost. For display only: the promise of a run is its reserved plan."""
         return self._cost([(event, count) for event, count in zip(self._events, self.used, strict=True) if count])
 
     def promise(self) -> Guarantee:
@@ -168,8 +157,6 @@ class PrivacyLedger:
             self._append([{"declassify": reason}])
             self.reasons.append(reason)
 
-    # ------------------------------------------------------------------ what it knows
-
     @property
     def plan(self) -> list[tuple[DpEvent, int]]:
         """All that is reserved."""
@@ -177,7 +164,7 @@ class PrivacyLedger:
 
     @property
     def charged(self) -> list[tuple[DpEvent, int]]:
-        """All that is paid for, used or written ahead."""
+        """All charges, used or written ahead."""
         return list(zip(self._events, self._charged, strict=True))
 
     @property
@@ -205,15 +192,11 @@ class PrivacyLedger:
             return Guarantee(epsilon=math.inf, delta=self.delta, relation=self.relation, unit=self.unit)
         return cost.guarantee(plan, delta=self.delta, relation=self.relation, unit=self.unit)
 
-    # ------------------------------------------------------------------ on disk
-
     def create(self, path: Path, *, settings: str = "", session: str = "") -> None:
         """Put the ledger on disk, with all that is reserved so far; from here on every charge is durable.
 
-        Args:
-            path: a file that does not exist yet.
-            settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies nothing.
-            session: the first token that the ledger shares with the budget log; empty without a log.
+        The file must not exist yet. settings: SHA-256 of the run's config.json, in hexadecimal. A ledger without it certifies
+        nothing. session: the first session; empty without a budget log.
         """
         if any(self._charged) or self.reasons:
             raise ValueError("a ledger goes to disk before its first charge")
@@ -244,7 +227,7 @@ class PrivacyLedger:
         ledger, torn = cls._replay(path)
         if torn:
             raise LedgerDamaged(
-                f"{path.name}, line {ledger.lines + 1}: the line is torn (the run crashed and was not resumed)."
+                f"{path.name}, line {ledger.lines + 1}: the line is torn (by a crash, and not resumed)."
             )
         return ledger
 
@@ -252,9 +235,7 @@ class PrivacyLedger:
     def resume(cls, path: Path, *, settings: Path | None = None) -> "PrivacyLedger":
         """Read a ledger from disk and go on writing it. A torn last line counts as a full block of each event.
 
-        Args:
-            path: of the ledger.
-            settings: the config.json by which the run goes on; None: it does not go on.
+        settings: the config.json by which the run goes on; None: it does not go on.
 
         Raises:
             LedgerDamaged: if a line was changed or cut, or it pins other settings: nothing has been charged then.
@@ -264,15 +245,14 @@ class PrivacyLedger:
         try:
             if os.fstat(file.fileno()).st_nlink > 1:
                 raise RunFolderError(
-                    f"{path} has a second name on this disk (a snapshot of hard links, perhaps), and what is written here "
-                    "would be written there. Make it a file of its own (copy it, and move the copy to its name), then go on."
+                    f"{path} has a second name on this disk (a hard link), so writing it would change that file too. Copy it, "
+                    "move the copy to its name, then go on."
                 )
             ledger, torn = cls._replay(path)
             if settings is not None and hashlib.sha256(settings.read_bytes()).hexdigest() != ledger.settings:
                 raise LedgerDamaged(
-                    f"{settings.name} is not the one that line 1 of {path.name} pins (its SHA-256 differs): somebody has "
-                    "changed it since the run began, and what trains on other settings cannot be certified. Put it back as it "
-                    "was, or give the run up with `gossamer discard`. Nothing has been charged."
+                    f"{settings.name} is not the one that line 1 of {path.name} pins (its SHA-256 differs), so the run cannot "
+                    "be certified. Nothing has been charged. Put it back as it was, or delete the run with `gossamer discard`."
                 )
         except BaseException:
             file.close()
@@ -294,23 +274,20 @@ class PrivacyLedger:
         self.sessions.append(session)
 
     def charges_after(self, line: int) -> int:
-        """How many charges the file held beyond a line when it was read: paid for, and lost to a crash."""
+        """How many charges the file held beyond a line when it was read: lost to a crash."""
         return len(self._charge_lines) - bisect.bisect_right(self._charge_lines, line)
 
     def hash_at(self, line: int) -> str:
         """The hash of a line, which was held against it when the file was read."""
         if line == self.lines:
             return self.last_hash
-        if self._path is None:
-            raise ValueError("this ledger is on no disk")
+        assert self._path is not None
         with self._path.open("rb") as file:
             raw = next(itertools.islice(file, line - 1, line), b"{}")
         return str(json.loads(raw).get("hash"))
 
     def check_place(self) -> None:
-        """Refuse to go on where the folder was moved, deleted or replaced after the file was opened in it.
-
-        Its locks went with it, so that another run may be in its place by now.
+        """Refuse to go on where the folder was moved, deleted or replaced: another run may be in its place by now.
 
         Raises:
             RunFolderError: nothing is to be written there then.
@@ -323,10 +300,9 @@ class PrivacyLedger:
             same = False
         if not same:
             raise RunFolderError(
-                f"{self._path.parent} was moved, deleted or replaced while a run was under way in it. That run stops here and "
-                "writes nothing more: what it has charged stands in its ledger, wherever that is now, and in the account book. "
-                "If it was moved, it goes on from its last checkpoint: with `gossamer resume`, or, if it is federated, "
-                "with the command that began it."
+                f"{self._path.parent} was moved, deleted or replaced during the run, so the run stops and writes nothing more. "
+                "Its cost stays in its ledger and in the budget log. If it was moved, `gossamer resume` goes on from its last "
+                "checkpoint; a federated run goes on by the command that began it."
             )
 
     def close(self) -> None:
@@ -395,8 +371,8 @@ class PrivacyLedger:
                 ledger.settled = ledger.settled if "session" in body else last_hash
         if ledger is None or not ledger._events:
             raise LedgerDamaged(
-                f"{path.name}, line {index + 1}: the ledger ends before its plan: either the run never began, spent "
-                "nothing and can be started anew, or somebody has cut the file, and only a copy can tell what was released."
+                f"{path.name}, line {index + 1}: the ledger ends before its plan. Either the run never began and can be "
+                "started anew, or the file was cut, and only a copy can tell what was released."
             )
         ledger._path = path.absolute()
         return ledger, len(tail)
@@ -423,11 +399,8 @@ class PrivacyLedger:
             self._note_reserve(plan_from_json(body["reserve"]))
         elif "charge" in body:
             number = body["charge"]
-            if (
-                isinstance(number, bool)
-                or not 0 <= number < len(self._events)
-                or self._charged[number] >= self._reserved[number]
-            ):
+            known = not isinstance(number, bool) and 0 <= number < len(self._events)
+            if not known or self._charged[number] >= self._reserved[number]:
                 raise ValueError("a charge beyond the plan")
             self._charged[number] += 1
             self._charge_lines.append(self.lines + 1)

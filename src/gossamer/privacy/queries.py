@@ -1,8 +1,7 @@
 """What a mechanism may ask of records: sums of clipped gradients, with a bound on what each unit adds.
 
-A query computes on the sampled records and knows gradients, not privacy. The contract of every query: with the coins of each
-record fixed, adding or removing a record (a unit, where the unit is a person), at any position, moves the result by at most
-the declared bounds.
+A query computes on the sampled records and knows gradients, not privacy. The contract of every query: fix the random choices of
+each record. Then adding or removing a unit, at any position, moves the result by at most the declared bounds.
 """
 
 from collections.abc import Sequence
@@ -16,9 +15,8 @@ from torch import Tensor
 class Bounds:
     """How much one record may contribute, per group of parameters.
 
-    Args:
-        norms: L2 bound of each group; infinity switches clipping off (the non-private run).
-        groups: for each parameter tensor, in the order of `module.parameters()`, the number of its group. None: one group.
+    norms: L2 bound of each group; infinity switches clipping off (the non-private run).
+    groups: for each parameter tensor, in the order of `module.parameters()`, the number of its group. None: one group.
     """
 
     norms: tuple[float, ...]
@@ -34,11 +32,9 @@ class ClippedSum(Protocol[Drawn]):
     @property
     def dimension(self) -> int:
         """Length D of the answer."""
-        ...
 
     def clipped_sum(self, records: Drawn, bounds: Bounds, /) -> Tensor:
         """[D]; group j of one unit's gradient adds at most bounds.norms[j] in L2."""
-        ...
 
 
 class GroupedSum(ClippedSum[Drawn], Protocol[Drawn]):
@@ -47,4 +43,3 @@ class GroupedSum(ClippedSum[Drawn], Protocol[Drawn]):
     @property
     def sizes(self) -> Sequence[int]:
         """Length of each tensor's part of the answer, in order; they add up to `dimension`."""
-        ...

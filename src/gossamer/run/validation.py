@@ -1,4 +1,4 @@
-"""Arguments and settings of a wrong type, refused in one sentence before anything is done with them."""
+"""Checks of arguments, settings and output files, before anything is done with them."""
 
 import functools
 import inspect
@@ -29,12 +29,12 @@ _NAMES = {
 
 
 def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, which refuses arguments that are not what its signature says: `epsilon="10"`.
+    """Return the function with a check of its arguments' types: it refuses `epsilon="10"`. A `seed` must be in range.
 
-    Annotations that are more than a class or a union of classes are not looked at. A `seed` must be one.
+    The check passes over annotations that are more than a class or a union of classes.
 
     Raises:
-        RequestError: naming the argument and the types, never the value (but of a seed, which is public).
+        RequestError: naming the argument and the types, never the value (except of a seed, which is public).
     """
     signature = inspect.signature(function)
 
@@ -52,11 +52,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
-    """Refuse a value that is none of these kinds. numpy's numbers are numbers, and truth values are none.
-
-    Raises:
-        RequestError: naming it and the types.
-    """
+    """Refuse a value of none of these kinds, with a RequestError. numpy's numbers are numbers, and truth values are none."""
     if not any(_is(value, kind) for kind in kinds):
         expected = " or ".join(_NAMES.get(kind, f"a {kind.__name__}") for kind in kinds)
         quoted = isinstance(value, str) and not {int, float, bool}.isdisjoint(kinds)
@@ -66,46 +62,33 @@ def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
 
 
 def check_seed(name: str, seed: Any) -> None:
-    """Refuse a seed that some generator of numbers does not take; None is no seed.
-
-    Raises:
-        RequestError: naming it and what it may be.
-    """
+    """Refuse a seed that some random generator does not take, with a RequestError; None is no seed."""
     if seed is not None and not 0 <= seed < 2**63:
         raise RequestError(f"{name} must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
 
 
 def check_place(out: str | Path | None) -> None:
-    """Refuse a file for figures that cannot be written, before an hour goes into them. Figures of earlier give way.
+    """Refuse an output file that cannot be written, before an hour of work. Earlier figures may be overwritten.
 
     Raises:
-        RequestError: if its folder is not there, or it is a folder itself, or a file that holds no such figures.
+        RequestError: if its folder is missing, it is a folder itself, or it is a file without such figures.
     """
     if out is None:
         return
     if not Path(out).absolute().parent.is_dir() or Path(out).is_dir():
         raise RequestError(f"{out} cannot be written: give a file in a folder that is there.")
     if Path(out).exists() and not _holds_figures(Path(out)):
-        raise RequestError(
-            f"{out} is there already, and holds no figures that could give way to others: give another file."
-        )
+        raise RequestError(f"{out} is there already, and holds something other than figures: give another file.")
 
 
 def check_own_place(run: Path) -> None:
-    """Refuse a RUN into which no figures can be written, before an hour goes into them.
-
-    Raises:
-        RunFolderError: it may be read only.
-    """
+    """Refuse a RUN that is read-only, with a RunFolderError, before an hour of work."""
     if not os.access(run, os.W_OK):
-        raise RunFolderError(
-            f"{run} cannot be written, and the figures of a RUN, and that they were taken, are kept in it: make it writable, "
-            "or take a copy of the folder."
-        )
+        raise RunFolderError(f"{run} cannot be written, and must hold the figures: make it writable, or take a copy.")
 
 
 def _holds_figures(path: Path) -> bool:
-    """Whether a file is what `evaluate` or `attack` wrote: JSON that marks figures as internal, or an empty file."""
+    """Whether a file is from `evaluate` or `attack` (JSON that marks figures as internal), or empty."""
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text) if text.strip() else []
@@ -116,13 +99,13 @@ def _holds_figures(path: Path) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it: what numpy has made of a number becomes one of Python's."""
+    """Return a value with numpy's numbers as Python's, for JSON."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 @functools.cache
 def _hints(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
-    """The types of each argument, where all of them are classes."""
+    """Return the types of each argument, where all of them are classes."""
     types_by_name = {}
     for name, hint in typing.get_type_hints(function).items():
         kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.reproduce.metrics.nets import CodeAndImageMLP, DpWganCNN, LeNet5, PrivganCNN
+from benchmarks.reproduce.metrics.nets import CodeAndImageMLP, LeNet5, PrivganCNN
+from gossamer.nets.features import FeatureCNN
 
 SHAPES = [(1, 28, 28), (3, 28, 28), (1, 32, 32), (3, 32, 32)]
 
@@ -26,12 +27,12 @@ def test_sizes_by_hand():
     assert size(LeNet5((1, 28, 28), 10)) == 156 + 2416 + 48_120 + 10_164 + 850 == 61_706
     assert size(PrivganCNN((1, 28, 28), 10)) == 320 + 9248 + 32 * 12 * 12 * 128 + 128 + 1290
     norms = 2 * (32 + 64 + 1024)
-    assert size(DpWganCNN((1, 28, 28), 10)) == 832 + 51_264 + 3136 * 1024 + 1024 + 10_250 + norms
+    assert size(FeatureCNN((1, 28, 28), 10)) == 832 + 51_264 + 3136 * 1024 + 1024 + 10_250 + norms
     joint = 1024 * 1024 + 1024 + 1024 * 512 + 512 + 5130
     assert size(CodeAndImageMLP(128, (1, 28, 28), 10)) == 129 * 512 + 785 * 512 + joint
 
 
-@pytest.mark.parametrize("net", [LeNet5, PrivganCNN, DpWganCNN])
+@pytest.mark.parametrize("net", [LeNet5, PrivganCNN, FeatureCNN])
 @pytest.mark.parametrize("shape", [*SHAPES, (1, 13, 15)])
 def test_any_shape_gives_logits(net, shape):
     judge = net(shape, 7).eval()
@@ -77,7 +78,7 @@ def test_privgan_computes_the_plain_layers_and_has_no_dropout():
 
 
 def test_dp_wgan_pair_computes_the_plain_layers():
-    C1 = DpWganCNN((1, 10, 8), 3).eval()
+    C1 = FeatureCNN((1, 10, 8), 3).eval()
     C1.norm1.running_mean.uniform_(-1, 1)
     plain = nn.Sequential(
         C1.conv1, nn.ReLU(), C1.norm1, nn.ReLU(), C1.conv2, nn.ReLU(), C1.norm2, nn.ReLU(), nn.Flatten(), C1.hidden,
@@ -104,7 +105,7 @@ def zeros_in(layers: list[nn.Module], run) -> list[tuple[int, int]]:
 
 def test_dropout_rates_of_the_dp_wgan_pair():
     """Bounds on the share of zeros at error rate 1e-6 each (two-sided normal, 4.9 standard deviations)."""
-    C1, C2 = DpWganCNN((1, 8, 8), 3), CodeAndImageMLP(5, (1, 8, 8), 3)
+    C1, C2 = FeatureCNN((1, 8, 8), 3), CodeAndImageMLP(5, (1, 8, 8), 3)
     with torch.no_grad():
         C1.norm3.bias.fill_(100.0)  # every ReLU is open, so zeros come from dropout alone
         for layer in (C2.code_in, C2.image_in, C2.joint, C2.hidden):

@@ -111,7 +111,7 @@ def test_who_learns_what(monkeypatch, records, weight, soft):
     )
     first = drawn.pop(0)  # to learn the length of a code
     assert first[0].shape == (8, 6)
-    assert [name for name, *_ in updates] == ["CodeAndImageMLP", "DpWganCNN"] * 2
+    assert [name for name, *_ in updates] == ["CodeAndImageMLP", "FeatureCNN"] * 2
     assert [len(codes) for codes, _ in drawn] == [8, 8, 8 if weight else 2]
     # Step 0, before the ramp: C1 sees records only.
     assert updates[1][1][0].shape == (8, 1, 8, 8)
@@ -119,7 +119,7 @@ def test_who_learns_what(monkeypatch, records, weight, soft):
     codes, pictures = drawn[1]
     (z, x), targets = updates[2][1:]
     name, inputs, guess = guesses[1]
-    assert name == "DpWganCNN"
+    assert name == "FeatureCNN"
     assert torch.equal(inputs[0], x)
     np.testing.assert_allclose(z, codes, rtol=1e-6)
     np.testing.assert_allclose(x, pictures / 255, rtol=1e-6)

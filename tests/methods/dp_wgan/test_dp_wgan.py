@@ -19,7 +19,6 @@ from gossamer.methods.dp_wgan.loop import (
     joined,
     pairs_for,
     public_norms,
-    scores,
     warm_start,
 )
 from gossamer.methods.dp_wgan.nets import Critic
@@ -302,7 +301,7 @@ def test_scores_are_what_the_critic_says_of_pictures_on_its_own_scale() -> None:
     images, labels = held.tensors()
     with torch.no_grad():
         expected = [float(state.D.net(2 * images[i : i + 1] - 1, labels[i : i + 1])) for i in range(5)]
-        found = scores(state, held)
+        found = state.scores(held)
     assert found.shape == (1, 5)
     assert found[0].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert DpWgan.scores_have_no_scale

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from gossamer.errors import RequestError
 from gossamer.methods.dp_wgan.grouping import cluster, one_group, per_tensor, weight_bias
 
 NORMS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=7, unique=True)
@@ -59,12 +58,6 @@ def test_weight_bias_separation() -> None:
     assert weight_bias(net) == (0, 3, 1, 3, 2)
     assert one_group(net) == (0,) * 5
     assert per_tensor(net) == (0, 1, 2, 3, 4)
-
-
-@pytest.mark.parametrize("k", [0, 4])
-def test_a_number_of_groups_that_cannot_be(k: int) -> None:
-    with pytest.raises(RequestError, match="--groups must lie between 1 and 3"):
-        cluster([1.0, 2.0, 3.0], k)
 
 
 def test_all_helpers_run_over_the_parameters_in_order() -> None:

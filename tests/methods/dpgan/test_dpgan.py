@@ -21,7 +21,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.dpgan import Config, Dpgan
-from gossamer.methods.dpgan.loop import FREQUENCIES, State, adapt
+from gossamer.methods.dpgan.loop import FREQUENCIES, State, adapt, start
 from gossamer.methods.method import Run, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.accounting.events import poisson_gaussian
@@ -48,7 +48,7 @@ def records(n: int = B, seed: int = 0) -> Records:
 
 def fresh(config: Config) -> State:
     """The state at the start of a run."""
-    return State.fresh(Run(config, CARD, Rng(0)))
+    return start(Run(config, CARD, Rng(0)))
 
 
 def drive(

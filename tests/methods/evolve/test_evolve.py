@@ -135,7 +135,7 @@ def test_the_lookahead_is_the_mean_over_variations() -> None:
         asked = job(embedding="cosines", variations=variations)
         running = Running(asked, draw(1, seed=0))
         running.state.G.degree.fill_(degree)
-        positions[variations, degree] = loop.lookahead(running.training._run, running.state)
+        positions[variations, degree] = loop.lookahead(running.training.run, running.state)
     assert torch.equal(positions[0, 0.0], positions[3, 0.0])
     moved = positions[3, 0.5] - positions[0, 0.0]
     assert float(moved.norm(dim=1).median()) > 0.5
@@ -147,7 +147,7 @@ def test_the_lookahead_is_on_the_grid() -> None:
 
     running = Running(job(embedding="cosines", variations=3), draw(1, seed=0))
     running.state.G.degree.fill_(0.5)
-    steps = 4_096 * loop.lookahead(running.training._run, running.state)
+    steps = 4_096 * loop.lookahead(running.training.run, running.state)
     assert steps.dtype == torch.float64
     assert torch.equal(steps, steps.round())
     assert float(steps.abs().max()) > 4_096

@@ -20,7 +20,7 @@ from gossamer.errors import ConfinedError, RequestError
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
-from gossamer.methods.gs_wgan.loop import State
+from gossamer.methods.gs_wgan.loop import State, start
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import Batch, Layout, adam, penalised, rounded
 from gossamer.methods.method import Job, Run, Training
@@ -142,8 +142,9 @@ def test_the_stacked_gradient_is_that_of_double_backward() -> None:
     found = layout.gradient(rows, net, penalised(net, Batch(images.flatten(1, 2), labels), 10.0, 0.5))
     for i, each in enumerate(nets):
         fake, real, between = (images[part * M : (part + 1) * M, i] for part in range(3))
-        loss = penalised_losses(each, Points(real, fake, between, labels[:M, i]), penalty=10.0, drift=0.5).mean()
-        plain = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(each.parameters()))])
+        points = Points(real, fake, between, labels[:M, i])
+        losses = penalised_losses(each, points, penalty=10.0) + 0.5 * points.judged(each, real).square()
+        plain = torch.cat([g.reshape(-1) for g in torch.autograd.grad(losses.mean(), list(each.parameters()))])
         torch.testing.assert_close(found[i], plain, rtol=1e-9, atol=1e-12)
 
 
@@ -317,13 +318,13 @@ def test_shards_are_drawn_by_independent_coins_once_and_kept(tmp_path: Path) -> 
     private, ledger = confined(config, Records(np.zeros((4000, 1, 28, 28), np.uint8), np.zeros(4000, np.int64)))
     seen: list[np.ndarray] = []
     given = Run(config, CARD, Rng(0))
-    state = State.fresh(given)
+    state = start(given)
     state.confine(given, private).update(lambda held: seen.append(held.shards))
     counts = np.bincount(seen[0], minlength=5)
     assert np.abs(counts - 800).max() < 4.892 * math.sqrt(4000 * 0.2 * 0.8)
     assert len(set(counts)) > 1
     checkpoint.save(tmp_path, state.state_dict(), {}, ledger)
-    again = State.fresh(given)
+    again = start(given)
     again.load_state_dict((checkpoint.load(tmp_path, ledger) or ({}, {}))[0])
     again.confine(Run(config, CARD, Rng(5)), private).update(lambda held: seen.append(held.shards))
     assert (seen[0] == seen[1]).all()
@@ -402,7 +403,7 @@ def test_the_generator_descends_along_the_released_rows(answers: int, monkeypatc
     )
     config = Config(**{**TINY, "noise_multiplier": 0.0, "steps": 1, "answers": answers})
     state, _ = run(config)
-    fresh = State.fresh(Run(config, CARD, Rng(0)))
+    fresh = start(Run(config, CARD, Rng(0)))
     z, y = fresh.G.latents(Run(config, CARD, Rng(0)), max(4 * answers, 4))
     G = copy.deepcopy(fresh.G.net).double()
     expected = torch.zeros(sum(p.numel() for p in G.parameters()), dtype=torch.float64)
@@ -527,7 +528,7 @@ def test_after_a_public_start_every_critic_begins_where_the_public_one_ended() -
     config = Config(**TINY, public_steps=4, public_learning_rate=1e-2)
     private, _ = confined(config, records(40))
     given = Run(config, CARD, Rng(0))
-    state = State.fresh(given)
+    state = start(given)
     before = {name: value.clone() for name, value in state.critic.state_dict().items()}
     for _ in loop.public_start(given, state, records(9, seed=1)):
         pass

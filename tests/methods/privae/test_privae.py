@@ -24,7 +24,7 @@ from gossamer.errors import RequestError
 from gossamer.methods.method import Job, Run
 from gossamer.methods.privae import Config, Privae, objective
 from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
-from gossamer.methods.privae.loop import State, direction, mechanism_for
+from gossamer.methods.privae.loop import State, direction, mechanism_for, start
 from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.methods.privae.objective import Objective, batch_wise, sample_wise, secret_coins
 from gossamer.methods.synthesizer import model_bytes
@@ -82,7 +82,7 @@ class OwnGroups(Rng):
 
 
 def fresh(config: Config, card: DataCard = CARD, rng: Rng | None = None) -> State:
-    return State.fresh(Run(config, card, rng or Rng(0)))
+    return start(Run(config, card, rng or Rng(0)))
 
 
 def query_of(config: Config) -> Objective:

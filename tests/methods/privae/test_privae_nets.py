@@ -176,8 +176,6 @@ def test_without_its_encoder_it_generates_the_same_and_encodes_nothing() -> None
     ("shape", "settings", "words"),
     [
         ((1, 30, 30), {"network": "conv"}, "28x28 or 32x32"),
-        ((1, 28, 28), {"width": 0}, "width must be at least 1"),
-        ((1, 28, 28), {"latent_size": 0}, "latent_size must be at least 1"),
     ],
 )
 def test_what_cannot_be_built_is_refused(shape: tuple[int, ...], settings: dict[str, object], words: str) -> None:

@@ -14,7 +14,7 @@ from gossamer.data.records import Records
 from gossamer.errors import BudgetError, DataError, RequestError
 from gossamer.methods.method import Job, Run, Training
 from gossamer.methods.privgan import REASON, Config, Privgan, length, loop
-from gossamer.methods.privgan.loop import State
+from gossamer.methods.privgan.loop import start
 from gossamer.methods.privgan.nets import Mixture
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -43,7 +43,7 @@ def run_of(config, seed=0):
 
 
 def fresh(config):
-    return State.fresh(run_of(config))
+    return start(run_of(config))
 
 
 def training(config, *, held=None):
@@ -334,7 +334,7 @@ def test_scores_are_probabilities_by_every_discriminator():
     for labels in ("conditional", "per-class"):
         state = fresh(Config(labels=labels, **{**FEW, "batch_size": 5}))
         images, classes = records(9).tensors()
-        found = PRIVGAN.scores(state, records(9))
+        found = state.scores(records(9))
         assert found.shape == (2, 9)
         model = state.models[0 if labels == "conditional" else 2]
         expected = torch.sigmoid(model.discriminators[1](images[2:3], classes[2:3]))[0, 0]
@@ -371,7 +371,7 @@ def test_both_phases_ask_at_the_door_and_the_ledger_says_it_once():
     run = run_of(config)
     for phase in PRIVGAN.phases(config, CARD):
         with pytest.raises(LookupError, match="privGAN"):
-            next(phase.body(run, State.fresh(run), Shut()))
+            next(phase.body(run, start(run), Shut()))
     states, ledger = training(config)
     list(states)
     assert ledger.reasons == [REASON]

@@ -87,10 +87,9 @@ def test_initialisation_is_that_of_the_published_code():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: dense.Generator((1, 4, 4), 1, width=0), "width must be at least 1"),
         (lambda: dense.Discriminator((1, 4, 4), 1, width=7), "even"),
         (lambda: conv.Generator((3, 32, 32), 1, width=12), "multiple of 8"),
-        (lambda: conv.Discriminator((1, 28, 28), 1), "--network dense"),
+        (lambda: conv.Discriminator((1, 28, 28), 1), "unlike those of dense"),
     ],
 )
 def test_what_is_refused(make, says):

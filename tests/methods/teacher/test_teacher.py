@@ -253,7 +253,7 @@ def test_a_released_model_is_its_weights() -> None:
 
 def test_it_starts_from_nothing() -> None:
     job = Teacher().job(QUIET, CARD)
-    assert not loop.State.fresh(Run(Config(**QUIET), CARD, Rng(0))).released.head.weight.any()
+    assert not loop.start(Run(Config(**QUIET), CARD, Rng(0))).released.head.weight.any()
     assert not job.generator().head.weight.any()  # type: ignore[union-attr, operator]
 
 
@@ -264,7 +264,7 @@ def test_scores_are_log_probabilities_of_the_own_label() -> None:
     with torch.no_grad():
         net.head.weight.copy_(classifier().head.weight)
     held = records()
-    found = training.scores(held)
+    found = training.state.scores(held)
     images, labels = held.tensors()
     probabilities = net.probabilities(images)
     torch.testing.assert_close(probabilities.sum(1), torch.ones(9))

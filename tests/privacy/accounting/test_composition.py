@@ -10,7 +10,8 @@ from scipy.special import log_ndtr
 
 from gossamer.privacy.accounting import composition, cost
 from gossamer.privacy.accounting.accountants import accountants_for, flatten
-from gossamer.privacy.accounting.composition import RunCost, smallest, together
+from gossamer.privacy.accounting.composition import RunCost, together
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
 from gossamer.privacy.budget_log import Charge

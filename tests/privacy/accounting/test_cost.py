@@ -444,22 +444,25 @@ def test_calibrated_rate() -> None:
 
 
 def test_targets_without_an_answer() -> None:
-    def noisy(noise: float) -> Plan:
-        return poisson(0.5, noise, 1000)
+    def dear(value: float) -> Plan:
+        return poisson(0.5, 1.0, 1000)
 
-    assert calibrate_noise(noisy, epsilon=math.inf, delta=1e-5) == 0.0
+    def cheap(value: float) -> Plan:
+        return poisson(1e-6, 5.0, 1)
+
+    assert calibrate_noise(dear, epsilon=math.inf, delta=1e-5) == 0.0
     assert calibrate_rate(lambda rate: poisson(rate, 1.0, 10), epsilon=math.inf, delta=1e-5) == 1.0
-    with pytest.raises(BudgetError, match=r"no noise multiplier up to 20 .* per writer"):
-        calibrate_noise(noisy, epsilon=0.1, delta=1e-5, high=20.0, unit="writer")
+    with pytest.raises(BudgetError, match=r"no noise multiplier up to 10000 .* per writer"):
+        calibrate_noise(dear, epsilon=0.1, delta=1e-5, unit="writer")
     with pytest.raises(BudgetError, match="single step"):
         calibrate_steps(lambda steps: poisson(1.0, 0.5, steps), epsilon=0.5, delta=1e-5)
-    with pytest.raises(BudgetError, match="even 1,000 steps"):
-        calibrate_steps(lambda steps: poisson(0.001, 5.0, steps), epsilon=5.0, delta=1e-5, high=1000)
+    with pytest.raises(BudgetError, match="even 1,000,000,000 steps"):
+        calibrate_steps(cheap, epsilon=5.0, delta=1e-5)
     with pytest.raises(BudgetError, match="even 1,000,000,000 steps"):
         calibrate_steps(lambda steps: poisson(0.001, 5.0, steps), epsilon=math.inf, delta=1e-5)
-    with pytest.raises(BudgetError, match=r"sampling rate down to 0\.1"):
-        calibrate_rate(lambda rate: poisson(rate, 0.5, 1000), epsilon=0.5, delta=1e-5, low=0.1)
-    assert calibrate_noise(lambda noise: poisson(0.1, noise, 1), epsilon=5.0, delta=1e-5, low=3.0) == 3.0
+    with pytest.raises(BudgetError, match="sampling rate down to 1e-09"):
+        calibrate_rate(dear, epsilon=0.5, delta=1e-5)
+    assert calibrate_noise(cheap, epsilon=5.0, delta=1e-5) == 0.01
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan])

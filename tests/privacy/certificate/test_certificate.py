@@ -19,9 +19,9 @@ from gossamer.privacy.certificate.certificate import (
     CONFIG_FORMAT,
     LEDGER,
     Certificate,
+    check,
     sealed,
     sha256,
-    verify,
 )
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.statements import MODEL, NO_PUBLIC
@@ -32,6 +32,10 @@ CARD = {"shape": [1, 28, 28], "classes": 10, "declared_size": 1_000, "label_prio
 SETTINGS: dict[str, Any] = {"method": "dpgan", "config": {"steps": 40}, "card": CARD, "public": NO_PUBLIC}
 EXCHANGED = "was in the data, or another in its place, changes"
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
+
+
+def verify(folder: Path) -> list[str]:
+    return check(folder).problems
 
 
 def write(

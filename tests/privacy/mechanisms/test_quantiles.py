@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference_gradients import rows
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
@@ -19,7 +20,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
 from gossamer.privacy.per_sample_gradients.answers import norms
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, rows
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 

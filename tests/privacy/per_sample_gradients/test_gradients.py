@@ -11,20 +11,15 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_gradients import clipped_sum, rows
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.per_sample_gradients import answers, ghost, rounding
-from gossamer.privacy.per_sample_gradients.clipping import clip_rows, room
-from gossamer.privacy.per_sample_gradients.gradients import (
-    PerRecordGradient,
-    Tensors,
-    check_records_independent,
-    clipped_sum,
-    rows,
-)
+from gossamer.privacy.per_sample_gradients.clipping import clip_rows, empty
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.rounding import charged
 from gossamer.privacy.queries import Bounds
 
@@ -297,7 +292,7 @@ def test_what_stood_in_the_memory_of_a_new_sum_is_never_read(
 
     module = Twice().double()
     expected = summed(module)
-    monkeypatch.setattr(answers, "room", lambda module: room(module).fill_(torch.nan))
+    monkeypatch.setattr(answers, "empty", lambda module: empty(module).fill_(torch.nan))
     assert torch.equal(summed(module), expected)
     if n and not units:
         by_hand = reference(module, square, batch, bounds)
@@ -461,8 +456,7 @@ class Centred(nn.Module):
 
 def test_mixed_records_are_noticed() -> None:
     torch.manual_seed(0)
-    assert not check_records_independent(Centred().double(), square, points(3))
-    assert check_records_independent(small(), square, points(3))
+    clipped_sum(small(), square, points(3), Bounds(norms=(1.0,)), form="fast")
     with pytest.raises(RequestError, match="first dimension"):
         clipped_sum(Centred().double(), square, points(3), Bounds(norms=(1.0,)), form="fast")
 
@@ -476,7 +470,7 @@ def test_mixed_records_are_noticed() -> None:
         (nn.BatchNorm1d(4), "GroupNorm"),
         (nn.BatchNorm1d(4, track_running_stats=False).eval(), "GroupNorm"),
         (nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=False"),
-        (nn.Dropout(0.5), "secret coins"),
+        (nn.Dropout(0.5), "secret_generator"),
         (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), "eval"),
     ],
     ids=lambda value: type(value).__name__,
@@ -502,7 +496,7 @@ def test_functions_that_mix_records_are_refused(function: Callable[[Tensor], Ten
     if function is F.alpha_dropout:
         function = lambda x: F.alpha_dropout(x, 0.5, True)  # noqa: E731  # its default is off
     query = PerRecordGradient(small(), lambda m, b: square(m, Tensors((function(b.parts[0]),))))
-    with pytest.raises(RequestError, match=r"GroupNorm|secret coins"):
+    with pytest.raises(RequestError, match=r"GroupNorm|secret_generator"):
         query.clipped_sum(points(3), Bounds(norms=(1.0,)))
 
 

@@ -89,7 +89,8 @@ def test_the_sum_is_that_of_the_plain_loop_over_the_same_rounded_pairs(
     found = query.clipped_sum(batch, BOUNDS).double()
     calls = query.taped(batch[torch.arange(16).where(torch.arange(16) < 7, 0).numpy()])
     assert any(call.a is not None and call.a.dtype == torch.bfloat16 for call in calls), "nothing was narrow"
-    bounds = clipping.call_norms(calls, module, [0] * len(list(module.parameters())), 16, at_once=16)[:7, 0].double()
+    groups = [0] * len(list(module.parameters()))
+    bounds = clipping.call_norms(calls, module, groups, 16, at_once=16, multiplicity=1)[:7, 0].double()
     total, whole, clipped = (torch.zeros_like(found) for _ in range(3))
     for record in range(7):
         parts = [torch.zeros_like(p, dtype=torch.float64) for p in module.parameters()]
@@ -158,7 +159,7 @@ def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(giv
     assert sizes == [4] * 3
     one_by_one = sum(query.clipped_sum(batch[i : i + 1], BOUNDS) for i in range(11))
     torch.testing.assert_close(found, one_by_one, rtol=0, atol=1e-5 * MAX_NORM)
-    assert clipping.zeros(module).equal(query.clipped_sum(batch[:0], BOUNDS))
+    assert clipping.empty(module).zero_().equal(query.clipped_sum(batch[:0], BOUNDS))
 
 
 @pytest.mark.parametrize("given", ["bf16", "tf32"])

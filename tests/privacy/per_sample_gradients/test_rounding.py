@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_gradients import clipped_sum
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -22,7 +23,7 @@ from gossamer.privacy.mechanisms.two_term import clip_whole
 from gossamer.privacy.per_sample_gradients import clipping, ghost
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, row_norms, summed_calls
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors, clipped_sum
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.layers.linear import Linear
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
 from gossamer.privacy.per_sample_gradients.points import Points
@@ -480,7 +481,7 @@ def test_norms_and_sums_are_in_full_precision(narrow_products: None, monkeypatch
     batch = Tensors((torch.randn(3, 2, 40), torch.randn(3, 2, 30)))
     query.clipped_sum(batch, ONE)
     assert len(seen) == 3
-    clipping.call_norms(query.taped(batch), module, (0,), 3, at_once=3)
+    clipping.call_norms(query.taped(batch), module, (0,), 3, at_once=3, multiplicity=1)
     summed_calls(query.taped(batch), module)
     assert len(seen) == 6
     assert all(place == "ieee" for places in seen for place in places)

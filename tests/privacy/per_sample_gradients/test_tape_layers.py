@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from reference_gradients import clipped_sum, rows
 from torch import Tensor, nn
 
 from gossamer.privacy.per_sample_gradients import ghost
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors, clipped_sum, rows
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.queries import Bounds
 

@@ -29,7 +29,7 @@ from gossamer.errors import (
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import FILE, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
@@ -146,7 +146,7 @@ def test_the_whole_plan_is_charged_before_the_first_step(place: Place, state_hom
     assert (entry.charge.delta, entry.charge.unit, entry.charge.method) == (DELTA, "record", "dpgan")
     assert entry.session == ledger.sessions[0]
     assert entry.status == "unfinished"
-    assert "is charged with the whole plan" in place.words
+    assert "Budget log: this run uses" in place.words
 
 
 def test_the_certificate_says_what_the_book_knew_and_verifies(place: Place, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_released_settings_follow_from_the_name_and_never_from_the_records(p
     second = place.fit(tmp_path / "second", data=copy)
     assert "no earlier run under this name." in second.certificate.adds_up
     assert len(place.account.entries) == 2
-    assert "The book knows the same records as" in place.words
+    assert "The log knows the same records as" in place.words
     settings = (tmp_path / "second" / "config.json").read_text()
     assert place.account.entries[0].charge.mark not in settings
     assert str(tmp_path) not in settings
@@ -289,7 +289,7 @@ def test_a_limit_says_what_it_binds_and_when_it_comes_too_late(place: Place, gos
     assert 'There is nothing at nowhere: a limit binds runs whose card has data_set = "nowhere".' in told.out
     place.fit()
     told = gossamer("budget", place.data, *limit)
-    assert "More than that has been spent: no further run will pass." in told.out
+    assert "More than that is used: no further run will pass." in told.out
     assert "There is nothing" not in told.out
     assert gossamer("budget", place.data, "--epsilon", "inf").status == 2
     told = gossamer("budget", place.data, "--epsilon", "inf", "--force")
@@ -400,7 +400,7 @@ def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
     assert len(place.account.entries) == 1
     place.resume(tmp_path / "copy")
     assert len(place.account.entries) == 2
-    assert "copy of a run that went on" in place.words
+    assert "or an older state, of a run in the budget log" in place.words
     spent = smallest(place.account.spent(DELTA)).epsilon
     assert spent > 1.2 * smallest(DataSetBudget(place.account.entries[:1], ("",), ()).spent(DELTA)).epsilon
     budget(str(place.data), epsilon=spent, delta=DELTA)
@@ -433,7 +433,7 @@ def test_a_copy_resumed_while_the_run_trains_makes_the_run_pay_again(
 
     place.fit(sink=copy)
     assert [entry.status for entry in place.account.entries] == ["finished", "finished"]
-    assert "both count" in place.words
+    assert "Both count" in place.words
 
 
 def test_an_older_state_of_the_folder_counts_as_another_run(place: Place, tmp_path: Path, checkpoints: None) -> None:
@@ -628,7 +628,7 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
         return SimpleNamespace(to_json=dict)
 
     data = str(place.data)
-    with pytest.raises(RunFolderError, match="holds another run than it did"):
+    with pytest.raises(RunFolderError, match="was replaced by another run"):
         if asked == "evaluate":
             monkeypatch.setattr(
                 "gossamer.run.evaluation.evaluate.measured", lambda *_given: iter([("x", {}, str(replace()))])
@@ -743,7 +743,7 @@ def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.Mo
     def reading(sources: DataSources, *given: Any) -> Any:
         if not refused:
             refused.append("asked")
-            with pytest.raises(RunFolderError, match="in the hands of another process") as caught:
+            with pytest.raises(RunFolderError, match="in use by another process") as caught:
                 place.fit()
             refused.append(str(caught.value))
         return read(sources, *given)
@@ -776,7 +776,7 @@ def test_discard_says_what_is_lost_and_keeps_the_charge(place: Place, gossamer: 
     place.crash(20)
     answer = gossamer("discard", place.run)
     assert answer.status == 0, answer.err
-    assert f"with {2 * BLOCK} of {2 * BLOCK} releases charged, epsilon" in answer.out
+    assert f"deleted after {2 * BLOCK} of {2 * BLOCK} noisy queries, epsilon" in answer.out
     assert "keeps its whole plan" in answer.out
     assert not place.run.exists()
     assert [entry.status for entry in place.account.entries] == ["given up"]
@@ -821,13 +821,13 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     place.crash(20, tmp_path / "third")
     (tmp_path / "other name").symlink_to(tmp_path, target_is_directory=True)
     told = discard(tmp_path / "other name" / "third")
-    assert "given up and deleted" in told[0]
+    assert "third: deleted after" in told[0]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
     place.crash(20, tmp_path / "fourth")
     shutil.copytree(tmp_path / "fourth", tmp_path / "without its sources")
     (tmp_path / "without its sources" / PRIVATE / "source.json").unlink()
     told = discard(tmp_path / "without its sources")
-    assert "That one stays as it is" in told[0]
+    assert "That run and its cost stay as they are" in told[0]
     place.resume(tmp_path / "fourth")
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up", "finished"]
 
@@ -881,7 +881,7 @@ def test_giving_up_goes_on_after_a_kill(place: Place, monkeypatch: pytest.Monkey
         discard(place.run)
     assert (place.run / "ledger.jsonl").is_file()
     (place.run / "ledger.jsonl").write_text("what is this\n")
-    with pytest.raises(RunFolderError, match="its ledger cannot be read, and its settings or its sources are gone"):
+    with pytest.raises(RunFolderError, match="its ledger cannot be read, and the budget log"):
         discard(place.run)
 
 
@@ -927,10 +927,10 @@ def test_a_backup_of_a_run_that_was_moved_is_charged_when_it_is_given_up_and_tha
     place.run.rename(tmp_path / "moved")
     place.resume(tmp_path / "moved")
     told = discard(tmp_path / "backup")
-    assert "its plan was entered now" in told[-1]
+    assert "its whole plan was added now" in told[-1]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
     place.crash(20)
-    assert not any("entered now" in each for each in discard(place.run))
+    assert not any("added now" in each for each in discard(place.run))
 
 
 def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Place, state_home: Path) -> None:
@@ -938,7 +938,7 @@ def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Pla
     ledger = place.run / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b'"charge": 0', b'"charge": 1', 1))
     shutil.rmtree(state_home / "gossamer")
-    with pytest.raises(RunFolderError, match="Name its book with --accounts"):
+    with pytest.raises(RunFolderError, match="Name its log with --accounts"):
         discard(place.run)
     assert ledger.is_file()
 
@@ -1026,7 +1026,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == BLOCK
     before = held_bytes(place.run)
     book = budget_log_at(None)._path.read_bytes()
-    with pytest.raises(RunFolderError, match=r"budget of this run is gone.*gossamer discard"):
+    with pytest.raises(RunFolderError, match=r"has used its whole plan.*gossamer discard"):
         place.resume()
     assert held_bytes(place.run) == before
     assert budget_log_at(None)._path.read_bytes() == book
@@ -1036,7 +1036,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
 def test_after_a_warm_start_alone_nothing_is_certified_either(place: Place, checkpoints: None) -> None:
     place.crash(3, steps=BLOCK, public_share=0.25, warm_steps=2)
     assert (place.run / PRIVATE / checkpoint.FILE).is_file()
-    with pytest.raises(RunFolderError, match="budget of this run is gone"):
+    with pytest.raises(RunFolderError, match="has used its whole plan"):
         place.resume()
 
 
@@ -1044,7 +1044,7 @@ def test_a_checkpoint_that_lags_behind_is_finished_and_said(place: Place, checkp
     place.crash(BLOCK + 4)
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == 2 * BLOCK
     place.resume()
-    assert f"{BLOCK} paid releases were lost" in place.words
+    assert f"{BLOCK} noisy queries came after the last checkpoint" in place.words
     assert verify(place.run).ok
 
 
@@ -1056,7 +1056,7 @@ def test_nothing_is_said_where_nothing_was_lost(place: Place, checkpoints: None)
     with pytest.raises(Interrupted):
         place.fit(sink=stop)
     place.resume()
-    assert "were lost" not in place.words
+    assert "came after the last checkpoint" not in place.words
 
 
 def test_a_method_that_counts_for_itself_begins_again(place: Place) -> None:
@@ -1105,10 +1105,10 @@ def test_budget_refuses_what_it_cannot_mean(gossamer: Run, data: Path, card: Pat
         assert answer.status == 2
         assert says in answer.err
     assert list(state_home.iterdir()) == []
-    begun = f"A new account book begins in {state_home}/gossamer/accounts.jsonl: it knows of no earlier run and of no limit."
+    begun = f"A new budget log begins in {state_home}/gossamer/accounts.jsonl: it knows no earlier run and no limit."
     for first in ([begun], []):
         told = gossamer("budget", "clinic", "--epsilon", 1, "--delta", 1e-5).out.splitlines()
-        assert told[:-2] == [*first, "clinic", "no run has been entered"]
+        assert told[:-2] == [*first, "clinic", "no run yet"]
     assert "Did you mean 'clinic'" in gossamer("budget", "clinc").err
 
 
@@ -1117,7 +1117,7 @@ def test_a_book_that_begins_is_said_and_where(place: Place, tmp_path: Path) -> N
     for number, folder in enumerate(["book", "book", "bok"]):
         place.said.truncate(0)
         place.fit(tmp_path / f"run{number}", accounts=tmp_path / folder)
-        begins = f"A new account book begins in {tmp_path}/{folder}/accounts.jsonl: it knows of no earlier run"
+        begins = f"A new budget log begins in {tmp_path}/{folder}/accounts.jsonl: it knows no earlier run"
         assert (begins in place.words) == (number != 1)
     place.crash(20, tmp_path / "its own", accounts=tmp_path / "its own" / PRIVATE / ACCOUNTS)
     assert str(tmp_path / "its own" / PRIVATE) not in place.words

@@ -76,7 +76,7 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     assert gossamer("resume", run).status == 0
     refused(gossamer(*fit_words), "holds a finished run", "delete the folder")
     held = sorted(path.name for path in out.iterdir())
-    refused(gossamer(*fit_words, "--out", out), "is a release, which others may be reading")
+    refused(gossamer(*fit_words, "--out", out), "is a release, and no run goes there")
     assert sorted(path.name for path in out.iterdir()) == held
 
 
@@ -134,7 +134,7 @@ def test_a_public_share_is_split_off_and_not_protected(gossamer: Run, fit_words:
     [
         (["--public-share", "1.5"], "--public-share must lie between 0 and 1"),
         (["--public-share", "0.001"], "leave some units on both sides"),
-        (["--public-share", "0.5", "--public", "glyphs"], "either --public or --public-share"),
+        (["--public-share", "0.5", "--public", "glyphs"], "give --public or --public-share, not both"),
     ],
 )
 def test_a_public_share_that_cannot_be(

@@ -493,6 +493,6 @@ def test_two_classes_with_glyphs_are_told_what_to_do(
         card.write_text(card.read_text().replace('["benign", "malignant"]', "[]"))
     words = ["fit", "dpgan", "--data", nasty / "two" / "pictures", "--card", card, "--out", tmp_path / "run", *SMALL]
     answer = gossamer(*words, "--public", "glyphs")
-    refused(answer, "the ten digits 0 to 9", "2 classes", "Leave --public out", "--public DATA", "--public-share")
+    refused(answer, "the ten digits 0 to 9", "2 classes", "or leave it out", "--public DATA", "--public-share")
     assert ("benign, malignant" in answer.err) == named
     assert not (tmp_path / "run").exists()

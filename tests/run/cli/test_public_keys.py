@@ -78,5 +78,5 @@ def test_messages_about_public_records_name_their_options(
     assert "folders: --public-labels-key names an array" in needless.err
     alone = gossamer(*fit_words, *KEYS)
     assert alone.status == 2
-    assert "name what lies in --public, and there is none" in alone.err
+    assert "go with --public, which is missing" in alone.err
     assert not (tmp_path / "run").exists()

@@ -268,7 +268,7 @@ def test_a_run_that_cannot_be_written_is_refused_before_the_work(
     monkeypatch.setattr(validation.os, "access", lambda path, how: how != os.W_OK or Path(path) != run)
     refused = gossamer(command, run, sides[0], data, sides[1], data, "-n", 100)
     assert refused.status == 2
-    assert "cannot be written, and the figures of a RUN" in refused.err
+    assert "cannot be written, and must hold the figures" in refused.err
 
 
 def test_too_few_samples_are_called_samples(gossamer: Run, data: Path, tmp_path: Path, few_features: list[int]) -> None:

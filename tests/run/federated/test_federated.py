@@ -37,7 +37,7 @@ from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost, federated
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
@@ -46,7 +46,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.random import noise
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import charge_from
+from gossamer.run.budget.entry import charge_of
 from gossamer.run.cli.main import main
 from gossamer.run.federated import deploy, messages
 from gossamer.run.federated import simulate as module_of_simulation
@@ -365,7 +365,8 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     together = smallest(BudgetLog(tmp_path / "book").read().budget_under_name(entry.charge.name).spent(1e-3)).to_json()
     assert stated.facts["all_runs"]["together"] == together
     assert together["relation"] == stated.guarantee["relation"] == "replace-one"
-    assert charge_from(RunFolder(tmp_path / "run"), PrivacyLedger.load(tmp_path / "run" / LEDGER)).by_client
+    folder = RunFolder(tmp_path / "run")
+    assert charge_of(folder, PrivacyLedger.load(folder.file(LEDGER)), folder.config(), folder.source()).by_client
     assert verify(tmp_path / "run").ok
     clients = sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())
     assert len(clients) == K

@@ -213,7 +213,7 @@ def test_nobody_public_is_said_and_nobody_private_is_not(
 ) -> None:
     """The first follows from the public part alone. The second would tell that the last protected record is gone."""
     monkeypatch.setattr("gossamer.run.training.certify.write_report", lambda *_, **__: None)
-    with pytest.raises(RequestError, match="nobody fell to the public part"):
+    with pytest.raises(RequestError, match="nobody is in the public part"):
         sources(
             without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE
         ).read_unconfined(CARD)
@@ -268,7 +268,7 @@ def test_a_folder_spelled_otherwise_is_found_by_its_pictures(tmp_path: Path, dat
     for public in (tmp_path / "there", f"{tmp_path / 'there'}:train"):
         with pytest.raises(RequestError, match="names the private records themselves"):
             sources(tmp_path / "there", public=public).read_unconfined(CARD)
-    with pytest.raises(DataError, match="also stands among the private records"):
+    with pytest.raises(DataError, match="is among the private records too"):
         sources(tmp_path / "there", public=tmp_path / "there" / "train").read_unconfined(CARD)
 
 
@@ -283,7 +283,7 @@ def test_one_picture_on_both_sides_is_refused_and_the_refusal_tells_nothing_else
         public[: len(shared)] = held["images"][shared]
         np.savez(tmp_path / "public.npz", images=public, labels=np.zeros(40, int))
         answer = gossamer(*fit_words, "--public", tmp_path / "public.npz")
-        paragraphs.add(refused(answer, "at least one of these pictures also stands among the private records"))
+        paragraphs.add(refused(answer, "at least one of these pictures is among the private records too"))
         assert not (tmp_path / "run").exists()
     (paragraph,) = paragraphs
     assert not any(figure in paragraph for figure in "0123456789")
@@ -323,7 +323,7 @@ def crash(event: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"), [("holds a private record", "also stands among"), ("is another one", "is not what it was")]
+    ("changed", "says"), [("holds a private record", "is among the private"), ("is another one", "is not what it was")]
 )
 def test_a_resume_checks_the_public_records_again(data: Path, tmp_path: Path, changed: str, says: str) -> None:
     public = np.random.default_rng(9).integers(0, 256, (40, 28, 28)).astype(np.uint8)
@@ -343,7 +343,7 @@ def test_a_run_that_was_split_by_positions_cannot_go_on(data: Path, tmp_path: Pa
     stated = json.loads(path.read_text())
     stated["sources"] = {**stated["sources"], "split": 40, "split_seed": 0}
     path.write_text(json.dumps(stated))
-    with pytest.raises(RequestError, match="chose its public records in another way"):
+    with pytest.raises(RequestError, match="chose public records in another way"):
         resume(tmp_path / "run")
 
 

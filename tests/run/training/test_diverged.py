@@ -55,7 +55,7 @@ def test_a_training_that_diverges_stops_and_resumes_from_its_last_good_checkpoin
             Diverged, match=r"at step 48 of the training .* The checkpoint of step 32 of the training is kept"
         ):
             fit("dpgan", data=data, card=card, out=tmp_path / "run", sink=poison, **SMALL)
-    assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 48, "what was paid stays paid"
+    assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 48, "the rest of the plan"
     steps: list[int] = []
     resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
     assert steps == list(range(33, 81)), "shorter by the 16 that were lost"

@@ -109,7 +109,7 @@ def test_what_is_lost_is_not_called_kept(data: Path, card: Path, tmp_path: Path)
         Disk(patch, "state.pt", on=1)
         with pytest.raises(DiskFull, match="there was no checkpoint yet: what was trained is lost"):
             fit("moments", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, axes=8)
-    with pytest.raises(RunFolderError, match="has spent its whole plan"):
+    with pytest.raises(RunFolderError, match="has used its whole plan"):
         resume(tmp_path / "run")
 
 

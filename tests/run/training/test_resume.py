@@ -204,9 +204,7 @@ def test_records_that_have_gone_are_missed_by_their_place(data: Path, card: Path
     with pytest.raises(Stopped):
         fit("dpgan", sink=crash_at(5), **request(data, card, tmp_path / "run"))
     data.rename(data.with_name("moved.npz"))
-    with pytest.raises(
-        DataError, match=r"the run began on records that lay here, and nothing does now\. Put them back"
-    ):
+    with pytest.raises(DataError, match=r"the records of this run are gone\. Put them back"):
         resume(tmp_path / "run")
     data.symlink_to(data.with_name("moved.npz"))
     resume(tmp_path / "run")
@@ -220,7 +218,7 @@ def test_records_known_by_an_older_digest_are_not_taken_for_others(data: Path, c
     source = json.loads(path.read_text())
     path.write_text(json.dumps({"fingerprint": source.pop("records"), **source}))
     ledger = (tmp_path / "run" / "ledger.jsonl").read_bytes()
-    with pytest.raises(RunFolderError, match="stays in the account book"):
+    with pytest.raises(RunFolderError, match="stays in the budget log"):
         resume(tmp_path / "run")
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
 
@@ -317,9 +315,7 @@ def test_a_checkpoint_of_another_version_is_named_as_one(tmp_path: Path) -> None
     folder.mkdir(parents=True)
     old = {"state": {"D": {}, "step": 3}, "sealed": {}, "rng": {}, "ledger_lines": 0}
     torch.save(old, folder / checkpoint.FILE)
-    with pytest.raises(
-        RunFolderError, match=r"another version of Gossamer.*finish the run with the version that began it"
-    ):
+    with pytest.raises(RunFolderError, match=r"another version of Gossamer.*Finish the run with that version"):
         checkpoint.load(folder, PrivacyLedger(budget=1.0, delta=1e-5))
 
 

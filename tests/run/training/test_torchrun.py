@@ -63,7 +63,7 @@ def test_two_ranks_are_one_run_with_one_voice(data: Path, card: Path, tmp_path: 
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert out.count("Differentially private: epsilon") == 1
-    assert err.count("account book:") == err.count("report:") == 1
+    assert err.count("Budget log: this run uses") == err.count("report:") == 1
     assert verify(tmp_path / "run").ok
     assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 120
 

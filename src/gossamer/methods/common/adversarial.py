@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,12 +15,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 
 @dataclass(frozen=True)
 class Fakes:
-    """A batch of generated images. They hold no record, so they may be clipped outside `Confined`.
-
-    Args:
-        images: float32 [B, C, H, W] in [0, 1].
-        labels: int64 [B].
-    """
+    """Generated images [B, C, H, W] in [0, 1] and labels [B]. They hold no record: they may be clipped outside `Confined`."""
 
     images: Tensor
     labels: Tensor
@@ -32,12 +26,6 @@ class Fakes:
 
     def __getitem__(self, which: slice | np.ndarray) -> "Fakes":
         return Fakes(self.images[which], self.labels[which])
-
-
-class Scores(Protocol):
-    """A discriminator: images [n, C, H, W] and labels [n] to logits [n]."""
-
-    def __call__(self, images: Tensor, labels: Tensor, /) -> Tensor: ...
 
 
 def loss_on_records(discriminator: nn.Module, records: Records) -> Tensor:
@@ -57,13 +45,9 @@ def non_saturating_losses(logits: Tensor) -> Tensor:
 
 
 def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module, ranks: Ranks = ALONE) -> None:
-    """One step of the optimiser on the parameters of `module` alone; other networks in the graph keep no gradient.
+    """One step of the optimiser on the parameters of `module` alone. Other networks in the graph keep no gradient.
 
-    Args:
-        optimiser: of these parameters.
-        loss: of the fakes of this rank; the losses of all ranks are added up.
-        module: the generator.
-        ranks: those that have the other fakes.
+    The losses of all ranks are added up.
     """
     parameters = list(module.parameters())
     gradients = ranks.totals(torch.autograd.grad(loss, parameters))

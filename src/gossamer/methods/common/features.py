@@ -1,4 +1,4 @@
-"""Features in which likeness is measured where records vote. They learn from drawn pictures or from what was released."""
+"""Features by which records vote. They learn from computer-drawn pictures or from what was released."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,15 +16,8 @@ _WEIGHT = 16.0
 class Features(nn.Module):
     """A small convolutional classifier of pictures that are no records.
 
-    Its last hidden layer before the ReLU, on the unit sphere, is an embedding.
-
-    It learns in single precision. As an embedding it computes on a grid, so that a picture's features depend on no other
-    picture in the batch, to the last bit (`votes.py`).
-
-    Args:
-        shape: channels, height and width of a picture.
-        classes: of the pictures.
-        width: number of features, at most 4,096 (`votes.on_grid`).
+    Its last hidden layer before the ReLU, on the unit sphere, is an embedding of `width` features, at most 4,096. It learns in
+    single precision. As an embedding it computes on a grid: then a picture's features depend on no other picture (`votes.py`).
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 64) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -11,7 +12,7 @@ from gossamer.data.card import draw_labels
 from gossamer.data.records import Records, sent
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.adversarial import Fakes
-from gossamer.methods.method import BaseConfig, Run
+from gossamer.methods.method import BaseConfig, Run, StatefulDataclass
 from gossamer.nets.flat import flatten, gradient
 from gossamer.privacy.distributed import ALONE, Ranks
 
@@ -27,13 +28,12 @@ def adam(rate: float, betas: tuple[float, float]) -> Optimiser:
     return lambda parameters: torch.optim.Adam(parameters, lr=rate, betas=betas, fused=True)
 
 
-class Learner(Generic[N]):
-    """A network that learns from sums of gradients: its parameters are one vector, with an optimiser on it.
+@dataclass(init=False, eq=False)
+class Learner(StatefulDataclass, Generic[N]):
+    """A network that learns from sums of gradients: its parameters are one vector, with an optimiser on it."""
 
-    Args:
-        net: the network, on its device.
-        optimiser: makes the optimiser.
-    """
+    net: N
+    optimiser: torch.optim.Optimizer
 
     def __init__(self, net: N, optimiser: Optimiser) -> None:
         self.net, self.vector = net, flatten(net)
@@ -48,23 +48,9 @@ class Learner(Generic[N]):
         self.vector.grad = gradient
         self.optimiser.step()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers."""
-        return {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """The inverse, in place."""
-        self.net.load_state_dict(saved["net"])
-        self.optimiser.load_state_dict(saved["optimiser"])
-
 
 class Average(Generic[N]):
-    """A network and the running average of its weights, which is what a run releases.
-
-    Args:
-        net: the network.
-        decay: of the average; 0: there is none, and the last weights are released.
-    """
+    """A network and the running average of its weights, which a run releases. A decay of 0 means the last weights."""
 
     def __init__(self, net: N, decay: float) -> None:
         self._net, self._decay = net, decay
@@ -100,14 +86,16 @@ class Average(Generic[N]):
             self._mean.load_state_dict(saved)
 
 
-class InTraining(Generic[N]):
+@dataclass(init=False, eq=False)
+class InTraining(StatefulDataclass, Generic[N]):
     """A generator in training: network, optimiser and average.
 
-    Args:
-        net: latents [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
-        optimiser: makes the optimiser.
-        average_decay: of the average that is released; 0: the last weights are.
+    The network takes latents [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
     """
+
+    net: N
+    average: Average[N]
+    optimiser: torch.optim.Optimizer
 
     def __init__(self, net: N, optimiser: Optimiser, average_decay: float) -> None:
         self.net, self.average = net, Average(net, average_decay)
@@ -118,22 +106,13 @@ class InTraining(Generic[N]):
         self.optimiser = optimiser(list(self.net.parameters()))
 
     def descend(self, loss: Tensor, ranks: Ranks = ALONE) -> None:
-        """One step of the optimiser on the generator alone; other networks in the graph keep no gradient.
-
-        Args:
-            loss: of the fakes of this rank.
-            ranks: those that have the others; all losses are added up.
-        """
+        """See `adversarial.descend`."""
         adversarial.descend(self.optimiser, loss, self.net, ranks)
 
     def latents(self, run: Run[C], n: int, *, prefix: str = "", part: slice = ALL) -> tuple[Tensor, Tensor]:
         """Latents [n, latent_size] and labels [n] from public streams: no record can change their place.
 
-        Args:
-            run: the run.
-            n: how many are drawn.
-            prefix: of the names of the streams.
-            part: which of them are handed out; the streams move by all of them.
+        The streams move by n, whatever part of them is handed out. `prefix` begins the names of the streams.
         """
         size = int(self.net.latent_size)  # type: ignore[arg-type]  # every generator of this kind states it
         z = torch.randn(n, size, generator=run.rng.public(f"{prefix}latents"))
@@ -145,20 +124,6 @@ class InTraining(Generic[N]):
         """A batch from the present weights, or a part of it."""
         latents, labels = self.latents(run, n, part=part)
         return Fakes(self.net(latents, labels), labels)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers."""
-        return {
-            "net": self.net.state_dict(),
-            "average": self.average.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-        }
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """The inverse, in place."""
-        self.net.load_state_dict(saved["net"])
-        self.average.load_state_dict(saved["average"])
-        self.optimiser.load_state_dict(saved["optimiser"])
 
 
 def warm_step(run: Run[C], D: Learner[N], G: InTraining[Any], public: Records, n: int) -> None:

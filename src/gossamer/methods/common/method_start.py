@@ -1,7 +1,7 @@
 """A run that starts on what another method releases, within the same budget, in the place of public records.
 
-Its first phases are those of that method, charged to the same ledger; then pictures are drawn of the generator that they made,
-once. From there on these are what public records would be: whatever is done with a release that is paid for costs no more.
+Its first phases are those of that method, with their cost in the same ledger. Then samples are drawn from the generator that
+they made, once. They are used as public records would be: post-processing of a release costs nothing more.
 """
 
 import dataclasses
@@ -66,13 +66,7 @@ S = TypeVar("S", bound=State)
 
 @dataclass
 class StartState(StatefulDataclass):
-    """What a start has made: released values, and pictures drawn of them.
-
-    Args:
-        state: of the method that makes it.
-        images: uint8 [n, C, H, W]
-        labels: int64 [n]
-    """
+    """The state of the method that a run starts on, and samples of it: images uint8 [n, C, H, W], labels int64 [n]."""
 
     state: State
     images: "Tensor"
@@ -80,7 +74,7 @@ class StartState(StatefulDataclass):
 
     @property
     def drawn(self) -> "Records":
-        """What stands in the place of public records."""
+        """The samples, in the place of public records."""
         return records.Records(self.images.numpy(), self.labels.numpy())
 
     def add(self, images: "Tensor", labels: "Tensor") -> None:
@@ -90,7 +84,7 @@ class StartState(StatefulDataclass):
 
 
 class Startable(Method[C, S], Generic[C, S]):
-    """A method that trains on public records before the first private step, or on what another method makes in their place."""
+    """A method that trains on public records before the first private step, or on samples of another method's release."""
 
     def stages(self, config: C, card: "DataCard") -> Phases[C, S]:
         """Those of the start, the drawing of its records, then its own, for which these are public."""
@@ -123,15 +117,6 @@ class Startable(Method[C, S], Generic[C, S]):
             images = torch.zeros(0, *run.card.shape, dtype=torch.uint8)
             state.begun = StartState(inner, images, torch.zeros(0, dtype=torch.int64))
         return state
-
-    def takes_public_with(self, config: C, card: "DataCard") -> bool:
-        """Public records are of use to the start, or where there is none."""
-        first = self.first(config, card)
-        return self.takes_public if first is None else first.takes_public
-
-    def needs_public_with(self, config: C) -> bool:
-        """A start stands in their place."""
-        return not config.start and self.needs_public(config)
 
     def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":
         """The start, ready to be planned; None: there is none.
@@ -204,8 +189,8 @@ def _before(
 ) -> AnyPhase[Any, Any]:
     """A phase of the start as one of the whole run.
 
-    Its loop ends where the ledger holds no more of its event, and a later phase may release the same one: so it is stopped
-    after its steps, also where a run is resumed behind the last of them, and where only what the later ones reserve is left.
+    Its loop ends where the ledger holds no more of its event, and a later phase may release the same event. So it is stopped
+    after its steps, also in a resumed run. It is also stopped where only what later phases have reserved is left.
     """
     owed = Counter[Any]()
     for event, count in (entry for later_phase in later for entry in later_phase.plan):

@@ -1,23 +1,14 @@
 """Votes of private records on public candidates, and what is chosen by them. No record enters a picture.
 
 Every record votes for the candidate of its class that looks most like it, in an embedding that has seen no record. All votes
-are ONE histogram over the candidates of all classes, released once by a Gaussian. A record adds 1 to one cell; a unit with
+are ONE histogram over the candidates of all classes, released once by a Gaussian. A record adds 1 to one bin; a unit with
 several records adds a vector that is clipped to 1. So the histogram moves by at most 1 in L2, add-or-remove-one. Lin et al.
 2024 ("Differentially private synthetic data via foundation model APIs 1: images"), Algorithm 2.
 
-That holds only if a vote depends on its record alone, to the last bit: were a sum rounded in another way because another record
-stands in the batch, a vote near a tie would move to another cell. So points lie on a grid, and everything between a record and
-its vote is a sum of whole numbers below 2^53, in double precision: exact, in any order. (A GPU library that transforms a
-convolution first would break it.)
-
-Any method may choose the public pictures of its public start in this way:
-
-    votes = private.release(ballot(noise_multiplier=s, rng=run.rng), Votes.on(public, Cosines.of(public), classes))
-    weights = thresholded(votes, s, threshold=2)
-    start = public[draw_preferred(public, weights, 20_000, run.card, run.rng.public("chosen")).numpy()]
-
-in a phase of its own on the private records, whose plan is one `costs.poisson_gaussian(sampling_rate=1.0, noise_multiplier=s)`.
-Votes are released values: the State keeps them, and what follows is post-processing.
+That holds only if a vote depends on its record alone, to the last bit. If another record in the batch changed how a sum is
+rounded, a vote near a tie would move to another bin. So points lie on a grid. Everything between a record and its vote is a
+sum of whole numbers below 2^53, in double precision: exact, in any order. A GPU library that transforms a convolution first
+would break it.
 """
 
 import math
@@ -114,13 +105,7 @@ class Votes:
 
 
 def thresholded(votes: Tensor, noise_multiplier: float, *, threshold: float) -> Tensor:
-    """Weights of the candidates, [N]: what exceeds the threshold. Algorithm 2, line 6.
-
-    Args:
-        votes: the released histogram, [N].
-        noise_multiplier: of its noise.
-        threshold: in standard deviations of the noise.
-    """
+    """Weights [N]: what votes [N] exceed the threshold by, in standard deviations of their noise. Algorithm 2, line 6."""
     return (votes - threshold * noise_multiplier * MAX_NORM).clamp(min=0)
 
 
@@ -133,10 +118,7 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
         weights: [N], not negative; a class whose weights are all zero is drawn from evenly.
         groups: int64 [N], the class of each candidate.
         labels: int64 [n], the classes to draw from; each has a candidate.
-        uniform: [n], in [0, 1).
-
-    Returns:
-        int64 [n], positions of candidates.
+        uniform: [n], in [0, 1); each becomes the position of a candidate, int64 [n].
     """
     order = torch.argsort(groups, stable=True)
     kinds = int(torch.cat([groups, labels]).max()) + 1 if len(labels) else 1
@@ -153,14 +135,9 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
 
 
 def draw_preferred(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Tensor:
-    """Positions of public pictures that the votes prefer, for a public start; some come several times. Post-processing.
+    """Positions of public pictures that the votes prefer, some several times. Post-processing.
 
-    Args:
-        candidates: the public pictures.
-        weights: theirs, see `thresholded`.
-        n: how many to draw; classes by the declared prior. Those of classes without candidates are left out.
-        card: the declared facts.
-        stream: of the draws.
+    Of n draws, with classes by the declared prior, those of classes without candidates are left out.
     """
     groups = torch.from_numpy(candidates.labels)
     labels, uniform = draw_labels(n, card, stream), torch.rand(n, generator=stream)
@@ -191,9 +168,7 @@ def pixels(images: Tensor) -> Tensor:
 class Cosines(nn.Module):
     """Embedding: the lowest cosine waves of a picture, each scaled to the spread that it has over public pictures.
 
-    Args:
-        shape: channels, height, width of a picture.
-        size: at most so many waves of each channel, by their squared frequency.
+    Each channel has at most `size` waves, by their squared frequency.
     """
 
     waves: Tensor

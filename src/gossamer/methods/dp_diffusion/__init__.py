@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.method import AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -99,22 +99,14 @@ class DpDiffusion(Startable[Config, "loop.State"]):
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Votes, a start on pictures, then one Poisson-sampled Gaussian per step."""
         voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
-        votes: OnPrivate[Config, loop.State] = OnPrivate(
-            name="votes",
-            steps=1,
-            plan=[(voting, 1)],
-            body=lambda run, state, private: loop.votes_on_public(run, state, private),
-        )
-        on_public: OnPublic[Config, loop.State] = OnPublic(
-            name="warm start", steps=config.warm_steps, body=lambda *all_: loop.warm_start(*all_)
-        )
         rate = batch_of(config.expected_batch_size, card) / card.declared_size
         release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
-        return [
-            *([votes] if config.votes_noise > 0 else ()),
-            on_public,
+        phases: list[AnyPhase[Config, loop.State]] = [
+            OnPrivate(name="votes", steps=1, plan=[(voting, 1)], body=lambda *given: loop.votes_on_public(*given)),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, [(release, config.steps)]),
         ]
+        return phases if config.votes_noise > 0 else phases[1:]
 
     def needs_public(self, config: Config) -> bool:
         """Votes are on public pictures."""

@@ -13,7 +13,7 @@ from gossamer.methods.common import adversarial, votes
 from gossamer.methods.common.learners import Average, Learner, adam, subset
 from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.method import Logs, Run, at_once, batch_of
+from gossamer.methods.method import AT_ONCE, Logs, Run, batch_of
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
@@ -37,7 +37,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
     loss = Loss(state.G, config, config.multiplicity, run.rng.secret_generator)
-    size, precision = at_once(config.physical_batch_size), config.precision
+    size, precision = config.physical_batch_size or AT_ONCE, config.precision
     query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
 
     while left := private.remaining(release.event):  # l. 3
@@ -53,11 +53,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class Loss:
     """The loss of a denoiser at K noise levels. EDM, equation 8 with the weights of table 1; DPDM, equation 6.
 
-    Args:
-        net: denoiser and latent.
-        config: the settings.
-        multiplicity: K.
-        coins: gives a generator of noise levels and noise; for records a secret one, a new one for each batch.
+    K is `multiplicity`. `coins` gives a generator of noise levels and noise; for records a secret one, new for each batch.
     """
 
     net: Generator
@@ -133,11 +129,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 class State(method.State):
     """The net has seen records through releases only.
 
-    Args:
-        G: denoiser and latent.
-        D: the denoiser as it learns.
-        average: the running average of both.
-        chosen: positions of the public pictures that got votes, some several times.
+    `chosen` has the positions of the public pictures that got votes, some several times.
     """
 
     G: Generator
@@ -145,22 +137,19 @@ class State(method.State):
     average: Average[Generator]
     chosen: Tensor | None = None
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Network and optimiser at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
-        learner = Learner(G.denoiser, adam(config.learning_rate, (0.9, 0.999)))
-        return cls(G, learner, Average(G, config.average_decay))
-
     @property
     def released(self) -> Generator:
         """The generator that the run hands out."""
         return self.average.released
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Network and optimiser at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        G = generator(config, card).to(run.device)
+    learner = Learner(G.denoiser, adam(config.learning_rate, (0.9, 0.999)))
+    return State(G, learner, Average(G, config.average_decay))
 
 
 def generator(config: Config, card: DataCard) -> Generator:

@@ -5,7 +5,7 @@ Codes have standard deviation 1 on average, so sigma_data = 1 in every formula.
 
 import math
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,18 +18,11 @@ _WAVES = 16
 """Cosines, and as many sines, that tell a net how strong the noise is."""
 
 
-class Inner(Protocol):
-    """F of equation 7: scaled codes [n, ...], conditions [n, k] to a prediction like the codes."""
-
-    def __call__(self, codes: Tensor, conditions: Tensor, /) -> Tensor: ...
-
-
 class Denoiser(nn.Module):
     """D(z; sigma, y) = c_skip z + c_out F(c_in z, sigma, y). Table 1, "Ours".
 
-    Args:
-        inner: F.
-        classes: number of labels, K; the label K means: not told.
+    `inner`, F, takes scaled codes [n, ...] and conditions [n, k] to a prediction like the codes. Of K classes the label K means
+    that the label is not told.
     """
 
     waves: Tensor
@@ -69,14 +62,7 @@ def _beside(sigma: Tensor, codes: Tensor) -> Tensor:
 
 
 class Perceptron(nn.Module):
-    """F for codes of a linear latent.
-
-    Args:
-        axes: d.
-        conditions: k.
-        width: of the hidden layers.
-        depth: how many there are.
-    """
+    """F for codes of a linear latent, with `depth` hidden layers."""
 
     def __init__(self, axes: int, conditions: int, width: int, depth: int) -> None:
         super().__init__()
@@ -98,11 +84,7 @@ class Perceptron(nn.Module):
 class UNet(nn.Module):
     """F for pixels: convolutions at full, half and quarter size, with skips; noise and label shift the channels.
 
-    Args:
-        channels: of a picture.
-        conditions: k.
-        width: channels at full size; twice as many below.
-        depth: residual blocks at each size.
+    There are `depth` residual blocks at each size. There are `width` channels at full size, and twice as many below.
     """
 
     def __init__(self, channels: int, conditions: int, width: int, depth: int) -> None:
@@ -174,13 +156,6 @@ def _blocks(inside: int, outside: int, conditions: int, depth: int) -> _Blocks:
 
 class Generator(nn.Module):
     """What a run releases: a denoiser, and the latent in which it works.
-
-    Args:
-        shape: channels, height, width of a picture.
-        classes: number of labels.
-        network: "perceptron" or "unet".
-        axes: length of a code, for the perceptron.
-        width, depth: of the net.
 
     Raises:
         RequestError: sizes of which no net can be made.

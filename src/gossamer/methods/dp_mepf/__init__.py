@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import AnyPhase, MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -115,41 +115,18 @@ class DpMepf(Startable[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
         """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes."""
-        features: OnPublic[Config, loop.State] = OnPublic(
-            name="features",
-            steps=config.features_steps,
-            body=lambda run, state, public: loop.learn_features(run, state, public),
-        )
-        warm: OnPublic[Config, loop.State] = OnPublic(
-            name="warm start",
-            steps=config.warm_steps,
-            body=lambda run, state, public: loop.warm_start(run, state, public),
-        )
         release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        matching: OnReleased[Config, loop.State] = OnReleased(
-            name="matching",
-            steps=config.matching_steps,
-            body=lambda run, state: loop.match(run, state),
-        )
-        alike: OnReleased[Config, loop.State] = OnReleased(
-            name="likeness",
-            steps=config.likeness_steps,
-            body=lambda run, state: loop.learn_likeness(run, state),
-        )
         voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
-        votes: OnPrivate[Config, loop.State] = OnPrivate(
-            name="votes",
-            steps=config.rounds,
-            plan=[(voting, config.rounds)],
-            body=lambda run, state, private: loop.vote(run, state, private),
-        )
-        return [
-            features,
-            warm,
+        votes = [(voting, config.rounds)]
+        phases: list[AnyPhase[Config, loop.State]] = [
+            OnPublic(name="features", steps=config.features_steps, body=lambda *given: loop.learn_features(*given)),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(1, [(release, 1)]),
-            matching,
-            *([alike, votes] if config.rounds > 0 else ()),
+            OnReleased(name="matching", steps=config.matching_steps, body=lambda *given: loop.match(*given)),
+            OnReleased(name="likeness", steps=config.likeness_steps, body=lambda *given: loop.learn_likeness(*given)),
+            OnPrivate(name="votes", steps=config.rounds, plan=votes, body=lambda *given: loop.vote(*given)),
         ]
+        return phases if config.rounds > 0 else phases[:-2]
 
     def needs_public(self, config: Config) -> bool:  # noqa: ARG002 (what every method is asked)
         """Features are learnt from pictures that no record went into, or from a start's."""
@@ -167,10 +144,6 @@ class DpMepf(Startable[Config, "loop.State"]):
             raise RequestError(
                 f"--batch-size {config.batch_size} is too few: each half of a batch has every one of the {card.classes} "
                 f"classes, so give at least {2 * card.classes}."
-            )
-        if config.average_decay >= 1:
-            raise RequestError(
-                f"--average-decay must be below 1, not {config.average_decay:g}: an average has to move."
             )
         if config.black + config.white >= 0.5:
             raise RequestError(

@@ -1,9 +1,9 @@
 """Counts and mean codes of classes, and second moments of all classes together, in one release. `targets.py` uses them.
 
-A record is K blocks of codes z_1 ... z_K, each shortened to length 1. It adds to the cell of its class the count a and, for
-each block, b z_j; to one cell of all classes it adds, for each block, c vech(z_j z_j^T), the products off the diagonal times
-sqrt 2, so that |z z^T| = |z|^2 counts in full. With a^2 + K (b^2 + c^2) = 1 the whole is at most 1 long: the sum over all
-records moves by at most 1 when one is added or removed. One Gaussian pays for all. The paper has a Gaussian for each moment.
+A record is K blocks of codes z_1 ... z_K, each shortened to length 1. To the sums of its class it adds the count a and, for
+each block, b z_j. To the sums of all classes it adds, for each block, c vech(z_j z_j^T). The products off the diagonal are
+times sqrt 2, so that |z z^T| = |z|^2 counts in full. With a^2 + K (b^2 + c^2) = 1 the whole is at most 1 long. So the sum over
+all records moves by at most 1 when a record is added or removed. One Gaussian covers all. The paper has one for each moment.
 """
 
 import copy
@@ -26,27 +26,19 @@ _AT_ONCE = 1_000
 
 @dataclass(frozen=True)
 class Moments:
-    """What an answer holds, exact or with noise. All are sums over records, float64.
-
-    Args:
-        counts: [classes]
-        sums: of codes by class, for each block [classes, d_j].
-        products: of codes of all classes, for each block [d_j, d_j].
-    """
+    """What an answer holds, exact or with noise. All are sums over records, float64."""
 
     counts: Tensor
+    """[classes]"""
     sums: list[Tensor]
+    """Of codes by class, for each block [classes, d_j]."""
     products: list[Tensor]
+    """Of codes of all classes, for each block [d_j, d_j]."""
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """The query.
-
-    Args:
-        codes: fixed before a record is read.
-        classes: number of labels.
-    """
+    """The query. Its codes are fixed before a record is read."""
 
     codes: Codes
     classes: int
@@ -71,8 +63,8 @@ class Embedding:
     def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
         """[dimension] float64; what one unit adds is at most bounds.norms[0] long.
 
-        In double precision throughout: a product is rounded in another way when another record stands beside it, and in single
-        precision what that moves in the codes of all others would be outside the bound.
+        All is in double precision. Another record in the batch changes how products are rounded. In single precision, what that
+        moves in the codes of all others would be outside the bound.
         """
         bound = BELOW * min(bounds.norms[0], 1.0)
         wide = copy.deepcopy(self.codes).double()

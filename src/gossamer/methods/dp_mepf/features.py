@@ -17,12 +17,9 @@ _SPOILT = 4_000
 
 
 class Classifier(nn.Module):
-    """Three convolutions and two linear layers; what they see on the way are features. Pictures of 28x28 or 32x32.
+    """Three convolutions and two linear layers, whose activations are features. Pictures of 28x28 or 32x32.
 
-    Args:
-        shape: channels, height and width of a picture.
-        classes: number of labels.
-        width: channels of the first convolution, w.
+    The first convolution has `width` channels.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int) -> None:
@@ -40,10 +37,7 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """Blocks of features, each [n, D_j]: the last hidden layer, the last convolution, the Gram matrices of the first two
-        and the pixels.
-
-        Args:
-            images: float [n, C, H, W] in [0, 1].
+        and the pixels. images: float [n, C, H, W] in [0, 1].
         """
         first, second, third, hidden = self._layers(images)
         return [hidden, third.flatten(1), _gram(first), _gram(second), images.flatten(1)]
@@ -74,14 +68,8 @@ class Codes(nn.Module):
 
         z_j = (V_j^T (phi_j - m_j) - c_jy) / R_j,
 
-    with principal axes V_j, the mean m_j, class means c_jy and a radius R_j, all of public pictures.
-
-    Args:
-        shape: channels, height and width of a picture.
-        classes: number of labels, K.
-        width: of the classifier.
-        axes: of a block of features, at most.
-        pixel_axes: of the pixels, at most.
+    with principal axes V_j, the mean m_j, class means c_jy and a radius R_j, all of public pictures. A block of features has at
+    most `axes` of them, the pixels at most `pixel_axes`. `width` is that of the classifier.
     """
 
     radii: Tensor
@@ -107,12 +95,8 @@ class Codes(nn.Module):
     def fit(self, images: Tensor, labels: Tensor, stream: torch.Generator) -> None:
         """Take axes, means and radii from public pictures, in place; a class without any has the mean of all.
 
-        The axes are those of the pictures together with spoilt ones, so that they span what fakes get wrong, too.
-
-        Args:
-            images: [n, C, H, W] in [0, 1].
-            labels: int64 [n].
-            stream: of what spoils.
+        The axes are those of the pictures together with spoilt ones, so that they span what fakes get wrong, too. `stream` is
+        that of what spoils.
         """
         whole, broken = self._features(images), self._features(corrupted(images[:_SPOILT], stream))
         buffers = self._each("basis"), self._each("mean"), self._each("centres")

@@ -40,7 +40,7 @@ THRESHOLD = 2.0
 SHRINK = 0.6
 """Each variation goes so much less far than the one before."""
 LIKENESS = 512
-"""Features in which likeness is measured."""
+"""Features by which records vote."""
 _AT_ONCE = 500
 """Candidates that are drawn at once."""
 
@@ -168,17 +168,8 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 @dataclass
 class State(method.State):
-    """Codes, generator and discriminator begin on public pictures; targets, generator and likeness have seen the release of
-    moments, candidates that of votes.
-
-    Args:
-        codes: of pictures, in features.
-        optimiser: of the features.
-        likeness: features in which votes go to what is nearest.
-        D: the discriminator of the warm start.
-        G: the generator.
-        targets: what was released.
-        candidates: latents, and what votes said of them.
+    """Codes, generator and discriminator begin on public pictures. Targets, generator and the features by which records vote
+    have seen the release of moments, the candidates that of votes.
     """
 
     codes: Codes
@@ -189,35 +180,32 @@ class State(method.State):
     targets: Targets
     candidates: Candidates
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimisers at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            released = by_channels(generator(config, card)).to(run.device)
-            D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
-            codes = Codes(
-                card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
-            )
-            codes = by_channels(codes).to(run.device)
-            alike = features.learner(card.shape, card.classes, run.device, width=LIKENESS)
-        return cls(
-            codes,
-            adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
-            alike,
-            Learner(D, _adam(config.warm_learning_rate / 2)),
-            InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
-            Targets(card.classes, codes.axes).to(run.device),
-            released.candidates,
-        )
-
     @property
     def released(self) -> Released:
         """The generator that the run hands out."""
         return Released(self.G.average.released, self.candidates)
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Networks and optimisers at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        released = by_channels(generator(config, card)).to(run.device)
+        D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
+        codes = Codes(
+            card.shape, card.classes, width=config.features_width, axes=config.axes, pixel_axes=config.pixel_axes
+        )
+        codes = by_channels(codes).to(run.device)
+        alike = features.learner(card.shape, card.classes, run.device, width=LIKENESS)
+    return State(
+        codes,
+        adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
+        alike,
+        Learner(D, _adam(config.warm_learning_rate / 2)),
+        InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
+        Targets(card.classes, codes.axes).to(run.device),
+        released.candidates,
+    )
 
 
 def generator(config: Config, card: DataCard) -> Released:

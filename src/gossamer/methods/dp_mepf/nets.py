@@ -9,8 +9,8 @@ from gossamer.methods.common.votes import pick
 from gossamer.nets import dcgan
 
 TURN, STRETCH, SLANT, SHIFT, WAVE = 0.12, 0.06, 0.10, 0.03, 0.03
-"""Standard deviations of what bends a picture: radians, shares of its size (two numbers), of its height, of half its side (two)
-and, at the knots of a grid, of half its side.
+"""Standard deviations of what bends a picture. The turn is in radians, the stretches are shares of its size, the slant of its
+height. The shifts, and the waves at the knots of a grid, are shares of half its side.
 """
 _KNOTS = 4
 """Knots of that grid along a side."""
@@ -19,17 +19,9 @@ BENDS = 6 + 2 * _KNOTS**2
 
 
 class Generator(nn.Module):
-    """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1]: drawn, bent, and only then squashed by the
-    tanh, so that bending blurs nothing.
+    """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1], bent before the tanh, so that nothing blurs.
 
-    Args:
-        shape: channels, height and width of a picture.
-        classes: number of labels.
-        width: channels of the last hidden layer.
-        inner_size: length of the DCGAN's own latent; what bends comes after it.
-        bends: how far pictures bend, in units of the constants above; 0: not at all.
-        black: share of the range that is black in finished pictures.
-        white: share of it that is white in them.
+    The DCGAN's own latent has `inner_size` numbers; those that bend come after it. `bends` is in units of the constants above.
     """
 
     def __init__(
@@ -56,9 +48,7 @@ class Generator(nn.Module):
         return dcgan.to_pixels(warped(logits, self.bends * bends) if self.bends > 0 else logits)
 
     def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """The same pictures with black that is black: a tanh never is, and a generator that learns with the levels set makes
-        up for them.
-        """
+        """The same pictures with black that is black: a tanh never is, and training with these levels would undo them."""
         pictures: Tensor = self(latents, labels)
         return ((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)
 
@@ -83,10 +73,6 @@ class Released(nn.Module):
     """What a run hands out: latents [n, 1 + latent_size of the generator] and labels [n] to pictures [n, C, H, W] in [0, 1].
 
     The first number of a latent chooses a candidate, the others vary it, as far as `Candidates.degree` says.
-
-    Args:
-        generator: draws.
-        candidates: latents that votes chose.
     """
 
     def __init__(self, generator: Generator, candidates: "Candidates") -> None:
@@ -100,12 +86,9 @@ class Released(nn.Module):
 
 
 class Candidates(nn.Module):
-    """Latents of candidates with their weights. Before any vote every sample is as far from its candidate as can be: anew.
+    """Latents of candidates with their weights. Before any vote the degree is 1, and samples do not depend on candidates.
 
-    Args:
-        card: the declared facts: the classes and their prior.
-        count: candidates of a class, on average.
-        size: length of a latent.
+    A class has `count` candidates on average, by the prior of the card. A latent has `size` numbers.
     """
 
     labels: Tensor
@@ -125,9 +108,7 @@ class Candidates(nn.Module):
     def varied(self, latents: Tensor, labels: Tensor) -> Tensor:
         """sqrt(1 - degree^2) of a candidate's latent and degree of a new one: standard normals stay such. [n, size]
 
-        Args:
-            latents: standard normals [n, 1 + size].
-            labels: int64 [n].
+        latents: standard normals [n, 1 + size].
         """
         positions = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
         scale = (1 - self.degree.square()).clamp(min=0).sqrt()

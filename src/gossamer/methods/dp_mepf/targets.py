@@ -19,12 +19,7 @@ _SEEN = 4
 
 
 class Targets(nn.Module):
-    """Moments of codes, in the axes along which the released covariance is diagonal.
-
-    Args:
-        classes: K.
-        axes: d_j, the length of a code in each block.
-    """
+    """Moments of codes, in the axes along which the released covariance is diagonal. axes: length of a code in each block."""
 
     shares: Tensor
     taken: Tensor
@@ -45,13 +40,7 @@ class Targets(nn.Module):
         """Take what was released, in place. Post-processing: it reads no record.
 
         A class whose count is below its noise keeps the mean of public pictures, and weighs nothing; if all are, all weigh
-        the same.
-
-        Args:
-            released: [query.dimension], with noise.
-            query: what was asked.
-            noise_multiplier: standard deviation of the noise on every number of it.
-            floor: least variance of an axis by which differences are divided, in units of the mean of all.
+        the same. `noise_multiplier` is the standard deviation of the noise on every number. `floor`: see `Config`.
         """
         moments, least = query.read(released), max(1.0, _SEEN * noise_multiplier / query.weights[0])
         seen = moments.counts > least
@@ -63,18 +52,18 @@ class Targets(nn.Module):
             values, vectors = torch.linalg.eigh(within)
             values = values.clamp(min=0)  # noise alone makes them negative
             raised = values.clamp(min=max(floor * float(values.mean()), 1e-6))
-            self._axes(j).copy_(vectors)
-            self._means(j).copy_(means @ vectors)
-            self._variances(j).copy_(values)
-            self._weights(j).copy_(0.5 / (raised[:, None] + raised))
+            self._of("axes", j).copy_(vectors)
+            self._of("means", j).copy_(means @ vectors)
+            self._of("variances", j).copy_(values)
+            self._of("weights", j).copy_(0.5 / (raised[:, None] + raised))
         self.shares.copy_(shares)
         self.taken.fill_(True)
 
     def loss(self, codes: list[Tensor], labels: Tensor, *, covariance_weight: float) -> Tensor:
         """Squared Frechet distance of class means and of the covariance within, by the whole variance; on average over blocks.
 
-        The batch has two halves of the same labels. The squared distance of an estimate would be too large by its variance; the
-        inner product of the differences of two independent ones is right on average, and may be below zero.
+        The batch has two halves of the same labels. The squared distance of an estimate would be too large by its variance. The
+        inner product of the differences of two independent estimates is right on average, and may be below zero.
 
         Args:
             codes: of fakes, for each block [2 h, d_j], at most 1 long.
@@ -86,23 +75,14 @@ class Targets(nn.Module):
         weights = (of_class @ self.shares)[:, None]  # [h, 1], the weight of a fake in the average over all
         total = codes[0].new_zeros(())
         for j, z in enumerate(codes):
-            variances, targets = self._variances(j), self._means(j)
-            apart = [half @ self._axes(j) - targets[labels] for half in z.chunk(2)]
+            variances, targets = self._of("variances", j), self._of("means", j)
+            apart = [half @ self._of("axes", j) - targets[labels] for half in z.chunk(2)]
             first, second = (of_class.t() @ half for half in apart)
             means = (self.shares[:, None] * first * second).sum()
             first, second = (half.t() @ (weights * half) - torch.diag(variances) for half in apart)
-            covariances = (self._weights(j) * first * second).sum()
+            covariances = (self._of("weights", j) * first * second).sum()
             total = total + (means + covariance_weight * covariances) / variances.sum().clamp(min=1e-6)
         return total / self.blocks
 
-    def _means(self, j: int) -> Tensor:
-        return self.get_buffer(f"means{j}")
-
-    def _axes(self, j: int) -> Tensor:
-        return self.get_buffer(f"axes{j}")
-
-    def _variances(self, j: int) -> Tensor:
-        return self.get_buffer(f"variances{j}")
-
-    def _weights(self, j: int) -> Tensor:
-        return self.get_buffer(f"weights{j}")
+    def _of(self, name: str, j: int) -> Tensor:
+        return self.get_buffer(f"{name}{j}")

@@ -9,10 +9,7 @@ from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.dp_wgan import loop
     from gossamer.privacy.accounting import events
 else:
@@ -82,7 +79,7 @@ class DpWgan(Startable[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian: the k
     groups of a record's gradient are clipped to c_1 ... c_k, and noise is added to all, as one release of multiplier
-    noise_multiplier. The fakes that a record is compared with are coins of that record. The generator sees the records
+    noise_multiplier. The fakes that a record is compared with are random choices of that record. The generator sees the records
     through the critic only. Bounds and warm start come from public records, from the config, or from a quantile that is
     charged.
 
@@ -111,28 +108,20 @@ class DpWgan(Startable[Config, "loop.State"]):
             question = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
             plan.append((question, -(-config.steps // config.quantile_every)))
         return [
-            OnPublic(
-                name="warm start",
-                steps=config.warm_steps,
-                body=lambda run, state, public: loop.warm_start(run, state, public),
-            ),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, plan),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other, and more groups than the critic has tensors."""
         if config.grouping != "cluster" and config.groups != 1:
-            raise RequestError(
-                f"--groups {config.groups} goes with --grouping cluster; {config.grouping} has its own number."
-            )
+            raise RequestError(f"--groups {config.groups} goes with --grouping cluster, not {config.grouping}.")
         if config.grouping == "cluster" and config.bounds == "fixed":
             raise RequestError("--grouping cluster needs bounds that differ: take --bounds public or private-quantile.")
         if not 0 < config.quantile < 1:
             raise RequestError(f"--quantile must lie between 0 and 1, not {config.quantile:g}.")
         if config.bounds == "private-quantile" and config.quantile_noise_multiplier <= 0:
-            raise RequestError(
-                "--quantile-noise-multiplier must be above 0: without noise the quantile is not private."
-            )
+            raise RequestError("--quantile-noise-multiplier must be above 0: else the quantile is not private.")
         if config.asks and config.quantile_noise_multiplier == config.noise_multiplier:
             raise RequestError(
                 "--quantile-noise-multiplier must differ from --noise-multiplier: the ledger tells them apart by it."
@@ -145,7 +134,3 @@ class DpWgan(Startable[Config, "loop.State"]):
     def needs_public(self, config: Config) -> bool:
         """Bounds from public records."""
         return config.bounds == "public"
-
-    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
-        """What the critic says: numbers without a scale. [1, n]"""
-        return loop.scores(state, records)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
-from gossamer.errors import RequestError
 from gossamer.privacy.queries import Bounds
 
 
@@ -36,34 +35,20 @@ START: dict[str, Callable[[nn.Module], tuple[int, ...]]] = {
 """The groups before clustering, by the setting's name."""
 
 
-def check(groups: int, tensors: int) -> None:
-    """Refuse a number of groups that so many tensors cannot make.
-
-    Raises:
-        RequestError: if it is not between 1 and the number of tensors.
-    """
-    if not 1 <= groups <= tensors:
-        raise RequestError(f"--groups must lie between 1 and {tensors}, the tensors of the critic, not {groups}.")
-
-
 def cluster(norms: Sequence[float], groups: int) -> Bounds:
     """Algorithm 2 (weight clustering): merge the two groups with the most similar bounds until `groups` are left.
 
     The bound of a merged group is sqrt(c^2 + c'^2) (line 4), because the parts are clipped together. Section 4.4 speaks of
-    the *average* of the bounds instead; the average of m equal bounds c would clip a group whose norm is about sqrt(m) c to c.
-    Either is private, because the bound of a group is the bound that its noise is made for; this one clips less.
+    the *average* of the bounds instead, which would clip m equal bounds c to c, where the norm is about sqrt(m) c. Either is
+    private, because the bound of a group is the bound that its noise is made for. This one clips less.
 
     Args:
         norms: c(g_i), the bound of each tensor, above zero.
-        groups: k, how many groups to keep.
+        groups: k, how many groups to keep, between 1 and the number of tensors.
 
     Returns:
         Bounds with the groups numbered in the order of their first tensor.
-
-    Raises:
-        RequestError: if k is not between 1 and the number of tensors.
     """
-    check(groups, len(norms))
     members = [([i], norm) for i, norm in enumerate(norms)]  # l. 1
     while len(members) > groups:  # l. 2
         order = sorted(members, key=lambda group: group[1])

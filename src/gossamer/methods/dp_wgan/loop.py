@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
+from gossamer.errors import RequestError
 from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
@@ -60,7 +61,7 @@ def critic_gradient(run: Run[Config], state: "State", coins: Callable[[], torch.
 
 
 def pairs_for(G: Generator, coins: Callable[[], torch.Generator]) -> Callable[[Records], Points]:
-    """Lines 26 to 28: each record with a fake of its own, and a point between the two. The coins belong to the record."""
+    """Lines 26 to 28: each record with a fake of its own, and a point between the two. These are its random choices."""
 
     def points(records: Records) -> Points:
         stream = coins()
@@ -154,8 +155,6 @@ class State(method.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
-        D: the critic.
-        G: the generator.
         groups: the group of each tensor of the critic, before clustering.
         norms: the bound of each of these groups.
         since: critic steps since the last generator step.
@@ -169,21 +168,6 @@ class State(method.State):
     since: int = 0
     shown: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimisers at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
-            D = critic(config, card).to(run.device)
-        groups = grouping.START[config.grouping](D)
-        return cls(
-            Learner(D, _adam(config, config.critic_learning_rate)),
-            InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
-            groups,
-            [config.max_norm] * (max(groups) + 1),
-        )
-
     def renew(self, config: Config, rate_D: float, rate_G: float) -> None:
         """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
         self.D.renew(_adam(config, rate_D))
@@ -194,8 +178,26 @@ class State(method.State):
         """The generator that the run hands out."""
         return self.G.average.released
 
+    def scores(self, records: Records) -> Tensor:
+        """What the critic says of records: numbers without a scale, larger for those that look more real. [1, n]"""
+        images, labels = records.tensors()
+        values: Tensor = self.D.net(2 * images - 1, labels)
+        return values[None]
 
-start = State.fresh
+
+def start(run: Run[Config]) -> State:
+    """Networks and optimisers at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        G = generator(config, card).to(run.device)
+        D = critic(config, card).to(run.device)
+    groups = grouping.START[config.grouping](D)
+    return State(
+        Learner(D, _adam(config, config.critic_learning_rate)),
+        InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
+        groups,
+        [config.max_norm] * (max(groups) + 1),
+    )
 
 
 def generator(config: Config, card: DataCard) -> Generator:
@@ -212,14 +214,10 @@ def check_groups(config: Config, card: DataCard) -> None:
     """Refuse a number of groups that the critic's tensors cannot make. Counted on a critic without weights."""
     with torch.device("meta"):
         tensors = len(list(critic(config, card).parameters()))
-    grouping.check(config.groups, tensors)
-
-
-def scores(state: State, records: Records) -> Tensor:
-    """What the critic says of records: numbers without a scale, of which larger ones look more real. [1, n]"""
-    images, labels = records.tensors()
-    values: Tensor = state.D.net(2 * images - 1, labels)
-    return values[None]
+    if not 1 <= config.groups <= tensors:
+        raise RequestError(
+            f"--groups must lie between 1 and {tensors}, the tensors of the critic, not {config.groups}."
+        )
 
 
 def _adam(config: Config, rate: float) -> Optimiser:

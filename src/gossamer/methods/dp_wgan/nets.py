@@ -1,38 +1,27 @@
 """The networks of dp-GAN (Zhang, Ji, Wang 2018): 28x28, 48x48 and 64x64 as published, and 32x32 like 28x28.
 
-Images are in [-1, 1] for the critic and come out of the generator in [0, 1]. The critic has LeakyReLU with slope 0.2 and no
-normalisation. Two departures from the authors' nets. Where their generators normalise over the batch, these normalise over
-the channels of each pixel (pixel norm, Karras et al. 2018): batch normalisation would tie the fake of one record to those
-of the others. And labels enter both nets, if they are conditional: as one-hot codes beside the latents, and as constant
-planes beside the image, which cost the clipped sum hardly anything.
+Images are in [-1, 1] for the critic and come out of the generator in [0, 1]. There are two departures from the authors' nets.
+The generators normalise the channels of each pixel, where the authors' normalise over the batch. That would tie the fake of
+one record to those of the others. Labels enter both nets, if they are conditional: as one-hot codes beside the latents, and
+as constant planes beside the image, which cost the clipped sum hardly anything.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.errors import RequestError
+from gossamer.nets.image_size import channels_and_side
 
 SLOPE = 0.2
 _SIDES = (28, 32, 48, 64)
 
 
 class Generator(nn.Module):
-    """Latents and labels to images in [0, 1].
-
-    Args:
-        shape: channels, height and width of an image: 28x28, 32x32, 48x48 or 64x64.
-        classes: number of labels; 1 makes an unconditional generator.
-        width: d of the paper, which has 64.
-        latent_size: length of a latent vector.
-
-    Raises:
-        RequestError: another image size, or a count below 1.
-    """
+    """Latents and labels to images in [0, 1]. With one class it is unconditional. `width` is d of the paper, which has 64."""
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 64, latent_size: int = 128) -> None:
         super().__init__()
-        channels, side = _checked(shape, classes=classes, width=width, latent_size=latent_size)
+        channels, side = channels_and_side(shape, _SIDES, "the dp-wgan nets")
         self.classes, self.latent_size, self.side = classes, latent_size, side
         codes = latent_size + (classes if classes > 1 else 0)
         self.start = (6, 8 * width) if side == 48 else (4, 4 * width) if side < 48 else (4, 8 * width)
@@ -85,20 +74,11 @@ class _UpBlock(nn.Module):
 
 
 class Critic(nn.Module):
-    """Images in [-1, 1] and labels to one number, without bounds.
-
-    Args:
-        shape: channels, height and width of an image: 28x28, 32x32, 48x48 or 64x64.
-        classes: number of labels; 1 makes an unconditional critic.
-        width: d of the paper, which has 64.
-
-    Raises:
-        RequestError: another image size, or a count below 1.
-    """
+    """Images in [-1, 1] and labels to one number, without bounds. With one class it is unconditional."""
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 64) -> None:
         super().__init__()
-        channels, side = _checked(shape, classes=classes, width=width)
+        channels, side = channels_and_side(shape, _SIDES, "the dp-wgan nets")
         factors = {28: (1, 2, 4), 32: (1, 2, 4), 48: (2, 4, 8), 64: (1, 2, 4, 8)}[side]
         self.classes = classes
         depths = [factor * width for factor in factors]
@@ -129,16 +109,3 @@ def pixel_norm(x: Tensor) -> Tensor:
 
 def _doubled(x: Tensor) -> Tensor:
     return F.interpolate(x, scale_factor=2, mode="nearest")
-
-
-def _checked(shape: tuple[int, ...], **counts: int) -> tuple[int, int]:
-    """Number of channels, and the side of an image."""
-    for name, count in counts.items():
-        if count < 1:
-            raise RequestError(f"{name} must be at least 1, not {count}")
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in _SIDES or shape[0] < 1:
-        raise RequestError(
-            f"the dp-wgan nets make images of 28x28, 32x32, 48x48 or 64x64 pixels, not of shape {'x'.join(map(str, shape))}: "
-            "set shape = [channels, 28, 28] (or 32, 48, 64) in the card, and the readers resize to it"
-        )
-    return shape[0], shape[1]

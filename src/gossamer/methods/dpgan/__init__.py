@@ -9,10 +9,7 @@ from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.dpgan import loop
     from gossamer.privacy.accounting import events
 else:
@@ -94,23 +91,13 @@ class Dpgan(Startable[Config, "loop.State"]):
         rate = config.expected_batch_size / card.declared_size
         release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
-            OnPublic(
-                name="warm start",
-                steps=config.warm_steps,
-                body=lambda run, state, public: loop.warm_start(run, state, public),
-            ),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, [(release, config.steps)]),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings of the adaptive schedule that make no sense."""
         if config.accuracy_decay >= 1:
-            raise RequestError(
-                f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}: an average has to move."
-            )
+            raise RequestError(f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}.")
         if config.accuracy_floor > 1:
             raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")
-
-    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
-        """What the discriminator says: probabilities. [1, n]"""
-        return loop.scores(state, records)

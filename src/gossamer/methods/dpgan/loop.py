@@ -13,7 +13,7 @@ from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam, warm_step
 from gossamer.methods.dpgan import Config
-from gossamer.methods.method import Logs, Run, at_once
+from gossamer.methods.method import AT_ONCE, Logs, Run
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
@@ -32,7 +32,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
-    size, precision = at_once(config.physical_batch_size), config.precision
+    size, precision = config.physical_batch_size or AT_ONCE, config.precision
     on_records = PerRecordGradient(D.net, adversarial.loss_on_records, size, precision=precision)
     on_fakes = PerRecordGradient(D.net, adversarial.loss_on_fakes, min(size, B), precision=precision)
     bounds = Bounds(norms=(C if config.clip_fakes else math.inf,))
@@ -98,11 +98,8 @@ class State(method.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
-        D: the discriminator.
-        G: the generator.
         n_D: discriminator steps per generator step, at present.
-        generator_steps: how many there were.
-        since: discriminator steps since the last of them.
+        since: discriminator steps since the last generator step.
         grace: generator steps since n_D was raised.
         accuracy: the running accuracy on fakes.
         shown: figures of the last generator step.
@@ -117,19 +114,6 @@ class State(method.State):
     accuracy: float | None = None
     shown: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimisers at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
-            D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
-        return cls(
-            Learner(D, _adam(config.discriminator_learning_rate)),
-            InTraining(G, _adam(config.generator_learning_rate), config.average_decay),
-            config.discriminator_steps,
-        )
-
     def renew(self, rate_D: float, rate_G: float) -> None:
         """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
         self.D.renew(_adam(rate_D))
@@ -140,19 +124,28 @@ class State(method.State):
         """The generator that the run hands out."""
         return self.G.average.released
 
+    def scores(self, records: Records) -> Tensor:
+        """What the discriminator says of records: probabilities. [1, n]"""
+        images, labels = records.tensors()
+        return torch.sigmoid(self.D.net(images, labels))[None]
 
-start = State.fresh
+
+def start(run: Run[Config]) -> State:
+    """Networks and optimisers at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        G = generator(config, card).to(run.device)
+        D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
+    return State(
+        Learner(D, _adam(config.discriminator_learning_rate)),
+        InTraining(G, _adam(config.generator_learning_rate), config.average_decay),
+        config.discriminator_steps,
+    )
 
 
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
-
-
-def scores(state: State, records: Records) -> Tensor:
-    """What the discriminator says of records: probabilities. [1, n]"""
-    images, labels = records.tensors()
-    return torch.sigmoid(state.D.net(images, labels))[None]
 
 
 def _adam(rate: float) -> Optimiser:

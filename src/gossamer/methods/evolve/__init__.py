@@ -64,14 +64,14 @@ class Evolve(Method[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Pictures are drawn by a program that no record enters. In
     each round every record votes for the candidate of its class that is most like it; all votes are one histogram, to which
-    a unit adds a vector of length 1 at most, with noise added once. Likeness is measured by what has seen drawings only.
+    a unit adds a vector of length 1 at most, with noise added once. Similarity is measured by what has seen drawings only.
     The next candidates, and the generator, are made of the histogram with its noise.
 
     Departures from the paper:
         - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says;
           the authors' library counts the records of each class, and tells them.
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
-        - The features that measure likeness are learnt from drawings; the paper takes a network trained on ImageNet.
+        - The features that measure similarity are learnt from drawings; the paper takes a network trained on ImageNet.
         - What is released is not a set of pictures but a generator: the last candidates with their weights, each sample a
           variation of one of them.
     """
@@ -90,14 +90,12 @@ class Evolve(Method[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
         """The embedding learns from drawings, free; then one Gaussian over all units in each round."""
-        learning: OnReleased[Config, loop.State] = OnReleased(
-            name="embedding",
-            steps=config.embedding_steps,
-            body=lambda run, state: loop.learn_features(run, state),
-        )
         release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        voting = self.training(config.steps, [(release, config.steps)])
-        return [learning, voting] if config.embedding == "features" else [voting]
+        phases: Phases[Config, loop.State] = [
+            OnReleased(name="embedding", steps=config.embedding_steps, body=lambda *given: loop.learn_features(*given)),
+            self.training(config.steps, [(release, config.steps)]),
+        ]
+        return phases if config.embedding == "features" else phases[1:]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse records that the drawing program cannot draw, and shares that are none."""
@@ -110,9 +108,7 @@ class Evolve(Method[Config, "loop.State"]):
         if config.drawing == "digits" and card.classes != _DIGITS:
             raise RequestError(f"--drawing digits draws the digits 0 to 9, and the card has {card.classes} classes.")
         if config.drawing == "letters" and card.classes > _MOST_LETTERS:
-            raise RequestError(
-                f"--drawing letters draws at most {_MOST_LETTERS} classes, A to Z, and the card has {card.classes}."
-            )
+            raise RequestError(f"--drawing letters draws the letters A to Z, and the card has {card.classes} classes.")
         if config.drawing == "patches" and config.embedding == "features":
             raise RequestError(
                 "--drawing patches is the same for all classes, so no features can be learnt: take --embedding cosines."

@@ -67,30 +67,14 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
 
 @dataclass
 class State(method.State):
-    """The candidates have seen records through votes only, the embedding has seen none.
-
-    Args:
-        G: the candidates, and the weights that the last votes gave them.
-        embedding: what likeness is measured in; the features, as they learn.
-    """
+    """The candidates G have seen records through votes only, the embedding has seen none."""
 
     G: Evolved
     embedding: Learner[Features] | Cosines
 
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Random candidates, and an embedding that has yet to learn."""
-        config, card = run.config, run.card
-        G = generator(config, card).to(run.device)
-        G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.size))  # Alg. 1, l. 1
-        if config.embedding == "cosines":
-            return cls(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            return cls(G, features.learner(card.shape, card.classes, run.device))
-
     @property
     def likeness(self) -> votes.Embedding:
-        """What likeness is measured in."""
+        """The embedding in which records vote for the nearest candidate."""
         return self.embedding.net if isinstance(self.embedding, Learner) else self.embedding
 
     @property
@@ -99,7 +83,15 @@ class State(method.State):
         return self.G
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Random candidates, and an embedding that has yet to learn."""
+    config, card = run.config, run.card
+    G = generator(config, card).to(run.device)
+    G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.size))  # Alg. 1, l. 1
+    if config.embedding == "cosines":
+        return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        return State(G, features.learner(card.shape, card.classes, run.device))
 
 
 def generator(config: Config, card: DataCard) -> Evolved:

@@ -12,12 +12,7 @@ class Evolved(nn.Module):
     """Candidates with weights: a sample is a variation of one of them. Latents [n, latent_size] and labels [n] to pictures
     [n, 1, H, W] in [0, 1].
 
-    The first number of a latent chooses the candidate, the others vary it.
-
-    Args:
-        program: draws.
-        card: the declared facts: the classes, their prior, the size of a picture.
-        candidates: of a class, on average.
+    The first number of a latent chooses the candidate, the others vary it. A class has so many candidates on average.
     """
 
     labels: Tensor

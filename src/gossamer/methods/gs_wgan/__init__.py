@@ -82,7 +82,7 @@ class Config(StartConfig):
 class GsWgan(Startable[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
-    Guarantee: (epsilon, delta)-DP for one unit. The records are dealt to K critics that train without noise and never leave
+    Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
     `Confined`. An answer is what one critic says about B generated images: the gradient of the generator's loss at each image,
     clipped to C, with noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
     change that critic arbitrarily, so an answer is one Gaussian of multiplier noise_multiplier / sqrt(B), and `draw` says
@@ -95,7 +95,7 @@ class GsWgan(Startable[Config, "loop.State"]):
           so that their state tells the hidden draws. Here each draw is charged for what it is (docs/methods/gs-wgan.md).
         - In `secret` the critics train in turns that do not look at the draw. One that answers may not have trained for K
           steps.
-        - Records go to shards by independent coins, so that one record more moves no other. A shard may be empty.
+        - Records go to shards by independent random choices, so that one record more moves no other. A shard may be empty.
         - Answering changes nothing: the power iteration of a critic's spectral norm takes a step when it trains, and only then.
         - The fakes of a step are made once: the critic that trains sees them at each of its steps (paired by label with its
           records), and the one that answers too. Batches are drawn with replacement. All critics begin with the same weights.
@@ -122,16 +122,8 @@ class GsWgan(Startable[Config, "loop.State"]):
             steps=config.steps * config.answers,
         )
         return [
-            OnPublic(
-                name="public start",
-                steps=config.public_steps,
-                body=lambda run, state, public: loop.public_start(run, state, public),
-            ),
-            OnPrivate(
-                name="warm start",
-                steps=config.warm_visits,
-                body=lambda run, state, private: loop.warm_start(run, state, private),
-            ),
+            OnPublic(name="public start", steps=config.public_steps, body=lambda *given: loop.public_start(*given)),
+            OnPrivate(name="warm start", steps=config.warm_visits, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, answers),
         ]
 
@@ -143,13 +135,9 @@ class GsWgan(Startable[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse draws that do not go with what is asked of them."""
         if config.visits > 1 and config.draw != "secret":
-            raise RequestError(
-                f"--visits {config.visits} goes with --draw secret; else the critic that trains answers."
-            )
+            raise RequestError(f"--visits {config.visits} goes with --draw secret alone.")
         if config.answers > 1 and config.draw == "paper":
-            raise RequestError(
-                f"--answers {config.answers} goes with --draw secret or round_robin; the paper asks one critic a step."
-            )
+            raise RequestError(f"--answers {config.answers} goes with other draws: the paper asks one critic a step.")
         for name in ("visits", "answers"):
             if not 1 <= (count := getattr(config, name)) <= config.critics:
                 raise RequestError(f"--{name} {count} is not between 1 and the {config.critics} critics.")

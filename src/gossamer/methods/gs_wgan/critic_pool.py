@@ -1,4 +1,4 @@
-"""The critics as the loop sees them: they train, and they answer. Who does so, by which coins and at what cost, stays here."""
+"""The critics as the loop sees them: they train and answer. Which of them do so, and at what cost, is decided here."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -19,26 +19,13 @@ class CriticProtocol(Protocol):
     """The critics that answer the generator: a `CriticPool` in one process, or clients that each hold their own records."""
 
     @property
-    def left(self) -> int:
-        """How many more steps the plan holds."""
-        ...
-
-    def train(self, fakes: Fakes) -> None:
-        """A visit to the critics whose turn it is."""
-        ...
-
-    def release(self, fakes: Fakes) -> Tensor:
-        """Sanitised rows for the first images. [answers x B, C, H, W]"""
-        ...
+    def left(self) -> int: ...
+    def train(self, fakes: Fakes) -> None: ...
+    def release(self, fakes: Fakes) -> Tensor: ...
 
 
 class CriticPool:
-    """Critics whose records are all in this process. A new pool begins a new pass of the round robin.
-
-    Args:
-        run: the settings, and the source of coins and noise.
-        critics: those that train and answer.
-    """
+    """Critics whose records are all in this process. A new pool begins a new pass of the round robin."""
 
     def __init__(self, run: Run[Config], critics: Confined[Critics]) -> None:
         config = run.config
@@ -88,7 +75,7 @@ class CriticPool:
 
 
 def turns_here(run: Run[Config], critics: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
-    """The critics that train and are on this rank, and secret coins for each, a stream of its own. No record decides which."""
+    """The critics that train and are on this rank, and a secret stream of random numbers for each. No record decides which."""
     drawn = [(critic, run.rng.secret_generator()) for critic in critics]
     here = [(critic, coins) for critic, coins in drawn if critic % run.ranks.count == run.ranks.number]
     return [critic for critic, _ in here], [coins for _, coins in here]

@@ -37,15 +37,15 @@ class CriticSettings:
         batch_size: records, fakes and points between them in one step (M).
         steps: critic steps in a visit (n_critic).
         rate: Adam's step size.
-        penalty: weight of the gradient penalty (lambda of equation 12).
-        drift: weight of D(real)^2, which keeps a critic's level near zero; the authors' code has it, the paper does not.
     """
 
     batch_size: int
     steps: int
     rate: float
     penalty: float = 10.0
+    """Weight of the gradient penalty (lambda of equation 12)."""
     drift: float = 0.001
+    """Weight of D(real)^2, which keeps a critic's level near zero. The authors' code has it, the paper does not."""
 
 
 class Critics:
@@ -53,12 +53,12 @@ class Critics:
 
     Args:
         records: all private records.
-        shards: int64 [units], the critic of each unit: drawn once, by secret coins.
+        shards: int64 [units], the critic of each unit: drawn once, in secret.
         template: its weights are what every critic begins with.
         throwaway: the generator that each critic is warmed up with begins with its weights.
         count: K.
-        settings: the settings with which they train.
-        storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the room.
+        settings: as they train.
+        storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the memory.
         part: (r, R): of R ranks this is rank r, and has critics r, r + R, r + 2R ... and their records.
     """
 
@@ -99,20 +99,18 @@ class Critics:
         self.sizes = np.bincount(rows, minlength=len(self.weights))
         self.starts = np.where(self.sizes, np.cumsum(self.sizes) - self.sizes, len(order))
 
-    # ------------------------------------------------------------------ learning and answering
-
     @torch.no_grad()
     def learn(self, critics: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]) -> None:
         """One visit to each chosen critic: `settings.steps` steps on its shard.
 
-        A critic with an empty shard goes through the motions with a blank image and stays as it is: to leave it out would
-        change the shape of the stack, and with it the last digits of the others.
+        A critic with an empty shard takes its steps with a blank image and stays as it is. To leave it out would change the
+        shape of the stack, and with it the last digits of the others.
 
         Args:
             critics: critics that are here, each once.
             fakes: generated images, [n, C, H, W] for all, or [critics, n, C, H, W].
             labels: int64 [n], of the fakes.
-            coins: a generator for each chosen critic, so that no shard can shift the coins of another.
+            coins: a generator for each chosen critic, so that no shard can shift the random choices of another.
         """
         fakes = fakes.expand(len(critics), *fakes.shape) if fakes.dim() == 4 else fakes
         which = self._rows(critics)
@@ -135,13 +133,7 @@ class Critics:
     def gradients(self, critics: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
         """Gradient of -D(x, y) by x, per image and critic: equation 13 without its mean. Changes nothing.
 
-        Args:
-            critics: the critics. What those say that are on another rank is zero here.
-            images: [critics, n, C, H, W].
-            labels: int64 [critics, n].
-
-        Returns:
-            [critics, n, C, H, W].
+        That of a critic on another rank is zero here. images: [critics, n, C, H, W], as the result; labels: [critics, n].
         """
         image_gradients = torch.zeros_like(images)
         if here := [i for i, critic in enumerate(critics) if critic % self.part[1] == self.part[0]]:
@@ -185,10 +177,8 @@ class Critics:
         return batches
 
     def _rows(self, critics: Sequence[int]) -> Tensor:
-        """Where critics that are here stand in the matrices. int64"""
+        """Rows of the matrices that hold critics of this rank. int64"""
         return torch.as_tensor(list(critics)) // self.part[1]
-
-    # ------------------------------------------------------------------ the warm start
 
     def begin_warm(self, count: int) -> None:
         """A fresh throw-away generator for each of `count` critics."""
@@ -211,8 +201,6 @@ class Critics:
         self.throwaway = None
         for moments in (self.mean, self.square, self.visits):
             moments.zero_()
-
-    # ------------------------------------------------------------------ in and out of a sealed file
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint seals; no copy of the large matrices is made."""
@@ -253,10 +241,7 @@ _MATRICES = ("weights", "mean", "square", "visits", "directions")
 class WarmupGenerator:
     """A generator for each critic of the present stack, trained beside it in the warm start: they see records through it alone.
 
-    Args:
-        net: the generator, whose weights all copies begin with; it must not mix samples.
-        count: copies.
-        rate: Adam's step size.
+    All copies begin with the weights of `net`, which must not mix samples.
     """
 
     def __init__(self, net: nn.Module, count: int, rate: float) -> None:

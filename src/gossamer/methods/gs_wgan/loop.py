@@ -99,35 +99,21 @@ def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[
 class State(method.State):
     """The generator has seen private records through releases only; the critics stay inside.
 
-    Args:
-        G: the generator.
-        critic: what every critic begins with: fresh, or what the public start has made of it.
-        throwaway: what every throw-away generator of the warm start begins with.
-        critics: inside; None before there are records, and a path between a checkpoint and the records.
-        public_critic: the critic of the public start; a checkpoint's state of it until the records are at hand.
-        own_fakes: whether critics warm up on the run's own fakes, because a public start has made them worth it.
+    Every critic begins with the weights of `critic`, every throw-away generator of the warm start with those of `throwaway`.
     """
 
     G: InTraining[Generator]
     critic: ProjectionCritic
     throwaway: DcganGenerator
     critics: Confined[Critics] | Path | None = None
+    """None before there are records, and a path between a checkpoint and the records."""
     public_critic: Critics | dict[str, Any] | None = None
+    """The critic of the public start; a checkpoint's state of it until the records are there."""
     own_fakes: bool = False
-
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimiser at the start of a run."""
-        config, card = run.config, run.card
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            G = generator(config, card).to(run.device)
-            D = ProjectionCritic(card.shape, card.classes, width=config.width).to(run.device)
-            warm = DcganGenerator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
-        G_in_training = InTraining(G, _adam(config.generator_learning_rate), config.average_decay)
-        return cls(G_in_training, D, warm.to(run.device))
+    """Whether critics warm up on the run's own fakes, because a public start has made them worth it."""
 
     def confine(self, run: Run[Config], private: Confined[Records]) -> Confined[Critics]:
-        """Deal the records to critics, inside, once; those of a checkpoint go on, with the shards that they had."""
+        """Assign the records to critics, inside, once. Critics of a checkpoint go on, with the shards that they had."""
         if isinstance(self.critics, Confined):
             return self.critics
         config, sealed = run.config, self.critics
@@ -175,7 +161,15 @@ class State(method.State):
         return Fakes(x, y)
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Networks and optimiser at the start of a run."""
+    config, card = run.config, run.card
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        G = generator(config, card).to(run.device)
+        D = ProjectionCritic(card.shape, card.classes, width=config.width).to(run.device)
+        warm = DcganGenerator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)
+    G_in_training = InTraining(G, _adam(config.generator_learning_rate), config.average_decay)
+    return State(G_in_training, D, warm.to(run.device))
 
 
 def generator(config: Config, card: DataCard) -> Generator:

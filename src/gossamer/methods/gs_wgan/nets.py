@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.errors import RequestError
+from gossamer.nets.image_size import channels_and_side
 
 _SIDES = (28, 32)
 _EPSILON = 1e-10  # of the pixel norm, theirs
@@ -24,21 +24,18 @@ class ResNetGenerator(nn.Module):
     """Latents and labels to images in [0, 1]: three residual blocks from 4x4 to 32x32, cut to 28x28.
 
     Args:
-        shape: channels, height and width of an image: 28x28 or 32x32.
+        shape: channels, height and width of an image.
         classes: number of labels.
         width: a quarter of the channels; the paper's net has 64, 3,826,177 parameters.
         latent_size: length of a latent vector.
-        bernoulli: latents are replaced by 1 where they are positive, else by 0: Bernoulli(1/2) from standard normal ones.
-
-    Raises:
-        RequestError: another image size, or a count below 1.
+        bernoulli: replace latents by 1 where they are positive, else by 0: Bernoulli(1/2) from standard normal ones.
     """
 
     def __init__(
         self, shape: tuple[int, ...], classes: int, width: int = 64, latent_size: int = 10, *, bernoulli: bool = True
     ) -> None:
         super().__init__()
-        channels, self.side = _checked(shape, classes=classes, width=width, latent_size=latent_size)
+        channels, self.side = channels_and_side(shape, _SIDES, "the gs-wgan nets")
         self.classes, self.latent_size, self.bernoulli, self.depth = classes, latent_size, bernoulli, 4 * width
         self.code_in = Spectral(nn.Linear(latent_size + classes, 16 * self.depth))
         self.blocks = nn.ModuleList(_UpBlock(self.depth) for _ in range(3))
@@ -83,7 +80,7 @@ class DcganGenerator(nn.Module):
         self, shape: tuple[int, ...], classes: int, width: int = 64, latent_size: int = 10, *, bernoulli: bool = True
     ) -> None:
         super().__init__()
-        channels, self.side = _checked(shape, classes=classes, width=width, latent_size=latent_size)
+        channels, self.side = channels_and_side(shape, _SIDES, "the gs-wgan nets")
         self.classes, self.latent_size, self.bernoulli, self.depth = classes, latent_size, bernoulli, 4 * width
         self.code_in = nn.Linear(latent_size + classes, 16 * self.depth)
         self.up1 = nn.ConvTranspose2d(self.depth, 2 * width, 5)
@@ -102,20 +99,13 @@ class DcganGenerator(nn.Module):
 class ProjectionCritic(nn.Module):
     """Images and labels to one number: three 5x5 convolutions, a linear layer, and a projection on the label's embedding.
 
-    Piecewise linear in the image. `stacked_critics.py` computes many of them at once; this is the definition.
-
-    Args:
-        shape: channels, height and width of an image: 28x28 or 32x32.
-        classes: number of labels.
-        width: channels of the first layer; the paper's net has 64, 1,071,105 parameters.
-
-    Raises:
-        RequestError: another image size, or a count below 1.
+    It is piecewise linear in the image. `stacked_critics.py` computes many of them at once; this is the definition. `width`
+    is the channels of the first layer. The paper's net has 64, 1,071,105 parameters.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 64) -> None:
         super().__init__()
-        channels, _ = _checked(shape, classes=classes, width=width)
+        channels, _ = channels_and_side(shape, _SIDES, "the gs-wgan nets")
         depths = (channels, width, 2 * width, 4 * width)
         self.downs = nn.ModuleList(
             Spectral(nn.Conv2d(depths[i], depths[i + 1], 5, stride=2, padding=2)) for i in range(3)
@@ -137,8 +127,7 @@ class ProjectionCritic(nn.Module):
 class Spectral(nn.Module):
     """Weight and bias of a layer, the weight divided by its largest singular value where it is used.
 
-    Args:
-        layer: where the initial weight and bias come from; the weight counts as a matrix of its first dimension by the rest.
+    The weight counts as a matrix of its first dimension by the rest.
     """
 
     direction: Tensor
@@ -187,16 +176,3 @@ def _codes(net: "ResNetGenerator | DcganGenerator", latents: Tensor, labels: Ten
     if net.bernoulli:
         latents = (latents > 0).to(latents.dtype)
     return torch.cat([latents, F.one_hot(labels, net.classes).to(latents.dtype)], 1)
-
-
-def _checked(shape: tuple[int, ...], **counts: int) -> tuple[int, int]:
-    """Number of channels, and the side of an image."""
-    for name, count in counts.items():
-        if count < 1:
-            raise RequestError(f"{name} must be at least 1, not {count}")
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in _SIDES or shape[0] < 1:
-        raise RequestError(
-            f"the gs-wgan nets make images of 28x28 or 32x32 pixels, not of shape {'x'.join(map(str, shape))}: "
-            "set shape = [channels, 28, 28] or [channels, 32, 32] in the card, and the readers resize to it"
-        )
-    return shape[0], shape[1]

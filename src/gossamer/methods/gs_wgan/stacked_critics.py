@@ -4,9 +4,9 @@ The critics are `ProjectionCritic`s, kept as rows of one matrix. They are piecew
 
     mean D(fake) - mean D(real) + drift mean D(real)^2 + penalty mean (|grad_x D(x^)| - 1)^2
 
-needs no double backward (`privacy/per_sample_gradients/tangents.py` has the derivation). With g the gradient of D at the output
-of a layer,
-v the penalty's direction pushed forward through the masks of x^, and h the layer's input, the weight's gradient is
+needs no double backward (`privacy/per_sample_gradients/tangents.py` has the derivation). Let g be the gradient of D at the
+output of a layer, h the layer's input, and v the penalty's direction pushed forward through the masks of x^. Then the weight's
+gradient is
 
     sum over fakes and records of g outer h, plus sum over points x^ of g outer v
 
@@ -42,21 +42,18 @@ class Divided:
 
 @dataclass(frozen=True)
 class Network:
-    """Effective weights of c critics, for convolutions in c groups.
-
-    Args:
-        kernels: [c x out, in, 5, 5], three.
-        biases: [c x out], three.
-        heads: [c, classes, features], the last layer and the label's embedding in one.
-        level: [c], the last bias.
-        divided: the five matrices behind kernels and heads.
-    """
+    """Effective weights of c critics, for convolutions in c groups."""
 
     kernels: list[Tensor]
+    """[c x out, in, 5, 5], three."""
     biases: list[Tensor]
+    """[c x out], three."""
     heads: Tensor
+    """[c, classes, features], the last layer and the label's embedding in one."""
     level: Tensor
+    """[c], the last bias."""
     divided: list[Divided]
+    """The five matrices behind kernels and heads."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each parameter of a critic stands in its row. The order is that of `ProjectionCritic.parameters()`.
+    """The shape of each parameter in the row of a critic, in the order of `ProjectionCritic.parameters()`.
 
-    Args:
-        shapes: of the parameters: three times weight and bias, then the last weight and bias, then the embedding.
+    These are three times weight and bias, then the last weight and bias, then the embedding.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -188,11 +184,7 @@ def backward(net: Network, uses: Uses, weights: Tensor) -> list[Tensor]:
 def penalised(
     net: Network, batch: Batch, penalty: float, drift: float
 ) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
-    """Gradient of the mean loss by the effective weights. batch: M fakes, M records, M points between them.
-
-    Returns:
-        For kernels, biases, heads and level, in their shapes.
-    """
+    """Gradient of the mean loss by kernels, biases, heads and level. batch: M fakes, M records, M points between them."""
     count, M = len(net.heads), len(batch.labels) // 3
     ends, between = slice(0, 2 * M), slice(2 * M, None)
     uses = forward(net, batch.images, batch.labels)
@@ -227,9 +219,9 @@ def adam(rows: Tensor, g: Tensor, mean: Tensor, square: Tensor, step: Tensor, ra
 
 
 def rounded(rows: Tensor, dtype: torch.dtype, coins: Sequence[torch.Generator]) -> Tensor:
-    """Rows as they are stored. To bfloat16 each number goes up or down at random, right on average.
+    """Rows as they are stored. To bfloat16 each number is rounded up or down at random, and right on average.
 
-    A step of Adam is often smaller than its spacing, and would be lost by rounding to the nearest.
+    A step of Adam is often smaller than the spacing of bfloat16: rounding to the nearest would lose it.
     """
     if dtype != torch.bfloat16:
         return rows.to(dtype)

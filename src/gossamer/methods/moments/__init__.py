@@ -77,21 +77,16 @@ class ClassMoments(Method[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""
-        axes: OnPublic[Config, loop.State] = OnPublic(
-            name="axes", steps=1, body=lambda run, state, public: loop.axes(run, state, public)
-        )
         release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        training = self.training(1, [(release, 1)])
-        if config.cells == 1:
-            return [axes, training]
-        first = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=loop.first_noise(config))
-        classes: OnPrivate[Config, loop.State] = OnPrivate(
-            name="whole classes",
-            steps=1,
-            plan=[(first, 1)],
-            body=lambda run, state, private: loop.whole_classes(run, state, private),
-        )
-        cut: OnReleased[Config, loop.State] = OnReleased(
-            name="cells", steps=1, body=lambda run, state: loop.cut(run, state)
-        )
-        return [axes, classes, cut, training]
+        first = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=first_noise(config))
+        axes: Phases[Config, loop.State] = [OnPublic(name="axes", steps=1, body=lambda *given: loop.axes(*given))]
+        cells: Phases[Config, loop.State] = [
+            OnPrivate(name="whole classes", steps=1, plan=[(first, 1)], body=lambda *given: loop.whole_classes(*given)),
+            OnReleased(name="cells", steps=1, body=lambda *given: loop.cut(*given)),
+        ]
+        return [*axes, *(cells if config.cells > 1 else ()), self.training(1, [(release, 1)])]
+
+
+def first_noise(config: Config) -> float:
+    """Standard deviation of the noise on the moments of whole classes."""
+    return config.classes_noise * config.noise_multiplier

@@ -1,12 +1,12 @@
 """Count, mean and covariance of each class in a public latent, in one release. `mixture.py` makes Gaussians of them.
 
 A record is a code z = V^T (x - m) / s of d numbers, shortened to the radius R and divided by it. It adds the vector
-(a, b z, c vech(z z^T)) to the block of its class, the products off the diagonal times sqrt 2, so that |z z^T| counts in full.
-With a^2 + b^2 + c^2 = 1 the vector is at most 1 long, and lies in one block: the blocks of *all* classes together move by at
-most 1 when a record is added or removed. One Gaussian pays for all.
+(a, b z, c vech(z z^T)) to the block of its class. The products off the diagonal are times sqrt 2, so that |z z^T| counts in
+full. With a^2 + b^2 + c^2 = 1 the vector is at most 1 long, and lies in one block. So the blocks of *all* classes together move
+by at most 1 when a record is added or removed. One Gaussian covers all.
 
-A class may be cut into cells: a record is in the cell of its class whose centre is nearest, z counts from there, and every cell
-has a block. The centres are fixed before the release; which cell is nearest is found without rounding, as votes are.
+A class may be cut into cells, each with a block. A record is in the cell of its class whose centre is nearest, and z counts
+from there. The centres are fixed before the release. The nearest cell is found without rounding, as in votes.
 """
 
 import copy
@@ -34,7 +34,7 @@ class Moments:
 
     Args:
         latent: fixed before a record is read.
-        classes: number of labels, K.
+        classes: K.
         radius: R, in standard deviations of a code per axis: a code is shortened to radius x sqrt(d).
         centres: of the cells of each class, [K, m, d], float64, public or released; None: each class is one cell, about 0.
     """
@@ -80,8 +80,8 @@ class Moments:
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
         """Codes in units of the reach, at most 1 long, [n, d] float64, and the cells that they are in, [n].
 
-        In double precision throughout: a product is rounded in another way when another record stands in its block, and in
-        single precision what that moves in the codes of all others would be outside the bound.
+        All is in double precision. Another record in the batch changes how products are rounded. In single precision, what that
+        moves in the codes of all others would be outside the bound.
         """
         images, labels = records.tensors(self.latent.basis.device)
         codes, cells = copy.deepcopy(self.latent).double().code(images.double()).cpu(), labels.cpu()
@@ -103,8 +103,8 @@ class Moments:
     def placed(self, images: Tensor) -> Tensor:
         """Codes on a grid, [n, d] float64.
 
-        A picture near a border must not change cells because another picture is in its block and sums are rounded in another
-        way. So all that adds up are whole numbers below 2^53, see `votes.on_grid`: exact, in any order.
+        A picture near a border must not change cells because another picture in its batch changes how sums are rounded. So only
+        whole numbers below 2^53 are added up, see `votes.on_grid`: exact, in any order.
         """
         basis = on_grid(self.latent.basis.cpu())
         along = 256 / 255 * (pixels(images).flatten(1) @ basis)

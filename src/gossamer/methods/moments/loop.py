@@ -12,7 +12,7 @@ from gossamer.data.records import Records
 from gossamer.methods import method
 from gossamer.methods.common.learners import subset
 from gossamer.methods.method import Logs, Run
-from gossamer.methods.moments import CUT_BY, Config
+from gossamer.methods.moments import CUT_BY, Config, first_noise
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.mixture import Mixture
 from gossamer.nets.latent import Latent
@@ -74,11 +74,6 @@ def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
         yield {}
 
 
-def first_noise(config: Config) -> float:
-    """Standard deviation of the noise on the moments of whole classes."""
-    return config.classes_noise * config.noise_multiplier
-
-
 class Generator(nn.Module):
     """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]; what is faint in one is black."""
 
@@ -97,22 +92,10 @@ class Generator(nn.Module):
 
 @dataclass
 class State(method.State):
-    """The Gaussians have seen records through releases only.
-
-    Args:
-        net: the generator.
-        whole: the Gaussians of whole classes, where there are cells.
-    """
+    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells."""
 
     net: Generator
     whole: Mixture | None
-
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Cosine waves, and one Gaussian for all."""
-        net = generator(run.config, run.card).to(run.device)
-        several = run.config.cells > 1
-        return cls(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
 
     @property
     def released(self) -> Generator:
@@ -120,7 +103,11 @@ class State(method.State):
         return self.net
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Cosine waves, and one Gaussian for all."""
+    net = generator(run.config, run.card).to(run.device)
+    several = run.config.cells > 1
+    return State(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
 
 
 def generator(config: Config, card: DataCard) -> Generator:

@@ -1,9 +1,9 @@
 """Mixtures of Gaussians, one for each class, out of the released moments of its cells; and how noise is taken out of moments.
 
-A released covariance is the true one plus noise of one known size on every entry. Cells resemble one another, so each is drawn
-to what they have in common, entry by entry in the principal axes of that, and the more so the less an entry differs beyond
-noise (empirical Bayes, after Efron and Morris 1973). Entries whose axes have about the same product of variances are judged
-together. Cells are drawn to their class, and classes to all.
+A released covariance is the true covariance plus noise of one known size on every entry. Cells resemble one another, so each is
+drawn to what they have in common, entry by entry in its principal axes: the less an entry differs beyond noise, the more
+(empirical Bayes, after Efron and Morris 1973). Entries whose axes have about the same product of variances are judged together.
+Cells are drawn to their class, and classes to all.
 """
 
 import math
@@ -27,11 +27,6 @@ class Mixture(nn.Module):
     """Standard normals [n, 1 + d] and labels [n] to codes [n, d]. All of it is buffers; at first every cell is standard normal.
 
     The first number of a row chooses the cell, the others go into its Gaussian.
-
-    Args:
-        classes: K.
-        cells: of a class, m.
-        axes: d.
     """
 
     groups: Tensor
@@ -73,10 +68,7 @@ class Mixture(nn.Module):
     def take(self, released: Tensor, query: Moments, *, noise_multiplier: float) -> None:
         """Take the moments that were released, in place. Post-processing: it reads no record.
 
-        Args:
-            released: [K m (1 + d + d (d + 1) / 2)], with noise.
-            query: what was asked, with as many cells.
-            noise_multiplier: standard deviation of the noise on every number.
+        `released` is the noisy answer to the query, with noise of standard deviation `noise_multiplier` on every number.
         """
         noisy = Noisy.of(released.double().cpu(), query, noise_multiplier)
         groups = self.groups.cpu()
@@ -95,13 +87,9 @@ class Mixture(nn.Module):
 
 @dataclass(frozen=True)
 class Noisy:
-    """Moments with noise in them, in units of the reach, float64.
+    """Noisy counts [c] above zero, means [c, d] and covariances [c, d, d], in units of the reach, float64.
 
-    Args:
-        counts: [c], above zero.
-        means: [c, d]
-        covariances: [c, d, d]
-        noise: standard deviation of the noise on every sum, times the square root of how many were added up. [c]
+    `noise` [c] is the standard deviation of the noise on every sum, times the square root of how many were added up.
     """
 
     counts: Tensor

@@ -91,7 +91,7 @@ class Privae(Startable[Config, "loop.State"]):
     Departures from the paper:
         - Lemma 2 takes C2 for 2 C2, and Theorem 2 composes two releases on the same draw, at twice the noise (kappa = 2.06).
           Here both terms are one Gaussian, with noise sqrt(2) C1 and sqrt(2) 2 C2 times the multiplier, or split otherwise.
-        - Groups come from independent coins, so that a removed record does not re-partition the others.
+        - Groups are independent random choices, so that a removed record does not re-partition the others.
         - No batch normalisation. KL(q || p) in closed form where the prior is standard normal. KL(p || q) averages where the
           paper sums. The mixture prior has the signed centres and the spread of Mathieu et al. 2019, whom the paper follows;
           so have the spikes of the sparse prior, 0.05 wide, where the paper's text calls 0.05 their variance.
@@ -111,11 +111,7 @@ class Privae(Startable[Config, "loop.State"]):
         rate = config.expected_batch_size / card.declared_size
         release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
-            OnPublic(
-                name="warm start",
-                steps=config.warm_steps,
-                body=lambda run, state, public: loop.warm_start(run, state, public),
-            ),
+            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, [(release, config.steps)]),
         ]
 

@@ -20,12 +20,8 @@ _AT_ONCE = 1 << 21
 def mmd(codes: Tensor, prior: Tensor) -> Tensor:
     """The squared MMD, dimension by dimension, with the sum of the Cauchy kernels; unbiased. One number; may be below zero.
 
-    Takahashi et al. 2020, section 5.1; Mathieu et al. 2019. Memory does not grow with the number of pairs. A set of
-    one has no pairs, and its within-set term counts as zero.
-
-    Args:
-        codes: [n, d], n at least 1. The gradient is theirs.
-        prior: [m, d], draws from the prior.
+    Takahashi et al. 2020, section 5.1; Mathieu et al. 2019. The gradient is that of the codes [n, d]; prior: draws [m, d].
+    Memory does not grow with the number of pairs. A set of one has no pairs, and its within-set term counts as zero.
     """
     value: Tensor = _Mmd.apply(codes, prior)  # type: ignore[no-untyped-call]  # torch gives it no types
     return value
@@ -79,8 +75,8 @@ def kl_from_prior(mean: Tensor, scale: Tensor, prior: Tensor, log_prior: Tensor)
     the 1/n away; averages keep the size of a group out of the term. What does not fit at once is computed again backwards.
 
     Args:
-        mean: [n, d], of the normal posteriors q(z|x_i). The gradient is theirs and the scales'.
-        scale: [n, d], their standard deviations.
+        mean: [n, d], of the normal posteriors q(z|x_i).
+        scale: [n, d], their standard deviations. The gradient is that of means and scales.
         prior: [m, d], draws z from p.
         log_prior: [m], log p(z).
     """

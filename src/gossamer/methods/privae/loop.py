@@ -90,26 +90,11 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 @dataclass
 class State(method.State):
-    """The network, its optimiser and the average have seen records through releases only.
-
-    Args:
-        vae: the autoencoder.
-        average: the running average of its weights.
-        with_encoder: whether the encoder is released too.
-    """
+    """The network, its optimiser and the average have seen records through releases only."""
 
     vae: Learner[Autoencoder]
     average: Average[Autoencoder]
     with_encoder: bool
-
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Network and optimiser at the start of a run."""
-        config = run.config
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            vae = _network(config, run.card, encoder=True).to(run.device)
-        learner = Learner(vae, _optimiser(config, config.learning_rate))
-        return cls(learner, Average(vae, config.average_decay), config.release_encoder)
 
     @property
     def released(self) -> Autoencoder:
@@ -120,7 +105,13 @@ class State(method.State):
         return net
 
 
-start = State.fresh
+def start(run: Run[Config]) -> State:
+    """Network and optimiser at the start of a run."""
+    config = run.config
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        vae = _network(config, run.card, encoder=True).to(run.device)
+    learner = Learner(vae, _optimiser(config, config.learning_rate))
+    return State(learner, Average(vae, config.average_decay), config.release_encoder)
 
 
 def generator(config: Config, card: DataCard) -> Autoencoder:

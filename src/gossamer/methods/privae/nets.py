@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
+from gossamer.nets.image_size import channels_and_side
 
 PriorName: TypeAlias = Literal["normal", "sparse", "mixture"]
-Likelihood: TypeAlias = Literal["bernoulli", "laplace", "normal"]
-Network: TypeAlias = Literal["conv", "dense"]
 
 SLOPE = 0.2
-_INNER_KERNEL = {(28, 28): 3, (32, 32): 4}
+_INNER_KERNEL = {28: 3, 32: 4}
 """Kernel of the layer between 7x7 (three) or 8x8 (four) and 4x4."""
 
 SPIKE, SPIKE_DEVIATION = 0.8, 0.05
@@ -39,12 +38,10 @@ _NARROWEST = 1e-3
 class Prior:
     """The distribution that the codes are to follow: its density, and how standard normals become draws from it.
 
-    Args:
-        name: "normal"; "sparse": Takahashi et al. 2020, section 5.1; "mixture": section 5.2.
-        latent_size: dimensions; at least 2 for the mixture.
+    The sparse prior is that of section 5.1 in Takahashi et al. 2020, the mixture that of section 5.2.
 
     Raises:
-        RequestError: if there are too few dimensions.
+        RequestError: if the mixture has fewer than two dimensions.
     """
 
     def __init__(self, name: PriorName, latent_size: int) -> None:
@@ -67,8 +64,8 @@ class Prior:
     def from_normal(self, e: Tensor) -> Tensor:
         """A draw from the prior out of each row of standard normals. e: [n, d]; gives [n, d].
 
-        One normal is one uniform number: its leading part chooses the component, and what is left of it, which is uniform
-        again, becomes the normal of that component.
+        One normal gives one uniform number, whose leading part chooses the component. The rest of it is uniform again and
+        becomes the normal of that component.
         """
         if self.name == "normal":
             return e
@@ -95,19 +92,10 @@ class Prior:
 class Autoencoder(nn.Module):
     """Encoder, decoder, prior and likelihood in one. Without its encoder it is the generator that a run releases.
 
-    Args:
-        shape: channels, height and width of an image.
-        classes: number of labels; 1 makes an unconditional autoencoder.
-        network: "conv" (28x28 or 32x32) or "dense".
-        width: channels of the outermost hidden layer ("conv"; Mathieu et al. have 32), or hidden units ("dense"; 100).
-        latent_size: length of a code.
-        prior: see `Prior`.
-        likelihood: "bernoulli"; "laplace": scale 0.1; "normal": with a learned standard deviation for each pixel.
-        extent: pixels stand for coordinates in [-extent, extent]; 0: for themselves, in [0, 1].
-        encoder: with the encoder, or the decoder alone.
+    The arguments are settings of `privae.Config`. With one class the autoencoder is unconditional.
 
     Raises:
-        RequestError: an image size that the network does not make, a count below 1, or a Bernoulli for coordinates.
+        RequestError: an image size that the network does not make, or a Bernoulli for coordinates.
     """
 
     def __init__(
@@ -115,18 +103,15 @@ class Autoencoder(nn.Module):
         shape: tuple[int, ...],
         classes: int,
         *,
-        network: Network,
+        network: Literal["conv", "dense"],
         width: int,
         latent_size: int,
         prior: PriorName = "normal",
-        likelihood: Likelihood = "bernoulli",
+        likelihood: Literal["bernoulli", "laplace", "normal"] = "bernoulli",
         extent: float = 0.0,
         encoder: bool = True,
     ) -> None:
         super().__init__()
-        for name, count in (("classes", classes), ("width", width), ("latent_size", latent_size)):
-            if count < 1:
-                raise RequestError(f"{name} must be at least 1, not {count}")
         if likelihood == "bernoulli" and extent:
             raise RequestError(
                 "--likelihood bernoulli is for pixels in [0, 1]: take laplace or normal with --extent, or --extent 0."
@@ -161,12 +146,7 @@ class Autoencoder(nn.Module):
         return out.view(len(z), self.outputs, *self.shape)
 
     def distances(self, images: Tensor, labels: Tensor) -> Tensor:
-        """How far from each image its reconstruction lies, from the mean of q(z|x). Coordinates (pixels, if extent is 0). [n]
-
-        Args:
-            images: [n, C, H, W] in [0, 1].
-            labels: int64 [n].
-        """
+        """Distance of each image to its reconstruction from the mean of q(z|x), in coordinates (pixels, if extent is 0). [n]"""
         z, _ = self.encode(images, labels)
         out = self.decode(z, labels)[:, 0]
         made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out
@@ -187,10 +167,7 @@ class Autoencoder(nn.Module):
     def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
         """log p(x, z) - log q(z|x) for k draws of z per image: what the importance-weighted likelihood takes. [k, n]
 
-        Args:
-            images: [n, C, H, W] in [0, 1].
-            labels: int64 [n].
-            noise: standard normals [k, n, latent_size].
+        noise: standard normals [k, n, latent_size].
         """
         mean, scale = self.encode(images, labels)
         rows = []
@@ -212,11 +189,13 @@ class ConvEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int) -> None:
         super().__init__()
-        channels, kernel = _checked(shape)
+        channels, side = channels_and_side(
+            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
+        )
         self.image_in = nn.Conv2d(channels, width, 4, stride=2, padding=1)
         self.label_in = nn.Conv2d(classes, width, 4, stride=2, padding=1, bias=False) if classes > 1 else None
         self.down1 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
-        self.down2 = nn.Conv2d(2 * width, 4 * width, kernel, stride=2, padding=1)
+        self.down2 = nn.Conv2d(2 * width, 4 * width, _INNER_KERNEL[side], stride=2, padding=1)
         self.out = nn.Linear(64 * width, 2 * latent_size)
 
     def forward(self, images: Tensor, codes: Tensor) -> Tensor:
@@ -236,9 +215,11 @@ class ConvDecoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int, outputs: int) -> None:
         super().__init__()
-        channels, kernel = _checked(shape)
+        channels, side = channels_and_side(
+            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
+        )
         self.latent_in = nn.Linear(latent_size + (classes if classes > 1 else 0), 64 * width)
-        self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, kernel, stride=2, padding=1)
+        self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, _INNER_KERNEL[side], stride=2, padding=1)
         self.up2 = nn.ConvTranspose2d(2 * width, width, 4, stride=2, padding=1)
         self.out = nn.ConvTranspose2d(width, outputs * channels, 4, stride=2, padding=1)
 
@@ -286,13 +267,3 @@ def _normal(uniform: Tensor) -> Tensor:
     """Standard normals from uniform numbers, in float64, away from the infinite ends."""
     normal: Tensor = torch.special.ndtri(uniform.clamp(1e-15, 1 - 1e-15))
     return normal
-
-
-def _checked(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Number of channels and the kernel that the image size needs."""
-    if len(shape) != 3 or shape[1:] not in _INNER_KERNEL or shape[0] < 1:
-        raise RequestError(
-            f"--network conv makes images of 28x28 or 32x32 pixels, not of shape {'x'.join(map(str, shape))}: set shape = "
-            "[channels, 28, 28] or [channels, 32, 32] in the card, or take --network dense"
-        )
-    return shape[0], _INNER_KERNEL[shape[1], shape[2]]

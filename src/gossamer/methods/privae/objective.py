@@ -23,11 +23,11 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 
 Coins: TypeAlias = Callable[[Records, int], Tensor]
-"""Standard normals [n, k] for n records: k coins that belong to each of them."""
+"""Standard normals [n, k] for n records: k random numbers that belong to each of them."""
 
 
 def secret_coins(rng: Rng) -> Coins:
-    """Coins of operating-system entropy, fresh at every call: no record can learn, or shift, those of another."""
+    """Random numbers in secret, fresh at every call: no record can learn, or shift, the numbers of another."""
     return lambda records, k: torch.randn(len(records), k, generator=rng.secret_generator())
 
 
@@ -35,11 +35,7 @@ def secret_coins(rng: Rng) -> Coins:
 class Objective:
     """The query: the gradients of phi(x), record by record, and of psi(s), group by group. Equation 13.
 
-    Args:
-        vae: the network.
-        config: the settings of the run.
-        coins: reparametrisation noise and draws from the prior, those of each record its own.
-        phi: the per-record query.
+    `coins` gives each record its own reparametrisation noise and draws from the prior. `phi` is the per-record query.
     """
 
     vae: Autoencoder
@@ -49,17 +45,13 @@ class Objective:
 
     @classmethod
     def of(cls, vae: Autoencoder, config: Config, coins: Coins) -> "Objective":
-        """The query of a run; `phi` remembers what it has learnt about the network."""
+        """The query of a run."""
 
         def loss(_module: torch.nn.Module, records: Records) -> Tensor:
             return sample_wise(vae, records, config, coins)
 
-        return cls(
-            vae,
-            config,
-            coins,
-            PerRecordGradient(vae, loss, config.physical_batch_size, multiplicity=config.codes_per_record),
-        )
+        phi = PerRecordGradient(vae, loss, config.physical_batch_size, multiplicity=config.codes_per_record)
+        return cls(vae, config, coins, phi)
 
     @property
     def dimension(self) -> int:

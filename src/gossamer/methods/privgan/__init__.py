@@ -8,10 +8,7 @@ from gossamer.lazy import Lazy
 from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.privgan import loop
     from gossamer.privacy.accounting import events
 else:
@@ -99,11 +96,7 @@ class Privgan(Method[Config, "loop.State"]):
         """
         warm, steps = length(config, card)
         both: Phases[Config, loop.State] = [
-            OnPrivate(
-                name="warm start",
-                steps=warm,
-                body=lambda run, state, private: loop.warm_up(run, state, private),
-            ),
+            OnPrivate(name="warm start", steps=warm, body=lambda *given: loop.warm_up(*given)),
             self.training(steps, [(events.without_privacy(), 1)]),
         ]
         return both if config.pairs > 1 else both[1:]
@@ -115,9 +108,7 @@ class Privgan(Method[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other, and a declared size that is too small for them."""
         if config.release > config.pairs:
-            raise RequestError(
-                f"--release {config.release} is more than the {config.pairs} generators that --pairs makes."
-            )
+            raise RequestError(f"--release {config.release} is more than the {config.pairs} generators of --pairs.")
         if config.latent_size < 2:
             raise RequestError("--latent-size must be at least 2: the last number picks the generator.")
         if not 0.5 < config.real_target <= 1:
@@ -130,10 +121,6 @@ class Privgan(Method[Config, "loop.State"]):
                 f"--batch-size {config.batch_size} is more than the {part} records of a part ({card.declared_size:,} declared, "
                 f"{groups(config, card)} x {config.pairs} parts). Lower it, or --pairs."
             )
-
-    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
-        """What each discriminator says: probabilities. [N, n]"""
-        return loop.scores(state, records)
 
 
 def length(config: Config, card: "DataCard") -> tuple[int, int]:

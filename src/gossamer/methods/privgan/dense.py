@@ -19,21 +19,13 @@ SLOPE = 0.2
 
 
 class Generator(nn.Module):
-    """Latents and labels to images: three hidden layers of width, width and twice the width.
+    """Latents and labels to images: three hidden layers of width, width and twice the width. With one class labels are ignored.
 
-    Args:
-        shape: channels, height and width of an image.
-        classes: number of labels; with one, labels are ignored.
-        width: units of the first hidden layer, 512 in the paper.
-        latent_size: length of a latent vector, 100 in the paper.
-
-    Raises:
-        RequestError: a count below 1.
+    The paper has a width of 512 and latents of 100 numbers.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 512, latent_size: int = 100) -> None:
         super().__init__()
-        counted(classes=classes, width=width, latent_size=latent_size)
         self.shape, self.classes, self.latent_size = shape, classes, latent_size
         sizes = (latent_size + codes(classes), width, width, 2 * width, math.prod(shape))
         self.layers = _dense(sizes)
@@ -50,16 +42,15 @@ class Discriminator(nn.Module):
     Args:
         shape: channels, height and width of an image.
         classes: number of labels; with one, labels are ignored.
-        width: half the units of the last hidden layer; 512 gives the paper's 2048, 512, 256.
+        width: twice the units of the last hidden layer; 512 gives the paper's 2048, 512, 256.
         outputs: 1, or the number of generators.
 
     Raises:
-        RequestError: a count below 1, or an odd width.
+        RequestError: an odd width.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 512, outputs: int = 1) -> None:
         super().__init__()
-        counted(classes=classes, width=width, outputs=outputs)
         if width % 2:
             raise RequestError(f"width must be even, not {width}: the last hidden layer has half of it")
         self.classes = classes
@@ -68,13 +59,6 @@ class Discriminator(nn.Module):
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """images: float [n, C, H, W] in [0, 1]; labels: int64 [n]. Returns logits [n, outputs]."""
         return _through(self.layers, with_codes((2 * images - 1).flatten(1), labels, self.classes))
-
-
-def counted(**counts: int) -> None:
-    """Raise RequestError where a count is below 1; names it."""
-    for name, count in counts.items():
-        if count < 1:
-            raise RequestError(f"{name} must be at least 1, not {count}")
 
 
 def codes(classes: int) -> int:

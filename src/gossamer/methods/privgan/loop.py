@@ -111,11 +111,7 @@ def discriminator_loss(
 def generator_loss(
     run: Run[Config], model: "Model", fakes: list[Tensor], labels: list[Tensor]
 ) -> tuple[Tensor, dict[str, float]]:
-    """Lines 10, 15 and 16: deceive the own discriminator and mislead the adversary. Summed over the pairs.
-
-    Returns:
-        The loss, and figures to show; they are computed on fakes.
-    """
+    """Lines 10, 15 and 16: deceive the own discriminator and mislead the adversary. The loss, and figures on fakes to show."""
     logits = [D(fake, label) for D, fake, label in zip(model.discriminators, fakes, labels, strict=True)]
     deceive = torch.stack([adversarial.non_saturating_losses(logit).mean() for logit in logits]).sum()
     figures = {"generator_loss": float(deceive.detach()) / len(fakes)}
@@ -176,26 +172,14 @@ class Model(StatefulDataclass):
 
 @dataclass
 class State(method.State):
-    """Private: all of it has seen the records. Only `released` is handed out.
-
-    Args:
-        models: one, or one per class.
-        split_seed: fixes the parts, so that a resume finds them again.
-        count: how many generators of each model are released.
-    """
+    """Private: all of it has seen the records. Only `released` is handed out."""
 
     models: list[Model]
+    """One, or one per class."""
     split_seed: int
+    """Fixes the parts, so that a resume finds them again."""
     count: int
-
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Networks and optimisers at the start of a run, and the seed of the partition."""
-        config = run.config
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            models = [Model.fresh(run) for _ in range(groups(config, run.card))]
-        split_seed = int(torch.randint(2**62, (1,), generator=run.rng.public("partition")))
-        return cls(models, split_seed, config.release or config.pairs)
+    """How many generators of each model are released."""
 
     @property
     def released(self) -> nets.Mixture:
@@ -203,8 +187,25 @@ class State(method.State):
         generators = [G for model in self.models for G in list(model.generators)[: self.count]]
         return nets.Mixture(generators, groups=len(self.models))
 
+    @torch.no_grad()
+    def scores(self, records: Records) -> Tensor:
+        """How real each discriminator finds each record: probabilities, of the model of its class. [N, n]"""
+        images, labels = records.tensors(next(self.models[0].generators.parameters()).device)
+        rows = images.new_zeros(len(self.models[0].discriminators), len(images))
+        for number, model in enumerate(self.models):
+            of_class = labels == number if len(self.models) > 1 else torch.ones_like(labels, dtype=torch.bool)
+            for row, D in zip(rows, model.discriminators, strict=True):
+                row[of_class] = torch.sigmoid(D(images[of_class], labels[of_class]))[:, 0]
+        return rows
 
-start = State.fresh
+
+def start(run: Run[Config]) -> State:
+    """Networks and optimisers at the start of a run, and the seed of the partition."""
+    config = run.config
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        models = [Model.fresh(run) for _ in range(groups(config, run.card))]
+    split_seed = int(torch.randint(2**62, (1,), generator=run.rng.public("partition")))
+    return State(models, split_seed, config.release or config.pairs)
 
 
 def generator(config: Config, card: DataCard) -> nets.Mixture:
@@ -212,18 +213,6 @@ def generator(config: Config, card: DataCard) -> nets.Mixture:
     models = groups(config, card)
     count = models * (config.release or config.pairs)
     return nets.Mixture([nets.generator(config, card) for _ in range(count)], groups=models)
-
-
-@torch.no_grad()
-def scores(state: State, records: Records) -> Tensor:
-    """How real each discriminator finds each record: probabilities, of the model of its class. [N, n]"""
-    images, labels = records.tensors(next(state.models[0].generators.parameters()).device)
-    rows = images.new_zeros(len(state.models[0].discriminators), len(images))
-    for number, model in enumerate(state.models):
-        of_class = labels == number if len(state.models) > 1 else torch.ones_like(labels, dtype=torch.bool)
-        for row, D in zip(rows, model.discriminators, strict=True):
-            row[of_class] = torch.sigmoid(D(images[of_class], labels[of_class]))[:, 0]
-    return rows
 
 
 def _adam(module: nn.Module, config: Config) -> torch.optim.Adam:

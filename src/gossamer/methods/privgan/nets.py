@@ -1,7 +1,7 @@
 """The networks of privGAN by its Config, dense or convolutional, and what a run releases: its generators as one."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,16 +9,11 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.methods.privgan import Config, conv, dense
 
-Generator: TypeAlias = dense.Generator | conv.Generator
-Discriminator: TypeAlias = dense.Discriminator | conv.Discriminator
-
 
 class Mixture(nn.Module):
     """The released generators as one: each sample comes from a random one of them.
 
-    Args:
-        generators: [groups x released], those of one group side by side, all of one kind.
-        groups: 1, or one group per class, each of which knows its class only.
+    There is one group of generators, or one per class, each of which makes its class only. Generators of a group are adjacent.
     """
 
     def __init__(self, generators: Sequence[nn.Module], *, groups: int) -> None:
@@ -45,13 +40,13 @@ class Mixture(nn.Module):
         return images
 
 
-def generator(config: Config, card: DataCard) -> Generator:
+def generator(config: Config, card: DataCard) -> dense.Generator | conv.Generator:
     """One generator, with fresh weights. The last latent is not its own: it picks the generator."""
     kind = conv.Generator if config.network == "conv" else dense.Generator
     return kind(card.shape, _classes(config, card), width=config.width, latent_size=config.latent_size - 1)
 
 
-def discriminator(config: Config, card: DataCard, *, outputs: int) -> Discriminator:
+def discriminator(config: Config, card: DataCard, *, outputs: int) -> dense.Discriminator | conv.Discriminator:
     """One discriminator, with fresh weights; with several outputs the privacy discriminator."""
     kind = conv.Discriminator if config.network == "conv" else dense.Discriminator
     return kind(card.shape, _classes(config, card), width=config.width, outputs=outputs)

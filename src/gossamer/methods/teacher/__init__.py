@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
     from gossamer.methods.teacher import loop, shapes
     from gossamer.privacy.accounting import events
 else:
@@ -70,7 +69,7 @@ class Teacher(Method[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
     record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
     within each picture alone. What is released is the weights; the shapes come from a drawing program that reads no record,
-    so samples are post-processing. They carry what the teacher knows of the labels, and nothing of how the records look.
+    so samples are post-processing. They carry what the teacher learnt about the labels, and nothing of how the records look.
 
     Departures from the paper:
         - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
@@ -101,13 +100,7 @@ class Teacher(Method[Config, "loop.State"]):
                 f"{card.shape[1]}x{card.shape[2]}: declare a larger shape, and the readers resize to it."
             )
         if config.momentum >= 1:
-            raise RequestError(
-                f"--momentum must be below 1, not {config.momentum:g}: the noise of every step would stay."
-            )
-
-    def scores(self, state: "loop.State", records: "Records") -> "Tensor":
-        """How likely the teacher finds the label of each record: log p(y | x), so that attackers can rank. [1, n]"""
-        return loop.scores(state, records)
+            raise RequestError(f"--momentum must be below 1, not {config.momentum:g}.")
 
     def sample(
         self,

@@ -46,40 +46,34 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class State(method.State):
     """The weights have seen records through releases only.
 
-    Args:
-        W: the classifier, and its optimiser.
-        mean: of its weights over the second half of the steps; the last weights before that.
+    `mean` is that of the weights over the second half of the steps; before that, the last weights.
     """
 
     W: Learner[Classifier]
     mean: Average[Classifier]
-
-    @classmethod
-    def fresh(cls, run: Run[Config]) -> "State":
-        """Weights of zero, which give every class the same probability."""
-        config = run.config
-        with adversarial.initialised_by(run.rng.public("initialisation")):
-            net = generator(config, run.card).to(run.device)
-        W = Learner(
-            net, lambda weights: torch.optim.SGD(weights, lr=learning_rate(config, run.card), momentum=config.momentum)
-        )
-        return cls(W, Average(net, 1.0))
 
     @property
     def released(self) -> Classifier:
         """The classifier that the run hands out."""
         return self.mean.released
 
+    @torch.no_grad()
+    def scores(self, records: Records) -> Tensor:
+        """log p(y | x) of records, by the weights that are released, so that attackers can rank them. [1, n]"""
+        return -losses(self.released, records)[None]
 
-start = State.fresh
+
+def start(run: Run[Config]) -> State:
+    """Weights of zero, which give every class the same probability."""
+    config = run.config
+    with adversarial.initialised_by(run.rng.public("initialisation")):
+        net = generator(config, run.card).to(run.device)
+    W = Learner(
+        net, lambda weights: torch.optim.SGD(weights, lr=learning_rate(config, run.card), momentum=config.momentum)
+    )
+    return State(W, Average(net, 1.0))
 
 
 def generator(config: Config, card: DataCard) -> Classifier:  # noqa: ARG001 (the same for every method)
     """The classifier that a run releases."""
     return Classifier(card.shape, card.classes)
-
-
-@torch.no_grad()
-def scores(state: State, records: Records) -> Tensor:
-    """log p(y | x) of records, by the weights that are released. [1, n]"""
-    return -losses(state.released, records)[None]

@@ -17,12 +17,7 @@ LARGEST = 1 << 31
 
 
 class Classifier(nn.Module):
-    """Pictures to the probability of each class. Its weights are those of the last layer alone: [classes, features], from 0.
-
-    Args:
-        shape: channels, height, width of a picture; height and width at least 8.
-        classes: number of classes.
-    """
+    """Pictures to the probability of each class. Its weights are those of the last layer alone: [classes, features], from 0."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()

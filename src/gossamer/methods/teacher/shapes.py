@@ -20,16 +20,9 @@ def labelled(
 ) -> tuple[Tensor, Tensor]:
     """n shapes and their labels: images [n, C, H, W] in [0, 1] and int64 [n].
 
-    The teacher labels four shapes for each sample, half of them digits and half letters, and the samples are picked so that
-    their labels follow the card's prior, or are those given. Where the teacher gives a label too rarely, the shapes that it
-    finds likeliest to have it stand in. No shape is taken twice.
-
-    Args:
-        net: the released classifier.
-        card: the shape, and the prior of the labels.
-        n: how many.
-        labels: int64 [n]; None: drawn from the prior.
-        stream: fixes the shapes and the labels.
+    The teacher labels four shapes for each sample, half of them digits and half letters. The samples are picked so that their
+    labels follow the card's prior, or are those given. Where the teacher gives a label too rarely, the shapes that it finds
+    likeliest to have it fill the gap. No shape is taken twice. Arguments are those of `Method.sample`.
     """
     assert isinstance(net, Classifier)
     wanted = draw_labels(n, card, stream) if labels is None else labels

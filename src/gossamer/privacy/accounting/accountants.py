@@ -1,8 +1,8 @@
 """The accountants: each bounds what a plan costs, or says that it does not know an event.
 
-Two of dp_accounting, both upper bounds: Renyi differential privacy (RDP; Mironov, Talwar and Zhang 2019) and privacy
-loss distributions (PLD; Doroshenko et al. 2022, "Connect the dots"), to which we add that of a secret draw (`secret_draw.py`).
-Two of our own for releases whose draw is known (`revealed_draw.py`). To add one: a small object in `ACCOUNTANTS`.
+Two are of dp_accounting: Renyi differential privacy (RDP; Mironov, Talwar and Zhang 2019) and privacy loss distributions (PLD;
+Doroshenko et al. 2022, "Connect the dots"). To the second we add that of a secret draw (`secret_draw.py`). Two are our own, for
+releases whose draw is known (`revealed_draw.py`).
 """
 
 import functools
@@ -49,15 +49,12 @@ class Accountant(Protocol):
     @property
     def name(self) -> str:
         """As the certificate prints it."""
-        ...
 
     def knows(self, event: DpEvent, relation: NeighboringRelation, /) -> bool:
         """Whether it can bound this event, no composition, under this relation."""
-        ...
 
     def epsilon(self, plan: FlatPlan, /, *, delta: float, relation: NeighboringRelation) -> float:
         """An upper bound on epsilon at delta, in (0, 1), for a plan of events that it knows."""
-        ...
 
 
 class Rdp:
@@ -69,8 +66,7 @@ class Rdp:
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians: plain or Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one).
 
-        dp_accounting's RDP takes a plain Gaussian under replace-one too, with the sensitivity to one record more or fewer. To
-        exchange a record may move a sum by twice that.
+        Not plain under replace-one, as dp_accounting has it: to exchange a record may move a sum by twice the sensitivity.
         """
         match event:
             case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent():
@@ -92,26 +88,21 @@ class Rdp:
         return float(dp_accounting.rdp.compute_epsilon(_ORDERS.tolist(), curve.tolist(), delta)[0])
 
     def epsilon(self, plan: FlatPlan, *, delta: float, relation: NeighboringRelation) -> float:
-        """See `Accountant`."""
         return self.convert(self.curve(plan, relation), delta)
 
 
 @dataclass(frozen=True)
 class Pld:
-    """dp_accounting's privacy loss distributions, composed as its PLDAccountant does, with two cares of our own.
+    """dp_accounting's privacy loss distributions, composed as its PLDAccountant does, with two differences.
 
-    The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), for secret draws a quarter of the second,
-    coarser only where that would take more than `most_cells`: every grid gives an upper bound, a coarse one a loose bound.
+    The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), for secret draws a quarter of the second. It
+    is coarser where that would take more than `most_cells`. Every grid gives an upper bound, a coarse grid a loose bound.
 
-    Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor.
-    That much is taken off delta first. Without it, 450,000 steps that make a Gaussian of multiplier 1/2 read epsilon
-    14.244 at delta 1e-10, where 14.274 is exact.
+    Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor. That
+    much is taken off delta first.
 
-    The bound is infinity, RDP alone then counts, where nothing of delta is left, where `most_cells` would be coarser than
-    0.05, beyond two million steps, and where the arithmetic overflows.
-
-    Args:
-        most_cells: cells of the grid; a million take up to 10 seconds.
+    The bound is infinity where nothing of delta is left, where `most_cells` would be coarser than 0.05, beyond two million
+    steps, and where the arithmetic overflows. RDP alone then counts.
     """
 
     most_cells: int = 1_000_000
@@ -120,7 +111,7 @@ class Pld:
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians, plain or Poisson-sampled, under add-or-remove-one; sampled without replacement, under replace-one.
 
-        One of K, drawn in secret, is known under add-or-remove-one too: there the K are parts, to which units go by coins.
+        One of K, drawn in secret, is known under add-or-remove-one too: the K are parts, to which units go at random.
         """
         match event:
             case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent() | NonPrivateDpEvent():
@@ -131,7 +122,6 @@ class Pld:
                 return False
 
     def epsilon(self, plan: FlatPlan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (one relation)
-        """See `Accountant`."""
         return _pld_epsilon(plan, delta, _grid(plan, self.most_cells))
 
 
@@ -172,9 +162,8 @@ def refuse_unknown(plan: FlatPlan, relation: NeighboringRelation) -> None:
     if not accountants_for(plan, relation):
         names = sorted({type(event).__name__ for event, _ in plan})
         raise BudgetError(
-            f"no accountant can bound a plan of {', '.join(names)} under {RELATION_NAMES[relation]}: change the "
-            "relation or the mechanism (a Gaussian, with Poisson sampling or without, goes with add-or-remove-one, sampling "
-            "without replacement with replace-one)."
+            f"no accountant can bound a plan of {', '.join(names)} under {RELATION_NAMES[relation]}. Plain and Poisson-sampled "
+            "Gaussians go with add-or-remove-one, sampling without replacement with replace-one."
         )
 
 
@@ -314,8 +303,8 @@ def _grid(plan: FlatPlan, most_cells: int) -> float:
 def _rule_and_width(event: DpEvent, count: int) -> tuple[float, float]:
     """Width of a cell as the rule has it, and of all losses of an event.
 
-    The cells cover the losses of one step between -10 and 10 standard deviations of noise, and those of the composition
-    as far as the accountant's Chernoff bounds (orders k / range for k up to 20, tail 1e-15) cannot exclude them.
+    The cells cover the losses of one step between -10 and 10 standard deviations of noise. Of the composition they cover what
+    the accountant's Chernoff bounds (orders k / range for k up to 20, tail 1e-15) cannot exclude.
     """
     rate, sigma = _rate_and_noise(event)
     if sigma == 0 or rate == 0:

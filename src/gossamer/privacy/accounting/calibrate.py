@@ -1,7 +1,4 @@
-"""The noise, the steps or the sampling rate for a budget: `cost.py` solved for one of them.
-
-The costs are those of `cost.guarantee`, so that both directions agree to the last digit.
-"""
+"""The noise, the steps or the sampling rate for a budget: `cost.guarantee` solved for one of them, to the last digit."""
 
 import functools
 import itertools
@@ -23,6 +20,9 @@ from gossamer.privacy.accounting.cost import check_delta
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, NeighboringRelation, Plan
 
 _CLOSE = 1e-3  # a search ends where the printed epsilon is at most this part below the target
+_NOISE = (1e-2, 1e4)  # the least noise multiplier that is returned, and the most that is tried
+_MOST_STEPS = 10**9
+_LEAST_RATE = 1e-9
 
 
 def calibrate_noise(
@@ -32,34 +32,28 @@ def calibrate_noise(
     delta: float,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     unit: str = "record",
-    low: float = 1e-2,
-    high: float = 1e4,
 ) -> float:
-    """The smallest noise multiplier whose printed guarantee meets epsilon, rounded up to 6 digits.
+    """Return the smallest noise multiplier whose printed guarantee meets epsilon, rounded up to 6 digits.
 
     Args:
-        plan_for: the plan at a noise multiplier; it must cost less the higher the noise.
-        epsilon: the target, above 0; infinity asks for no noise.
+        plan_for: the plan at a value; here it must cost less the higher the noise.
+        epsilon: the target, above 0. For infinity the answer is 0.
         delta: in (0, 1).
         relation: which data sets are neighbours.
-        unit: whose contribution is protected.
-        low: the answer where so little noise already meets epsilon.
-        high: the most noise to try.
-
-    Returns:
-        The noise multiplier; its printed epsilon is at most the target and within 0.1 % of it. 0 for epsilon infinity.
+        unit: whose contribution is protected, for the message.
 
     Raises:
-        BudgetError: epsilon or delta is out of range, or no noise multiplier up to `high` meets the budget.
+        BudgetError: epsilon or delta is out of range, or no noise multiplier up to 10,000 meets the budget.
     """
     if epsilon == math.inf:
         return 0.0
+    low, high = _NOISE
     costs = _Costs(plan_for, epsilon, delta, relation)
     noise = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
     if noise is None:
         raise BudgetError(
-            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per "
-            f"{unit}: allow a larger epsilon or delta. Fewer steps or a smaller sampling rate, where there are any, need less."
+            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}. "
+            "Allow a larger epsilon or delta, fewer steps, or a smaller sampling rate."
         )
     return noise
 
@@ -71,33 +65,25 @@ def calibrate_steps(
     delta: float,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     unit: str = "record",
-    high: int = 10**9,
 ) -> int:
-    """The most steps whose printed guarantee meets epsilon (to within 0.1 % of epsilon, or to the step).
+    """Return the most steps whose printed guarantee meets epsilon (to within 0.1 % of epsilon, or to the step).
 
-    Args:
-        plan_for: the plan of a number of steps.
-        epsilon: the target, above 0.
-        delta: in (0, 1).
-        relation: which data sets are neighbours.
-        unit: whose contribution is protected.
-        high: the most steps to try.
+    The arguments are those of `calibrate_noise`.
 
     Raises:
-        BudgetError: epsilon or delta is out of range, one step already costs more, or `high` steps cost less.
+        BudgetError: epsilon or delta is out of range, one step already costs more, or a thousand million cost less.
     """
     costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation)
-    axis = _Axis(1, high, start=min(1000, high), slope=0.5, snap=math.floor, unit=1)
-    steps = high if epsilon == math.inf else _solve(costs, axis)
+    axis = _Axis(1, _MOST_STEPS, start=1000, slope=0.5, snap=math.floor, unit=1)
+    steps = _MOST_STEPS if epsilon == math.inf else _solve(costs, axis)
     if steps is None:
         raise BudgetError(
-            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g} per {unit}: allow a larger "
-            "epsilon or delta, or choose a higher noise multiplier or a smaller sampling rate."
+            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g} per {unit}. Allow a larger epsilon "
+            "or delta, a higher noise multiplier, or a smaller sampling rate."
         )
-    if steps >= high:
+    if steps >= _MOST_STEPS:
         raise BudgetError(
-            f"even {high:,} steps cost less than epsilon {epsilon:g}: the budget does not limit the steps; give their "
-            "number, or a smaller epsilon."
+            f"even {_MOST_STEPS:,} steps cost less than epsilon {epsilon:g}. Give the number of steps, or a smaller epsilon."
         )
     return int(steps)
 
@@ -109,28 +95,21 @@ def calibrate_rate(
     delta: float,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     unit: str = "record",
-    low: float = 1e-9,
 ) -> float:
-    """The largest sampling rate whose printed guarantee meets epsilon, rounded down to 6 digits; at most 1.
+    """Return the largest sampling rate whose printed guarantee meets epsilon, rounded down to 6 digits; at most 1.
 
-    Args:
-        plan_for: the plan at a sampling rate.
-        epsilon: the target, above 0; for infinity the answer is 1.
-        delta: in (0, 1).
-        relation: which data sets are neighbours.
-        unit: whose contribution is protected.
-        low: the smallest rate to try.
+    The arguments are those of `calibrate_noise`. For epsilon infinity the answer is 1.
 
     Raises:
-        BudgetError: epsilon or delta is out of range, or no sampling rate down to `low` meets the budget.
+        BudgetError: epsilon or delta is out of range, or no sampling rate down to 1e-9 meets the budget.
     """
     costs = _Costs(plan_for, epsilon, delta, relation)
-    axis = _Axis(low, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
+    axis = _Axis(_LEAST_RATE, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
     rate = 1.0 if epsilon == math.inf else _solve(costs, axis)
     if rate is None:
         raise BudgetError(
-            f"no sampling rate down to {low:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}: "
-            "allow a larger epsilon or delta, plan fewer steps, or choose a higher noise multiplier."
+            f"no sampling rate down to {_LEAST_RATE:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}. "
+            "Allow a larger epsilon or delta, fewer steps, or a higher noise multiplier."
         )
     return rate
 
@@ -159,14 +138,10 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Axis:
-    """What a search may vary. Its logarithm, signed so that epsilon grows with it, is called the place.
+    """What a search may vary, from cheapest to dearest. Its place is its logarithm, signed so that epsilon grows with it.
 
-    Args:
-        cheapest, dearest: the ends of the range.
-        start: where to begin.
-        slope: first guess at d log(epsilon) / d place.
-        snap: rounds a value to one that may be returned, towards the cheapest.
-        unit: the least distance of two values; 0 where they are dense.
+    slope: first guess at d log(epsilon) / d place. snap: rounds a value towards the cheapest, to a value that may be returned.
+    unit: the least distance of two values; 0 where they are dense.
     """
 
     cheapest: float

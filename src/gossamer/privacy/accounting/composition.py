@@ -1,24 +1,21 @@
 """What several runs on the same records cost together, where they may differ in method, relation and unit.
 
-Runs whose events one accountant knows are composed like the releases of one run. What is left is added up by basic composition:
+Runs whose events one accountant knows are composed like the releases of one run. The rest is added by basic composition:
 epsilons and deltas add (Dwork and Roth 2014, theorem 3.16), delta being shared out evenly beforehand.
 
 **Relations.** Runs that all state one relation for one unit have a total under that relation, as their certificates do.
-Others have one for add-or-remove-one wherever every run can. A run of secret draws, stated for
-replace-one, can: its records go to shards by independent coins, so adding or removing a record changes one shard too
-(`sanitized_rows.py`). A federated run cannot, simulated or not: one client more is one more to draw from, and to take turns
-with.
+Others have a total for add-or-remove-one wherever every run can. A run of secret draws, stated for replace-one, can. Its
+records go to shards at random and independently, so adding or removing a record changes one shard too (`sanitized_rows.py`). A
+federated run cannot: one client more is one more to draw from, and to take turns with.
 Else the total is for replace-one, and that is two steps of add-or-remove-one.
 
-**Units.** Runs that protect different units have a total for the record only, because a writer's promise says something about
-each of his records, and a record's promise nothing about a writer. To take one record from a writer is to exchange the writer
-for another: two steps, not one.
+**Units.** Runs that protect different units have a total for the record only. A promise for a writer covers each record of
+the writer, and a promise for a record covers no writer. To take one record from a writer is to exchange the writer: two steps.
 
-k steps of (epsilon, delta) are (k epsilon, (1 + e^epsilon + ... + e^((k-1) epsilon)) delta), step by step (Vadhan 2017, lemma
-2.2).
+k steps of (epsilon, delta) are (k epsilon, (1 + e^epsilon + ... + e^((k-1) epsilon)) delta) (Vadhan 2017, lemma 2.2).
 
 **What is assumed.** The plans of later runs do not follow from what earlier runs released. Where they do, Renyi bounds of an
-order fixed beforehand still add (a filter: Feldman and Zrnic 2021); of privacy loss distributions that is not known.
+order fixed beforehand still add (Feldman and Zrnic 2021). For privacy loss distributions that is not known.
 """
 
 import dataclasses
@@ -30,7 +27,7 @@ from scipy.special import logsumexp
 
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.accountants import Accountant, FlatPlan, Pld, accountants_for, bound, flatten
-from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Guarantee, NeighboringRelation, Plan
 
 RECORD = "record"
@@ -45,12 +42,8 @@ _LEAST = 1e-300
 class RunCost:
     """What one run may release, for adding up.
 
-    Args:
-        plan: the whole reserved plan.
-        relation: of the run's own statement.
-        unit: of the run's own statement.
-        infinite: it has no guarantee, whatever the plan says.
-        by_client: its answers were drawn among clients, so that the plan says nothing of one client more.
+    infinite: it has no guarantee, whatever its plan says. by_client: its answers were drawn among clients, so that its plan
+    says nothing of one client more.
     """
 
     plan: Plan
@@ -70,14 +63,9 @@ class _Family:
 
 
 def together(runs: Sequence[RunCost], *, delta: float) -> tuple[Bound, ...]:
-    """What the runs cost together: a bound from every accountant that knows all events, or one of basic composition.
+    """Bound what the runs (at least one) cost together: by every accountant that knows all events, or by basic composition.
 
-    Args:
-        runs: at least one.
-        delta: in (0, 1), of the statement about all.
-
-    Returns:
-        The bounds; the smallest counts. Epsilon is infinity where a run has no guarantee, or where nothing adds them.
+    The smallest bound counts. Epsilon is infinity where a run has no guarantee, or where nothing adds them.
 
     Raises:
         BudgetError: delta is out of range, or no accountant knows the events of a run.
@@ -102,13 +90,8 @@ def together(runs: Sequence[RunCost], *, delta: float) -> tuple[Bound, ...]:
     return (Bound("basic composition", Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)),)
 
 
-def smallest(bounds: Sequence[Bound]) -> Guarantee:
-    """The one that counts."""
-    return min((bound.guarantee for bound in bounds), key=lambda guarantee: guarantee.epsilon)
-
-
 def _steps(run: RunCost, relation: NeighboringRelation, unit: str) -> int:
-    """How many steps between neighbours of the run's own kind one step of (relation, unit) takes at most; 0: no bound."""
+    """The most steps of the run's own kind that one step of (relation, unit) takes; 0: no bound."""
     if run.relation is REPLACE_ONE and relation is REPLACE_ONE and run.unit == unit:
         return 1
     if not _holds_for_adding(run):

@@ -1,8 +1,4 @@
-"""What a plan costs: from what a run may release to (epsilon, delta).
-
-The figure that a certificate prints, and that `--epsilon` must meet, is the smallest bound of all accountants that know
-the plan (`accountants.py`).
-"""
+"""What a plan costs: from what a run may release to (epsilon, delta), by the accountants that know it (`accountants.py`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +18,7 @@ from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Neighboring
 
 @dataclass(frozen=True)
 class Bound:
-    """What one accountant can prove.
-
-    Args:
-        accountant: "RDP", "PLD", "revealed mixture", "revealed RDP".
-        guarantee: the bound; epsilon is infinity where the plan has a release without noise.
-    """
+    """What one accountant can prove. Epsilon is infinity where the plan has a release without noise."""
 
     accountant: str
     guarantee: Guarantee
@@ -36,17 +27,10 @@ class Bound:
 def bounds(
     plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
 ) -> tuple[Bound, ...]:
-    """One bound from every accountant that knows all events of the plan: RDP, then PLD.
-
-    Args:
-        plan: events, and how often each may happen.
-        delta: in (0, 1).
-        relation: which data sets are neighbours.
-        unit: whose contribution is protected.
+    """Return a bound from every accountant that knows all events of the plan, in the order of `ACCOUNTANTS`.
 
     Raises:
-        BudgetError: delta or an event is out of range, delta is smaller than what the end of the noise may add, or no
-            accountant knows the plan under this relation.
+        BudgetError: delta or an event is out of range, or no accountant knows the plan under this relation.
     """
     check_delta(delta)
     flat = flatten(plan)
@@ -66,20 +50,19 @@ def bounds(
 def guarantee(
     plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
 ) -> Guarantee:
-    """The smallest of `bounds`: what the certificate prints, and what a target epsilon is compared with."""
-    all_bounds = bounds(plan, delta=delta, relation=relation, unit=unit)
-    return min((bound.guarantee for bound in all_bounds), key=lambda guarantee: guarantee.epsilon)
+    """Return the smallest of `bounds`: what the certificate prints, and what `--epsilon` must meet."""
+    return smallest(bounds(plan, delta=delta, relation=relation, unit=unit))
+
+
+def smallest(bounds: Sequence[Bound]) -> Guarantee:
+    """The one that counts."""
+    return min((bound.guarantee for bound in bounds), key=lambda guarantee: guarantee.epsilon)
 
 
 class Odometer:
-    """Epsilon spent so far, quick enough for every step of a run: a display, by RDP alone, and not a guarantee.
+    """Epsilon used so far, quick enough for every step of a run. A display by RDP alone, not a guarantee.
 
     What is certified is the reserved plan (`guarantee`). To stop by looking at outputs and quote this is unsound.
-
-    Args:
-        plan: the reserved plan; its order is the order of the counts.
-        delta: in (0, 1).
-        relation: which data sets are neighbours.
 
     Raises:
         BudgetError: delta or an event is out of range, or RDP does not know an event.

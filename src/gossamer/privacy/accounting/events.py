@@ -46,6 +46,6 @@ def plan_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: floa
 def relation_of(draw: Draw) -> NeighboringRelation:
     """Replace-one for the secret draw, which all its accountants know; add-or-remove-one for the others.
 
-    The bounds hold for the other relation too: records go to shards by independent coins, so either changes one shard.
+    The bounds hold for the other relation too: records go to shards at random and independently, so either changes one shard.
     """
     return REPLACE_ONE if draw == "secret" else ADD_OR_REMOVE_ONE

@@ -2,14 +2,13 @@
 
 A client is one part of the draw (`secret_draw.py`) and adds its noise before anything leaves it. So:
 
-- Against the server and the other clients nothing is amplified: what a client has let out is its own count of answers, each a
-  Gaussian of multiplier noise_multiplier / sqrt(B). Its own ledger holds that count down, whatever the server says.
-- Against those who see the release and nothing else, an answer is that of one of K clients, drawn in secret. It is at least as
-  good as a draw among `critics` of them, because the server draws only while so many are there.
+- Against the server and the other clients nothing is amplified. A client has let out its own count of answers, each a Gaussian
+  of multiplier noise_multiplier / sqrt(B). Its own ledger limits that count, whatever the server says.
+- Against those who see the release only, an answer is of one of K clients, drawn in secret. K is at least `critics`, because
+  the server draws only while so many are there.
 
-The second needs draws that nothing else follows. A client whose ledger is full would refuse when drawn, and that follows from
-earlier draws; so the server takes no client that grants fewer answers than `enough`, which more than a chance of 1e-18 in the
-whole run never asks of any. Pure functions of settings (`config.json`), like the words of a certificate.
+The second needs draws on which nothing else depends. A client with a full ledger would refuse when drawn, which depends on
+earlier draws. So the server takes no client that grants fewer answers than `enough`.
 """
 
 from typing import Any
@@ -24,7 +23,7 @@ SERVER, CLIENT = "server", "client"
 CHANCE = 1e-18
 """With which the draw asks some client, at some time of the run, for more answers than it grants; in no figure."""
 SPARE = 4
-"""Answers that a client grants beyond that: a client that is killed loses the one for which it has paid."""
+"""Answers that a client grants beyond that: a client that is killed loses the answer whose cost it has recorded."""
 
 TRUST = {
     SERVER: (
@@ -42,15 +41,10 @@ ENFORCED = "they train one critic, on the machine of their owner, and no other c
 
 
 def enough(*, answers: int, critics: int, clients: int) -> int:
-    """How many answers each client must grant, so that a draw is never refused.
+    """Return how many answers each client must grant, so that a draw is never refused.
 
-    Args:
-        answers: of the whole run (T).
-        critics: among how many clients each is drawn, at least (K).
-        clients: how many there are.
-
-    Returns:
-        The smallest n that all clients stay within but for a chance of `CHANCE`, and `SPARE` more.
+    It is the smallest n that all clients stay within but for a chance of `CHANCE`, and `SPARE` more. Of `clients` clients, at
+    least `critics` (K) are there in each draw; `answers` (T) is that of the whole run.
 
     Raises:
         RequestError: if fewer clients are declared than the draw needs.
@@ -68,7 +62,7 @@ def enough(*, answers: int, critics: int, clients: int) -> int:
 
 
 def granted(settings: dict[str, Any]) -> int:
-    """How many answers each client of a run grants, by all else that its settings say: the figure beside them is checked."""
+    """How many answers each client of a run grants, from all other settings: the stated figure is checked against it."""
     config = settings["config"]
     if settings["federated"]["role"] == CLIENT:
         return int(config["steps"])
@@ -78,7 +72,7 @@ def granted(settings: dict[str, Any]) -> int:
 
 
 def against_server(settings: dict[str, Any]) -> Guarantee:
-    """What a client has lost at most to whoever knows that it was asked: all the answers that it grants, unamplified."""
+    """Bound the loss to whoever knows that a client was asked: all the answers that it grants, unamplified."""
     config, answers = settings["config"], settings["federated"]["answers"]
     plan = events.plan_of(
         draw="round_robin",

@@ -1,14 +1,14 @@
 """A release by one critic of many, where the draw is known: its event, and two accountants that know it.
 
-In the loop of GS-WGAN as published the drawn critic trains and answers, so that the state of every critic depends on the
-draws, and nothing is gained by hiding them. With the draws given, a record's critic has answered n times, n is Binomial(T, 1/K)
-and independent of the record, and n Gaussian answers of noise multiplier s are one Gaussian with mu = sqrt(n) / s (Dong, Roth
-and Su 2022, corollary 3.3). The draws are part of the output, so the deltas of all n add up:
+In the loop of GS-WGAN as published the drawn critic trains and answers. So the state of every critic depends on the draws, and
+nothing is gained by hiding them. With the draws given, a record's critic has answered n times, where n is Binomial(T, 1/K) and
+independent of the record. Then n Gaussian answers of noise multiplier s are one Gaussian with mu = sqrt(n) / s (Dong, Roth and
+Su 2022, corollary 3.3). The draws are part of the output, so the deltas of all n add up:
 
     delta(epsilon) = sum over n of P(n) delta_mu(n)(epsilon)
 
-This is exact for the worst case, and dear: nothing is amplified (`docs/accounting.md`, GS-WGAN). Both accountants bound
-add-or-remove-one and replace-one alike, because a critic's answer may change arbitrarily under either.
+This is exact for the worst case: nothing is amplified (`docs/accounting.md`, GS-WGAN). Both accountants bound add-or-remove-one
+and replace-one alike, because a critic's answer may change arbitrarily under either.
 """
 
 import math
@@ -26,19 +26,14 @@ from gossamer.privacy.guarantee import RELATION_NAMES, NeighboringRelation, Plan
 _ORDERS: np.ndarray = np.unique(
     np.round(np.concatenate([np.arange(1.02, 2, 0.01), dp_accounting.rdp.RdpAccountant().orders]), 2)
 )
-"""Those of dp_accounting, and more near 1, where the best one lies for so dear a release."""
-_CUT = 1e-3  # of delta: counts so unlikely together are charged as lost
+"""Those of dp_accounting, and more near 1, where the best order lies."""
+_CUT = 1e-3  # of delta: counts so unlikely together are taken off delta
 _CLOSE = 1e-9  # relative; the upper end of the bracket is the answer
 
 
 @dataclass(frozen=True)
 class RevealedDrawGaussianDpEvent(DpEvent):  # type: ignore[misc]  # dp_accounting has no types
-    """One of `population` disjoint parts, drawn uniformly with fresh entropy and known to all, answers with Gaussian noise.
-
-    Args:
-        population: number of parts (K critics).
-        noise_multiplier: of the answer that the drawn part gives.
-    """
+    """One of `population` disjoint parts (K critics), drawn uniformly and known to all, answers with Gaussian noise."""
 
     population: int
     noise_multiplier: float
@@ -54,7 +49,6 @@ class RevealedMixture:
         return isinstance(event, RevealedDrawGaussianDpEvent) and relation in RELATION_NAMES
 
     def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa: ARG002 (both relations alike)
-        """See `Accountant`."""
         square, chance, lost = np.zeros(1), np.ones(1), 0.0
         for event, count in plan:
             if not isinstance(event, RevealedDrawGaussianDpEvent) or event.noise_multiplier == 0:
@@ -93,7 +87,6 @@ class RevealedRdp:
         return float(dp_accounting.rdp.compute_epsilon(_ORDERS.tolist(), curve.tolist(), delta)[0])
 
     def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:
-        """See `Accountant`."""
         return self.convert(self.curve(plan, relation), delta)
 
 

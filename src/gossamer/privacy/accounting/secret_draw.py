@@ -1,22 +1,22 @@
 """A release by one of K parts, where the draw stays secret: its privacy loss distribution.
 
-One of K disjoint parts is drawn uniformly and answers with Gaussian noise; a record is in one part. With q = 1/K let A and B be
-the answer of its part on the two neighbouring data sets, R the answer of the parts without it (a mixture), and s the noise
-multiplier, measured against the diameter of what the parts can answer. For gamma >= 1 and gamma' = 1 + (gamma - 1) / q
+One of K disjoint parts is drawn uniformly and answers with Gaussian noise; a record is in one part. Let q = 1/K. Let A and B be
+the answer of its part on the two neighbouring data sets, and R the answer of the parts without it (a mixture). The noise
+multiplier s is relative to the diameter of what the parts can answer. For gamma >= 1 and gamma' = 1 + (gamma - 1) / q
 
     H_gamma((1-q) R + q A || (1-q) R + q B)
         = q H_gamma'(A || (1-b) R + b B),  b = gamma / gamma'      (Balle, Barthe and Gaboardi 2018, theorem 2)
        <= q H_gamma'(N(1, s^2) || N(0, s^2))                       (joint convexity: B and each part of R are at most 1 from A)
 
 and the same with A and B exchanged. For gamma < 1, H_gamma(P || Q) = 1 - gamma + gamma H_1/gamma(Q || P) carries it over.
-The whole curve is convex, falls from 1 at 0 and stays above 1 - gamma, so it is the curve of a pair of distributions
-(Zhu, Dong and Wang 2022, proposition 10); that pair dominates every such release, in both orders, and dominating pairs
-compose adaptively (their theorem 10). `docs/guarantees.md` has the proof line by line, and why it covers replace-one and,
-where units go to parts by coins of their own, add-or-remove-one. The same curve holds for m of n records drawn without
-replacement, with q = m / n, under replace-one (Balle, Barthe and Gaboardi 2018, theorem 11).
+The whole curve is convex, falls from 1 at 0 and stays above 1 - gamma. So it is the curve of a pair of distributions
+(Zhu, Dong and Wang 2022, proposition 10). That pair dominates every such release, in both orders, and dominating pairs compose
+adaptively (their theorem 10). `docs/guarantees.md` has the proof line by line. It covers replace-one and, where units go to
+parts at random and independently, add-or-remove-one. The same curve holds for m of n records drawn without replacement, with
+q = m / n, under replace-one (Balle, Barthe and Gaboardi 2018, theorem 11).
 
 The curve is put on a grid by connecting its dots (Doroshenko et al. 2022, algorithm 1), which bounds it from above. The mass of
-a cell is the integral of a positive function: differences of the curve would lose it to rounding after some 10^5 steps.
+a cell is the integral of a positive function. Differences of the curve would lose it to rounding after some 10^5 steps.
 """
 
 import math
@@ -42,10 +42,7 @@ def largest_loss(rate: float, noise_multiplier: float) -> float:
 def distribution(rate: float, noise_multiplier: float, grid: float) -> PrivacyLossDistribution:
     """The dominating pair of one release, on multiples of `grid`; the same in both orders.
 
-    Args:
-        rate: q, the probability with which the part (or the record) is drawn, in (0, 1].
-        noise_multiplier: s, above 0.
-        grid: width of a cell of privacy loss.
+    rate: q, in (0, 1]; noise_multiplier: s, above 0; grid: width of a cell of privacy loss.
     """
     cells = max(1, math.ceil(largest_loss(rate, noise_multiplier) / grid))
     losses = np.arange(cells + 1) * grid

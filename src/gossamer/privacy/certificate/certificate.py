@@ -1,12 +1,11 @@
 """The certificate: what a release promises, in words and numbers, and how anyone checks it.
 
-`build` writes down the promise of a ledger and the settings of its run, `save` seals it, `load` reads it and holds all
-files against each other, `verify` writes it again from ledger and settings, with every accountant that knows the events, and
-compares.
-What nobody can recompute is in the entry `declared`, which says so (`declarations.py`). The format numbers the words, those of
-the README too. Formats 2 and 3 are read and verified as they were written; 2 has no `declared`, `facts` and `figures`.
-The chain of the ledger pins the settings. Seal and chain show accidents and edits, with the line; they are no signature:
-whoever can write the folder can write a new ledger, and a certificate to go with it.
+`build` makes it from the ledger and the settings of a run, and `save` seals it. `load` reads it and compares all files of a
+folder. `check` builds it again from ledger and settings, with every accountant that knows the events, and compares.
+What nobody can recompute is in the entry `declared` (`declarations.py`). The format numbers the words, those of the README too.
+Formats 2 and 3 are read and verified as they were written. Format 2 has no `declared`, `facts` and `figures`.
+Seal and chain show accidents and edits, with the line. They are no signature: whoever can write the folder can write a new
+ledger and a certificate for it.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
 _FORMAT = 4
 CONFIG_FORMAT = 3
-"""Format of config.json, by which a run shows that it was made by a version that writes certificates of format 4."""
+"""Of config.json. A run with this format has a certificate of format 4."""
 _SINCE_3 = ("declared", "facts", "figures")
 _LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions", "format", "declared")
 """Compared with the files themselves, or held to their form, before the rest is written again."""
@@ -80,14 +79,8 @@ class Certificate:
     ) -> "Certificate":
         """Write down the promise of a finished run: the reserved plan, never "spent so far".
 
-        Args:
-            ledger: of the run.
-            settings: what `config.json` holds: method, config, card, public. All words follow from it and from the ledger.
-            model_sha256: of the model file.
-            versions: of what the guarantee and the model rest on.
-            created: the date.
-            guarantees: what `recompute(ledger)` gave; None: recomputed here.
-            declared: what `declared.declare` gave; None: nothing is declared.
+        settings: what `config.json` holds. versions: of what the guarantee and the model rest on. created: the date.
+        guarantees: of `recompute(ledger)`; None: recomputed here. declared: of `declare`; None: nothing is declared.
         """
         guarantees = recompute(ledger) if guarantees is None else guarantees
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]))
@@ -126,10 +119,7 @@ class Certificate:
 
     @classmethod
     def load(cls, folder: Path) -> "Certificate":
-        """Read certificate.json, after holding all files of the folder against each other.
-
-        It is quick enough for `sample`: every line of the ledger is read (2.3 s of processor time for 320,000) and the model,
-        and no epsilon is recomputed.
+        """Read certificate.json, after comparing all files of the folder. Recomputes no epsilon.
 
         Raises:
             LedgerDamaged: if a file was changed, cut or exchanged; the message names it, and the line or field.
@@ -170,12 +160,8 @@ def recompute(ledger: PrivacyLedger) -> list[dict[str, Any]]:
 class Checked:
     """What `check` found.
 
-    Args:
-        problems: each in a sentence that names file and line or field; empty if all holds.
-        guarantees: the promise recomputed from the ledger; empty where that cannot be read.
-        ledger: None where it cannot be read.
-        settings: what config.json holds; None where it cannot be read.
-        stated: what certificate.json holds; empty where one of the files cannot be read.
+    problems: each in a sentence that names file and line or field. guarantees: the promise recomputed from the ledger.
+    settings: what config.json holds. stated: what certificate.json holds. What cannot be read is None or empty.
     """
 
     problems: list[str]
@@ -185,17 +171,11 @@ class Checked:
     stated: dict[str, Any] = field(default_factory=dict)
 
 
-def verify(folder: Path) -> list[str]:
-    """The problems of `check`."""
-    return check(folder).problems
-
-
 def check(folder: Path) -> Checked:
     """Check a run or a release folder: all that `Certificate.load` checks, and every field against ledger and settings.
 
-    The certificate is written again from both and compared field by field. Epsilon and mu may differ by `TOLERANCE`; the words
-    are written with the stated figure once that has passed, so that no tie in its last digit can fail them. Of the date, the
-    versions and what is declared, which nothing leads to, only the form is checked.
+    Epsilon and mu may differ by `TOLERANCE`. The words are then written with the stated figure, so that its last digit cannot
+    fail them. Of the date, the versions and what is declared, only the form can be checked.
     """
     files, problems = _read(folder)
     if files is None:
@@ -266,7 +246,7 @@ def _content(path: Path) -> bytes:
 
 
 def _fields(content: bytes, name: str) -> dict[str, Any]:
-    """A JSON object in which no key stands twice: people read the first of two, programs the last."""
+    """A JSON object without duplicate keys: people read the first of two, programs the last."""
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -335,13 +315,10 @@ def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
         return _difference("guarantees", stated, expected, f"{LEDGER} leads to")
     problems = []
     for number, (entry, right) in enumerate(zip(stated, expected, strict=True)):
-        taken = {**entry, "epsilon": right["epsilon"]} if isinstance(entry, dict) and _close(entry, right) else entry
+        close = isinstance(entry, dict) and within(entry.get("epsilon"), right["epsilon"])
+        taken = {**entry, "epsilon": right["epsilon"]} if close else entry
         problems += _difference(f"guarantees[{number}]", taken, right, "recomputed it is")
     return problems
-
-
-def _close(stated: dict[str, Any], expected: dict[str, Any]) -> bool:
-    return within(stated.get("epsilon"), expected["epsilon"])
 
 
 def _cut_or_added(stated: Any, expected: dict[str, Any]) -> str:

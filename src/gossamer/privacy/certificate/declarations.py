@@ -62,9 +62,7 @@ def nothing_declared() -> dict[str, Any]:
 def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The entry of a certificate from a curator's answers; what is left out is "not declared", or "not run".
 
-    Args:
-        answers: some of `QUESTIONS`, and "attacked": some of `ATTACKS`.
-        where: they come from, for the message.
+    answers: some of `QUESTIONS`, and "attacked": some of `ATTACKS`. where: they come from, for the message.
 
     Raises:
         RequestError: an unknown entry, or an answer of the wrong form. Names the entry, and the nearest one.
@@ -87,15 +85,15 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 def what_is_wrong(declared: Any) -> str:
     """Why this is no such entry of a certificate, in one phrase; empty if it is one."""
-    if (
-        not isinstance(declared, dict) or declared.keys() | {"audited"} != nothing_declared().keys()
-    ):  # older ones lack it
+    # Older entries have no "audited".
+    if not isinstance(declared, dict) or declared.keys() | {"audited"} != nothing_declared().keys():
         return "what is declared has other entries than a certificate has"
     attacked = declared["attacked"]
     if not isinstance(attacked, dict) or attacked.keys() != ATTACKS.keys():
         return "what was attacked is said of other attacks than a certificate names"
     for name, answer in {**declared, **attacked}.items():
-        if name != "attacked" and not (isinstance(answer, str) and answer.strip() and _is_line(answer)):
+        line = isinstance(answer, str) and answer.strip() and answer.isprintable() and len(answer) <= _LONGEST
+        if name != "attacked" and not line:
             return f"{name} must be one line of text of at most {_LONGEST:,} letters"
     for name, choices in CHOICES.items():
         if declared[name] not in (*choices, NOT_DECLARED):
@@ -116,10 +114,6 @@ def is_date(text: Any) -> bool:
 def _text(value: Any) -> Any:
     """TOML has days of its own."""
     return value.isoformat() if type(value) is datetime.date else value
-
-
-def _is_line(text: str) -> bool:
-    return text.isprintable() and len(text) <= _LONGEST
 
 
 def _refuse_unknown(name: str, allowed: Mapping[str, str], where: str) -> None:

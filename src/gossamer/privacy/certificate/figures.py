@@ -41,7 +41,7 @@ def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         LedgerDamaged: if the components that the settings name are not what the ledger reserved.
     """
     return {
-        "at_deltas": [_at(ledger, smaller(ledger.delta, digits)) for digits in SMALLER],
+        "at_deltas": [_cost(ledger, merge(ledger.plan), smaller(ledger.delta, digits)) for digits in SMALLER],
         "gdp": gdp(ledger),
         "rdp": renyi_curve(ledger),
         "components": components(ledger, settings),
@@ -60,10 +60,9 @@ def smaller(delta: float, digits: int) -> float:
 def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
     """Mu of Gaussian differential privacy (Dong, Roth and Su 2022): the root of the sum of 1 / s^2 over all releases.
 
-    Gaussians of sensitivity 1 and deviation s are 1/s-GDP, and compose to the root of the sum of squares (corollary 3.3). Where
-    a release samples, its trade-off curve lies above that of the release that everyone is in, because telling the coins to the
-    attacker can only help him. It is not 1/s-GDP for any smaller number: far out, where e^-epsilon is below the sampling rate,
-    its curve falls like that of the Gaussian.
+    Gaussians of sensitivity 1 and deviation s are 1/s-GDP, and compose to the root of the sum of squares (corollary 3.3). For a
+    release that samples it is an upper bound, because to tell the attacker who was sampled can only help. No smaller number
+    holds: where e^-epsilon is below the sampling rate, its trade-off curve falls like that of the Gaussian.
     """
     square = 0.0
     sampled = False
@@ -77,7 +76,7 @@ def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
 
 
 def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
-    """Renyi divergence of the whole plan at `ORDERS`; None where nothing is promised, or no Renyi accountant knows the plan."""
+    """Renyi divergence of the whole plan at `ORDERS`; None without a promise, or where no Renyi accountant knows the plan."""
     plan = flatten(ledger.plan)
     able = [accountant for accountant in CURVES if all(accountant.knows(event, ledger.relation) for event, _ in plan)]
     if ledger.reasons or not able:
@@ -95,32 +94,22 @@ def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
 def components(ledger: PrivacyLedger, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Each part of the plan: what it is for, its event, how often, and what it would cost alone.
 
-    The parts do not add up to the whole by addition; together they cost what the certificate says first.
-
     Raises:
         LedgerDamaged: if the settings name others than those that were reserved.
     """
     stated = settings.get("components", [{"purpose": NOT_NAMED, "plan": plan_to_json(ledger.plan)}])
-    parts = [(str(part["purpose"]), event, count) for part in stated for event, count in plan_from_json(part["plan"])]
-    if dict(merge([(event, count) for _, event, count in parts])) != dict(merge(ledger.plan)):
+    parts = [(str(entry["purpose"]), part) for entry in stated for part in plan_from_json(entry["plan"])]
+    if dict(merge([part for _, part in parts])) != dict(merge(ledger.plan)):
         raise LedgerDamaged("the components in config.json are not what the ledger reserved")
     return [
-        {
-            "purpose": purpose,
-            **plan_to_json([(event, count)])[0],
-            "alone": _cost(ledger, [(event, count)], ledger.delta),
-        }
-        for purpose, event, count in parts
+        {"purpose": purpose, **plan_to_json([part])[0], "alone": _cost(ledger, [part], ledger.delta)}
+        for purpose, part in parts
     ]
 
 
 def purposes(parts: Sequence[tuple[str, Plan]]) -> list[dict[str, Any]]:
     """The components as the settings of a run hold them: the name of a phase, and what it may release."""
     return [{"purpose": name, "plan": plan_to_json(plan)} for name, plan in parts if plan]
-
-
-def _at(ledger: PrivacyLedger, delta: float) -> dict[str, Any]:
-    return _cost(ledger, merge(ledger.plan), delta)
 
 
 def _cost(ledger: PrivacyLedger, plan: Plan, delta: float) -> dict[str, Any]:

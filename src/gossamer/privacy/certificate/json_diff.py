@@ -40,7 +40,7 @@ def short(value: Any) -> str:
 def settled(stated: Any, expected: Any) -> Any:
     """The stated value with the recomputed figures in the places where they are the same but for `TOLERANCE`.
 
-    Figures are what stands under "epsilon" or "mu", one number or a list; all else stays as it is stated.
+    Figures are the values of "epsilon" and "mu", one number or a list. All else stays as it is stated.
     """
     if isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
         return [settled(one, other) for one, other in zip(stated, expected, strict=True)]

@@ -1,7 +1,6 @@
 """What a run promises, in words: pure functions of its ledger and of its settings (`config.json`).
 
-Nothing else flows into the words of a certificate, so that anyone who holds both can write it again and compare
-(`certificate.check`). Settings are plain JSON: the card is a dictionary here, because privacy/ does not import data/.
+So anyone who has both can build a certificate again and compare (`certificate.check`).
 """
 
 import math
@@ -52,7 +51,7 @@ BEFORE_4 = {
     "statement": (_IN_DATA["replace-one"], "was in the data"),
     "adds_up": (" under this name", " on this data set"),
 }
-"""Words of today, and what stood in their place in certificates of format 2 and 3, by entry."""
+"""Words of today, and those of certificates of format 2 and 3, by entry."""
 
 _TRUST = (
     "central: whoever ran this had the records as they are, and nothing here binds them. The promise is about everyone who "
@@ -314,7 +313,7 @@ def noise(ledger: PrivacyLedger) -> str:
 
 
 def _made_public(settings: dict[str, Any]) -> str:
-    """Those who were given up as public, by their expected number: the declared size is that of the others."""
+    """Those who were made public, by their expected number: the declared size is that of the others."""
     share, stays = settings["public"]["share"], settings["card"]["declared_size"]
     expected = round(stays * share / (1 - share))
     about = f"about {share:.3g} of all ({expected:,} expected)"

@@ -16,9 +16,6 @@ class PoissonGaussianSum(PoissonSampled):
     """The subsampled Gaussian mechanism: noise is added once to the clipped sum over a Poisson draw.
 
     Bie et al. 2023, Algorithm 1, lines 4, 6 and 7. Add-or-remove-one: the sum moves by at most `max_norm`.
-
-    Args:
-        max_norm: L2 bound on one unit's contribution.
     """
 
     max_norm: float
@@ -39,12 +36,11 @@ class GroupedGaussianSum(PoissonSampled):
     """The subsampled Gaussian with a bound of its own for each of k groups of parameters.
 
     Zhang, Ji, Wang 2018, Algorithm 3, lines 7 to 12. All groups see the same record, so they are one release, not k parallel
-    ones: group j moves by at most c_j, its noise has standard deviation noise_multiplier x c_j / w_j, and with the squares
-    of w adding up to 1 the whole moves by at most 1 / noise_multiplier in units of its noise (`docs/accounting.md`, dp-GAN).
+    ones. Group j moves by at most c_j, and its noise has standard deviation noise_multiplier x c_j / w_j. So the whole moves by
+    at most 1 / noise_multiplier in units of its noise (`docs/accounting.md`, dp-GAN).
 
     Args:
-        bounds: c_j, and the group of each parameter tensor. They may differ from call to call, if they come from public
-            values; the event stays the same.
+        bounds: c_j, from public values, and the group of each parameter tensor. They may differ from call to call.
         weights: w_j, whose squares add up to 1. None: equal ones, so that the noise is noise_multiplier x sqrt(k) x c_j.
     """
 
@@ -76,11 +72,8 @@ def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
     """Refuse weights that would make the joint noise smaller than it is said to be."""
     if weights is None:
         return
-    if (
-        len(weights) != count
-        or any(not 0 < weight <= 1 for weight in weights)
-        or sum(w * w for w in weights) > 1 + 1e-9
-    ):
+    fitting = len(weights) == count and all(0 < weight <= 1 for weight in weights)
+    if not fitting or sum(w * w for w in weights) > 1 + 1e-9:
         raise RequestError(f"weights must be {count} numbers above zero whose squares add up to 1")
 
 

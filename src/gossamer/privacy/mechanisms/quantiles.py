@@ -1,7 +1,7 @@
-"""A private quantile of gradient norms, by which clipping bounds follow the gradients at a stated price.
+"""A private quantile of gradient norms, which clipping bounds follow.
 
-Andrew, Thakkar, McMahan, Ramaswamy 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1: each drawn
-unit says whether its norm is below the bound, the share of those that are is released with noise, and the bound moves
+Andrew, Thakkar, McMahan, Ramaswamy 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1. Each sampled
+unit votes whether its norm is below the bound, and the share of these votes is released with noise. The bound moves
 geometrically until the share is the wanted quantile.
 """
 
@@ -17,20 +17,16 @@ from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Gradients, n
 from gossamer.privacy.queries import Bounds
 
 RAMP = 1e-3
-"""Of the bound: within so much of it a vote is between below and above, so that the last bits of a norm move it by little."""
+"""Of the bound: so close to it, a vote is between below and above. So the last bits of a norm move a vote by little."""
 
 
 @dataclass(frozen=True)
 class SharesBelow(Generic[AnyBatch]):
-    """The query: for each of k groups, the number of drawn units with a norm at or below its bound, minus half of them.
+    """The query: for each of k groups, the number of sampled units with a norm at or below its threshold, minus half of them.
 
-    A unit adds +1/2 or -1/2 to each of the k numbers, or less where its norm is within `RAMP` of the bound, so at most
-    `sqrt(k) / 2` in L2; a tighter bound of the mechanism scales it. A norm that is not a number counts as above.
-
-    Args:
-        gradients: whose norms.
-        thresholds: one per group.
-        groups: the group of each parameter tensor.
+    A unit adds +1/2 or -1/2 to each of the k numbers, or less where its norm is within `RAMP` of the threshold. That is at most
+    `sqrt(k) / 2` in L2, and a tighter bound of the mechanism scales it. A norm that is not a number counts as above.
+    groups: the group of each parameter tensor.
     """
 
     gradients: Gradients[AnyBatch]
@@ -58,14 +54,6 @@ class SharesBelow(Generic[AnyBatch]):
 def moved(
     thresholds: Sequence[float], answer: Tensor, *, expected_batch_size: int, quantile: float, rate: float
 ) -> tuple[float, ...]:
-    """The bounds after one released answer: each times exp(-rate (share below - quantile)). Line 11 of the algorithm.
-
-    Args:
-        thresholds: the bounds that were asked about.
-        answer: [k], as released.
-        expected_batch_size: what the answer is divided by; never the drawn number.
-        quantile: the share of norms that should be below.
-        rate: step on the logarithmic scale.
-    """
-    shares = (answer.double() / expected_batch_size + 0.5).tolist()
+    """The bounds after one released answer, [k]: each times exp(-rate (share below - quantile)). Line 11 of the algorithm."""
+    shares = (answer.double() / expected_batch_size + 0.5).tolist()  # never by the sampled number
     return tuple(bound * math.exp(-rate * (share - quantile)) for bound, share in zip(thresholds, shares, strict=True))

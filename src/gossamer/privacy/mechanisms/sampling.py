@@ -1,7 +1,6 @@
-"""What all mechanisms have in common, and how those over Poisson draws sample: each unit by its own secret coin.
+"""What all mechanisms have in common, and Poisson sampling.
 
-A mechanism holds the sampling, the clipping bound and the noise, and declares them as one `DpEvent`: they cannot drift
-apart. Queries (`queries.py`) know nothing of them.
+A mechanism holds sampling, clipping bound and noise, and declares them as one `DpEvent`. So they cannot drift apart.
 """
 
 from abc import ABC, abstractmethod
@@ -24,50 +23,40 @@ class Population(Protocol):
     @property
     def population(self) -> int:
         """Number of units."""
-        ...
 
     def take(self, unit_numbers: np.ndarray, /) -> Self:
         """The records of the chosen units."""
-        ...
 
 
 AnyPopulation = TypeVar("AnyPopulation", bound=Population)
 
 
 class Mechanism(Protocol[Value]):
-    """A way out of `Confined`, with its price: what leaves is `noised(exact(held, query), query)`.
+    """A way out of `Confined`, with its cost: what leaves is `noised(exact(held, query), query)`.
 
-    The exact answer to a part of the records is a part of the exact answer: over disjoint parts they add up, which is what
-    ranks rely on (`distributed.py`).
+    Exact answers over disjoint parts of the records add up to the exact answer. Ranks rely on that (`distributed.py`).
     """
 
     @property
     def rng(self) -> Rng:
-        """Source of its coins and noise."""
-        ...
+        """Source of its sampling and noise."""
 
     @property
     def event(self) -> DpEvent:
         """What one call costs."""
-        ...
 
     def exact(self, value: Value, query: Any, /) -> Tensor:
         """Sample and ask. The answer has no noise and stays inside. Each mechanism declares the query it asks."""
-        ...
 
     def noised(self, total: Tensor, query: Any, /) -> Tensor:
         """The exact answer with its noise; `total` is overwritten. Of the query it asks public facts only: sizes."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoissonSampled(ABC):
-    """What the mechanisms over Poisson draws share: each unit is drawn by its own secret coin.
+    """What the mechanisms over Poisson draws share: each unit is sampled in secret, independently of all others.
 
-    Args:
-        sampling_rate: probability with which each unit is drawn.
-        noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private run, charged as infinity.
-        rng: source of the secret coins and of the noise.
+    noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private run, charged as infinity.
     """
 
     sampling_rate: float
@@ -80,12 +69,9 @@ class PoissonSampled(ABC):
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
     @abstractmethod
-    def exact(self, records: Any, query: Any, /) -> Tensor:
-        """See `Mechanism`."""
-
+    def exact(self, records: Any, query: Any, /) -> Tensor: ...
     @abstractmethod
-    def noised(self, total: Tensor, query: Any, /) -> Tensor:
-        """See `Mechanism`."""
+    def noised(self, total: Tensor, query: Any, /) -> Tensor: ...
 
     def __call__(self, records: Any, query: Any, /) -> Tensor:
         """The whole mechanism, on records that are all here."""

@@ -1,16 +1,16 @@
 """Answers of critics as sanitised gradient rows: the way out of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
 
-K critics are trained on disjoint shards of the records, none of them leaves. An answer asks one critic for the gradient of the
-generator's loss at B generated images, clips each row to C and noises all of them against 2C per row. One record changes one
-critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B): a Gaussian of multiplier
-noise_multiplier / sqrt(B). Which critic answers is what the three draws differ in (`docs/accounting.md`, GS-WGAN):
+K critics are trained on disjoint shards of the records, and none of them leaves. An answer asks one critic for the gradient of
+the generator's loss at B generated images. It clips each row to C and adds noise for a sensitivity of 2C per row. One record
+changes one critic, arbitrarily, so it moves the B rows of that critic by at most 2 C sqrt(B). That is a Gaussian of multiplier
+noise_multiplier / sqrt(B). The draws differ in which critic answers (`docs/accounting.md`, GS-WGAN):
 
-- secret: uniform, by secret coins, here and now; it is told to nobody, and nothing else may depend on it. Sampling without
-  replacement of 1 of K, replace-one (`secret_draw.py`). It needs critics whose state does not depend on earlier draws.
-- round_robin: one after the other. A charge pays for a pass over all K critics, because a record is in one of them.
+- secret: uniform and secret; nothing else may depend on it. Sampling without replacement of 1 of K, replace-one
+  (`secret_draw.py`). It needs critics whose state does not depend on earlier draws.
+- round_robin: one after the other. A charge covers a pass over all K critics, because a record is in one of them.
 - paper: uniform, and known to the loop, which trains the drawn critic. Charged with the draw revealed.
 
-A call may ask for several answers: each has a draw, an event and a charge of its own, as if they came one after the other.
+A call may ask for several answers. Each has a draw, an event and a charge of its own, as if they came one after the other.
 """
 
 import math
@@ -34,7 +34,6 @@ class Rows(Protocol[Value]):
 
     def rows(self, value: Value, critics: Sequence[int], /) -> Tensor:
         """[critics, B, ...], one gradient for each generated image, not clipped; the same critic may be asked twice."""
-        ...
 
 
 @dataclass(kw_only=True)
@@ -42,12 +41,10 @@ class SanitizedRows:
     """The mechanism. One object per training: it knows where in a pass it is, and a new one begins a new pass.
 
     Args:
-        draw: how the answering critic is chosen.
         critics: K, how many are held.
         batch_size: B, rows in an answer.
         max_norm: C, L2 bound of each row; infinity switches clipping off (the non-private run).
         noise_multiplier: standard deviation of the noise / 2C. Zero: the non-private run, charged as infinity.
-        rng: source of the draw and of the noise.
         answers: how many critics a call asks.
 
     Raises:
@@ -75,7 +72,7 @@ class SanitizedRows:
 
     @property
     def paid(self) -> DpEvent:
-        """What a charge pays for, and a plan reserves: one answer, or one pass of the round robin."""
+        """What a plan reserves, and one charge covers: one answer, or one pass of the round robin."""
         return event_of(
             draw=self.draw, critics=self.critics, batch_size=self.batch_size, noise_multiplier=self.noise_multiplier
         )
@@ -91,12 +88,7 @@ class SanitizedRows:
         return NoOpDpEvent() if within_a_pass else self.paid
 
     def answers_left(self, charges_left: int, steps: int) -> int:
-        """How many answers a plan of `steps` still holds. The place in the round robin is the number of charges on disk.
-
-        Args:
-            charges_left: of the event `paid`.
-            steps: answers of the whole plan.
-        """
+        """How many answers a plan of `steps` answers has left. charges_left: of the event `paid`."""
         if self.draw != "round_robin":
             return charges_left
         passes = -(-steps // self.critics) - charges_left
@@ -104,10 +96,7 @@ class SanitizedRows:
         return max(0, steps - answered)
 
     def next_critic(self) -> int | None:
-        """The critic that the next call will ask, where that is known to all; None for the secret draw.
-
-        For `paper` it is drawn here, once until it has answered, because the loop trains it first.
-        """
+        """The critic that the next call will ask, which the loop of `paper` trains first; None for the secret draw."""
         if self.draw == "paper" and self._drawn is None:
             self._drawn = self._coin()
         return self._position if self.draw == "round_robin" else self._drawn
@@ -126,7 +115,7 @@ class SanitizedRows:
         """The rows of the answering critics, clipped. [answers x B, ...], answer by answer
 
         Raises:
-            RequestError: another number of rows than declared, or another value than the one whose pass was paid for.
+            RequestError: another number of rows than declared, or another value than the one whose pass was charged.
         """
         rows = query.rows(value, [self._answering(value) for _ in range(self.answers)])
         if rows.shape[:2] != (self.answers, self.batch_size):

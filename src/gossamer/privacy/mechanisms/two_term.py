@@ -1,8 +1,8 @@
 """Mechanisms for losses that do not fall apart into records: PriVAE's two terms, and a whole answer clipped at once.
 
-A batch-wise term (a divergence between the codes of a group of records and a prior) has one gradient per group. Clipped to
-C2 it lies in a ball of radius C2, and one record more can move it from any point of the ball to any other: its
-sensitivity is the diameter, 2 C2. Takahashi et al. 2020 take C2 (Lemma 2), which holds for sums of clipped vectors only.
+A batch-wise term (a divergence between the codes of a group of records and a prior) has one gradient per group. Clipped to C2,
+it can move from any point of a ball of radius C2 to any other with one record more. So its sensitivity is the diameter, 2 C2.
+Takahashi et al. 2020 take C2 (Lemma 2), which holds for sums of clipped vectors only.
 """
 
 import math
@@ -25,7 +25,6 @@ class TwoTermSum(ClippedSum[Drawn], Protocol[Drawn]):
 
     def group_gradient(self, records: Drawn, /) -> Tensor:
         """[D], the gradient of the batch-wise term on one group of at least one unit. Any size: the mechanism clips it."""
-        ...
 
 
 class WholeAnswer(Protocol[Drawn]):
@@ -33,24 +32,21 @@ class WholeAnswer(Protocol[Drawn]):
 
     def whole(self, records: Drawn, /) -> Tensor:
         """[D], of any size: the mechanism clips it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TermwiseGaussianSum(PoissonSampled):
     """One Poisson draw, two sums, one Gaussian. Takahashi et al. 2020, Algorithm 1, with the sensitivity corrected.
 
-    Add-or-remove-one: the sample-wise sum moves by at most C1. Each drawn unit goes to one of b groups by a secret coin of
-    its own, so one unit changes one group and leaves the others as they are: the batch-wise sum moves by at most 2 C2. With
-    noise of standard deviation noise_multiplier x C1 / w1 on the first, noise_multiplier x 2 C2 / w2 on the second, and
-    w1^2 + w2^2 = 1, the pair moves by at most 1 / noise_multiplier in units of its noise: one Gaussian, sampled once.
+    Add-or-remove-one: the sample-wise sum moves by at most C1. Each sampled unit goes to one of b groups, at random, in secret
+    and independently. So one unit changes one group, and the batch-wise sum moves by at most 2 C2. The noise has standard
+    deviation noise_multiplier x C1 / w1 on the first sum and noise_multiplier x 2 C2 / w2 on the second, w1^2 + w2^2 = 1. So
+    the pair moves by at most 1 / noise_multiplier in units of its noise.
 
     Args:
         max_norm: C1, the L2 bound on one unit's sample-wise gradient.
-        max_norm_batch: C2, the L2 bound on one group's gradient. Zero: there is no batch-wise term, and the first sum has the
-            weight 1, as in `PoissonGaussianSum`.
-        partitions: b, the number of groups. An empty group adds zero.
-        weights: (w1, w2). None: equal ones.
+        max_norm_batch: C2, the L2 bound on one group's gradient. Zero: no batch-wise term, and w1 is 1.
+        partitions: b, the number of groups. weights: (w1, w2). None: equal ones.
     """
 
     max_norm: float
@@ -102,11 +98,8 @@ class TermwiseGaussianSum(PoissonSampled):
 class WholeGaussian(PoissonSampled):
     """The answer to one Poisson draw, clipped as a whole. For answers to which a record contributes in unknown ways.
 
-    Whatever the query does, its clipped answer lies in a ball of radius `max_norm`: one unit more or less moves it by at most
-    2 max_norm, and the noise has standard deviation noise_multiplier x 2 max_norm.
-
-    Args:
-        max_norm: L2 bound on the answer.
+    Whatever the query does, its clipped answer lies in a ball of radius `max_norm`. So one unit moves it by at most
+    2 max_norm. The noise has standard deviation noise_multiplier x 2 max_norm.
     """
 
     max_norm: float

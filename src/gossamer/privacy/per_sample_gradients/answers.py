@@ -1,20 +1,21 @@
 """How a query is answered: units, physical batches, the fast form or the slow one.
 
-The *fast form* costs little more than an ordinary step: one forward pass, one backward pass that computes no weight
-gradient (`tape`), the norms of all records' gradients (`ghost`), and one weight-gradient call per layer on clipped pairs.
-The *slow form* takes the records one at a time through ordinary autograd. It serves as the reference, and for networks that
-the fast form does not know; "auto" then chooses it and says so once in the log.
+The *fast form* costs little more than an ordinary step. It takes one forward pass, and one backward pass without weight
+gradients (`tape`). Then it takes the norms of all records' gradients (`ghost`), and one weight-gradient call per layer on
+clipped pairs. The *slow form* takes the records one at a time through ordinary autograd. It is the reference, and serves
+networks that the fast form does not know. "auto" chooses it for these, and says so once in the log.
 
-A *unit* with several records in the draw (a writer, a patient) is clipped as a whole: one ordinary backward pass over all of
-its records, in pieces of `physical_batch_size`, and one factor for the result. Units with one record take the fast form.
+A *unit* with several records in the draw (a writer, a patient) is clipped as a whole. One backward pass goes over all of its
+records, in pieces of `physical_batch_size`, and one factor clips the result. Units with one record take the fast form.
 
 Non-finite gradients count as zero, and raise nothing: raising would be an output. An empty draw gives zeros.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -26,11 +27,10 @@ from gossamer.privacy.per_sample_gradients.clipping import (
     call_norms,
     clip_rows,
     clips,
+    empty,
     groups_of_parameters,
-    room,
     row_norms,
     sum_dtype,
-    zeros,
 )
 from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.privacy.per_sample_gradients.refusals import check_module
@@ -49,7 +49,6 @@ class Batch(Protocol):
     @property
     def units(self) -> np.ndarray | None:
         """int64 [n], equal numbers belong to one unit. None: every record is its own unit."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -57,7 +56,6 @@ class Batch(Protocol):
 
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
-TakenBatch = TypeVar("TakenBatch", bound=Batch, contravariant=True)
 
 
 @dataclass
@@ -66,36 +64,49 @@ class Memory:
 
     independent: bool = False
     slow: bool = False
-    one_by_one: bool = False
 
 
-class Gradients(Protocol[TakenBatch]):
-    """What `answer` needs to know of a query."""
+class Gradients(ABC, Generic[AnyBatch]):
+    """A query for clipped gradients of a network. Its subclasses say of which loss.
+
+    Make it once per run, because it remembers what it has learnt about the network.
+    """
+
+    module: nn.Module
+    physical_batch_size: int
+    form: Form
+    multiplicity: int
+    precision: Precision
+    memory: Memory
+
+    @abstractmethod
+    def summed(self, batch: AnyBatch) -> Tensor:
+        """Return the gradient of the summed losses, not clipped. [D]"""
+
+    @abstractmethod
+    def taped(self, batch: AnyBatch) -> list[Call]:
+        """Return the calls of a backward pass. Raises TapeError."""
+
+    @abstractmethod
+    def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
+        """Return per-record gradients, [m, D], in any number of pieces."""
 
     @property
-    def module(self) -> nn.Module: ...
-    @property
-    def physical_batch_size(self) -> int: ...
-    @property
-    def form(self) -> Form: ...
-    @property
-    def multiplicity(self) -> int: ...
-    @property
-    def precision(self) -> Precision: ...
-    @property
-    def memory(self) -> Memory: ...
+    def sizes(self) -> list[int]:
+        """Length of each parameter tensor, in order."""
+        return [p.numel() for p in self.module.parameters()]
 
-    def summed(self, batch: TakenBatch) -> Tensor:
-        """[D], the gradient of the summed losses, not clipped."""
-        ...
+    @property
+    def dimension(self) -> int:
+        """D, the number of parameters."""
+        return sum(self.sizes)
 
-    def taped(self, batch: TakenBatch) -> list[Call]:
-        """The calls of a backward pass; raises TapeError."""
-        ...
+    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
+        """Return the sum of the clipped gradients, in the order of `module.parameters()`; added to `out`, if given.
 
-    def rows(self, batch: TakenBatch) -> Iterator[Tensor]:
-        """Per-record gradients [m, D], in as many pieces as it likes."""
-        ...
+        [D], float32 or wider.
+        """
+        return answer(self, records, bounds, out)
 
 
 def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: Tensor | None) -> Tensor:
@@ -103,9 +114,9 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
     check_module(query.module)
     groups_of_parameters(bounds, len(list(query.module.parameters())))
     if out is None and len(records) == 0:
-        return zeros(query.module)
-    fresh = out is None  # nothing stands in it yet: the first batch writes where others add
-    out = room(query.module) if out is None else out
+        return empty(query.module).zero_()
+    fresh = out is None  # nothing is in it yet: the first batch writes where others add
+    out = empty(query.module) if out is None else out
     single, several = by_unit(records) if clips(bounds) else (records, [])
     for lo in range(0, len(single), query.physical_batch_size):
         _add_records_(out, query, single[lo : lo + query.physical_batch_size], bounds, fresh=fresh)
@@ -120,10 +131,7 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
 def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) -> Tensor:
     """L2 norms of each unit's gradient, group by group: [units, k]. Not clipped: on private records only inside a query.
 
-    Args:
-        query: whose gradients.
-        records: any number of units.
-        groups: the group of each parameter tensor, from 0 to k - 1.
+    groups: the group of each parameter tensor, from 0 to k - 1.
     """
     check_module(query.module)
     k, size = max(groups) + 1, query.physical_batch_size
@@ -147,10 +155,8 @@ def _norms_of_records(query: Gradients[AnyBatch], batch: AnyBatch, groups: Seque
     return torch.cat([row_norms(rows, query.module, groups) for rows in query.rows(batch)])
 
 
-def _add_records_(
-    out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds, *, fresh: bool = False
-) -> None:
-    """One physical batch, each record its own unit. Where `out` is fresh, nothing of what stands in it is read."""
+def _add_records_(out: Tensor, query: Gradients[AnyBatch], batch: AnyBatch, bounds: Bounds, *, fresh: bool) -> None:
+    """One physical batch, each record its own unit. Where `out` is fresh, it is written and never read."""
     if not clips(bounds):
         total = query.summed(batch)
         if bool(total.isfinite().all()):
@@ -224,14 +230,9 @@ def by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
 
 
 def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
-    """Make sure that the tape is the whole story and that row r of every a and b belongs to row r of the batch.
+    """Make sure that the tape saw every use of a parameter, and that row r of every a and b belongs to row r of the batch.
 
-    Args:
-        tape: after the forward pass.
-        losses: [count].
-        count: rows of the batch.
-        memory: the independence of records is looked at once: the gradient of the first loss alone must vanish at every
-            other row. It catches layers that mix records, and first dimensions that only happen to have the right length.
+    The gradient of the first loss alone must vanish at every other row. `memory` notes that this was seen. losses: [count].
 
     Raises:
         TapeError: naming what the tape does not know.

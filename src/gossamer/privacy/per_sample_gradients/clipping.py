@@ -31,27 +31,14 @@ def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
     return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
 
 
+@full_precision()
 def add_clipped_(
-    out: Tensor,
-    calls: list[Call],
-    module: nn.Module,
-    bounds: Bounds,
-    *,
-    at_once: int,
-    multiplicity: int = 1,
-    fresh: bool = False,
+    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, *, at_once: int, multiplicity: int, fresh: bool
 ) -> None:
     """Add the clipped sum of taped calls to out, [D]. Records whose norm is not finite count as zero. at_once: see `pieces`.
 
-    Where `out` is fresh, it is written and nothing that stands in it is read: a large matrix product is then its own zero.
+    Where `out` is fresh, it is written and never read: a large matrix product needs no zeros to be added to.
     """
-    with full_precision():
-        _add_clipped_(out, calls, module, bounds, at_once, multiplicity, fresh)
-
-
-def _add_clipped_(
-    out: Tensor, calls: list[Call], module: nn.Module, bounds: Bounds, at_once: int, multiplicity: int, fresh: bool
-) -> None:
     parameters = list(module.parameters())
     if not (parts := pieces(calls, parameters, at_once=at_once, multiplicity=multiplicity)):
         if fresh:
@@ -84,17 +71,16 @@ def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Te
     return torch.stack(by_group, 1).sqrt().to(gradients.dtype)
 
 
+@full_precision()
 def call_norms(
-    calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, at_once: int, multiplicity: int = 1
+    calls: list[Call], module: nn.Module, groups: Sequence[int], count: int, *, at_once: int, multiplicity: int
 ) -> Tensor:
     """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]. at_once: see `pieces`."""
-    parameters = list(module.parameters())
     k = max(groups) + 1
-    with full_precision():
-        parts = pieces(calls, parameters, at_once=at_once, multiplicity=multiplicity)
-        if not parts:
-            return torch.zeros(count, k, dtype=sum_dtype(module))
-        return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))
+    parts = pieces(calls, list(module.parameters()), at_once=at_once, multiplicity=multiplicity)
+    if not parts:
+        return torch.zeros(count, k, dtype=sum_dtype(module))
+    return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))
 
 
 def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
@@ -113,24 +99,18 @@ def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
     return torch.cat(flat).to(dtype) if flat else torch.zeros(0, dtype=dtype)
 
 
+@full_precision()
 def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
     """[D], the sum of the gradients of taped calls, not clipped."""
-    parameters = list(module.parameters())
-    out = zeros(module)
-    views = _views(out, parameters)
-    with full_precision():
-        for call in calls:
-            add_gradient_(call, views)
+    out = empty(module).zero_()
+    views = _views(out, list(module.parameters()))
+    for call in calls:
+        add_gradient_(call, views)
     return out
 
 
-def zeros(module: nn.Module) -> Tensor:
-    """[D], where the sum for this module begins."""
-    return room(module).zero_()
-
-
-def room(module: nn.Module) -> Tensor:
-    """[D], not filled: whoever takes it writes every number of it."""
+def empty(module: nn.Module) -> Tensor:
+    """[D], not filled: the caller writes every number of it."""
     size = sum(p.numel() for p in module.parameters())
     return torch.empty(size, dtype=sum_dtype(module), device=place(module))
 
@@ -163,10 +143,8 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
         if len(bounds.norms) != 1:
             raise RequestError(f"{len(bounds.norms)} bounds were given, but no groups: say the group of each parameter")
         return (0,) * count
-    if len(bounds.groups) != count:
-        raise RequestError(f"groups name {len(bounds.groups)} parameter tensors, but the network has {count}")
-    if any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
-        raise RequestError(f"groups run from 0 to {len(bounds.norms) - 1}, one per bound")
+    if len(bounds.groups) != count or any(not 0 <= group < len(bounds.norms) for group in bounds.groups):
+        raise RequestError(f"groups must name a bound, from 0 to {len(bounds.norms) - 1}, for each of {count} tensors")
     return bounds.groups
 
 

@@ -1,19 +1,17 @@
 """Norms of per-record gradients, and their clipped sum, from taped pairs: the second half of the fast clipped sum.
 
-A record's gradient for a weight is the sum over positions t of (b_t outer u_t), where u is the input as the weight meets it
-(a row, or an unfolded patch) and b the gradient of the output. Its squared norm is found in one of several ways, whichever
-needs the least work for the weight at hand. Two serve every layer that has patches:
+A record's gradient for a weight is the sum over positions t of (b_t outer u_t). Here u is the input as the weight meets it (a
+row, or an unfolded patch) and b the gradient of the output. Of several ways to its squared norm, the way with the least work
+is taken. Two serve every layer that has patches:
 
 - instantiate: form the gradient itself; where it is small it is kept, and the clipped sum is one product with the factors;
 - Gram: the sum over t and t' of <u_t, u_t'> <b_t, b_t'>, which never forms the gradient (Goodfellow 2015; Rochette, Manoel
   and Tramel 2019; Li, Tramer, Liang and Hashimoto 2021).
 
 A layer may have others of its own (`layers.phase`, `layers.embedding`). The choice follows counted work, not a clock, so that
-the same seed gives the same bits. Nor does it follow how many records were drawn: the ways differ in how far a norm is raised,
-so that one record more would change the norms of all others at once, and with them what they add.
-
-Every squared norm is an upper bound: it is raised by what rounding may have taken from it, and by what the weight-gradient
-call may add (`rounding`).
+the same seed gives the same bits. It does not follow how many records were sampled. The ways differ in how far they raise a
+norm, so one record more would change the norms of all others, and what they add. Every squared norm is an upper bound
+(`rounding`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +38,6 @@ class Gram:
         return Work(t * t * sum(uses.matrix) * uses.groups, uses.unfolded + 3 * t * t * uses.groups)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         u, b = uses.patches(lo, hi)
         rows, columns = (roundings(size, u.shape[2]) for size in uses.matrix)
         return paired(gram(u), gram(b), uses.dtype, columns + rows)
@@ -56,7 +53,6 @@ class Instantiate:
         return Work(uses.positions * numbers, uses.unfolded + 2 * numbers)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         return instantiated(*uses.patches(lo, hi))
 
 
@@ -72,7 +68,6 @@ class Ghost:
 
     @property
     def parameter(self) -> int:
-        """Position of the weight among the parameters."""
         return self.uses.parameter
 
     def squared_norms(self) -> Tensor:
@@ -86,7 +81,6 @@ class Ghost:
         return squares + self.uses.unread(lo, hi)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """One weight-gradient call per use."""
         factors = factors.repeat(self.uses.multiplicity)
         dropped = None if dropped is None else dropped.repeat(self.uses.multiplicity)
         for call in self.uses.calls:
@@ -94,14 +88,10 @@ class Ghost:
             call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))
 
 
-def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int = 1) -> list[Piece]:
+def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int) -> list[Piece]:
     """Sort taped calls into pieces, one per parameter that was used.
 
-    Args:
-        calls: what the tape holds after the backward pass. The first dimension of each a and b is multiplicity x n.
-        parameters: the tensors that the calls name by position.
-        at_once: how many records a batch may have at most: a public number, by which the form of each piece is chosen.
-        multiplicity: rows r, r + n, r + 2n ... of a batch belong to record r; its gradient is the sum over them.
+    at_once: how many records a batch may have at most, a public number. The form of each piece depends on it.
     """
     by_weight: dict[int, Uses] = {}
     by_bias: dict[int, Tensor] = {}
@@ -113,7 +103,7 @@ def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int,
                 by_weight[call.weight] = Uses(call.weight, parameters[call.weight].shape, [], multiplicity)
             by_weight[call.weight].calls.append(call)
         if call.bias is not None:
-            rows = folded(call.bias_gradients, multiplicity)
+            rows = folded(call.layer.bias_gradients(call.pair[1]), multiplicity)
             by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
     of_weights = [_piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()]
     return of_weights + [Instantiated(bias, rows) for bias, rows in by_bias.items()]
@@ -126,7 +116,8 @@ def add_gradient_(call: Call, views: Sequence[Tensor]) -> None:
     if call.weight is not None:
         call.layer.add_weight_gradient_(views[call.weight], *call.pair)
     if call.bias is not None:
-        views[call.bias].add_(call.bias_gradients.sum(0).view(views[call.bias].shape))
+        total = call.layer.bias_gradients(call.pair[1]).sum(0)
+        views[call.bias].add_(total.view(views[call.bias].shape))
 
 
 def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
@@ -161,9 +152,6 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
     """The records' gradients themselves. shared: gradients of the same parameter used as a bias, [n, size]."""
     n, size, taps = uses.records, uses.shape.numel(), uses.taps
 
-    def ordered(rows: Tensor) -> Tensor:
-        return by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
-
     others, formed = [], [] if shared is None else [shared]
     for call in uses.calls:
         if (rows := call.layer.formed(*call.pair)) is None:
@@ -173,7 +161,7 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
     b = uses.calls[0].pair[1]
     total = b.new_zeros(n, size) if formed else b.new_empty(n, size)
     for rows in formed:
-        total += ordered(rows)
+        total += by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
     step = max(1, BLOCK // (16 * max(1, size, *(uses.unfolded_by(call) for call in others))))
     for lo in range(0, n if others else 0, step):
         hi = min(lo + step, n)

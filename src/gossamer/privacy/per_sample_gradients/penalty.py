@@ -5,115 +5,68 @@ The loss of one record pairs it with one fake and with one point x^ between the 
     L = D(fake) - D(real) + penalty (|grad_x D(x^)| - 1)^2
 
 so a record uses every weight three times. In a piecewise-linear critic the gradient of the penalty needs no second derivative
-(`tangents`). Critics with smooth activations, or with operations that are not linear in x, take torch.func.
+(`tangents`). Other critics take the slow form.
 
-The fake, the interpolation weight and the labels of a record are coins or data of that record (`docs/guarantees.md`, condition
-1): they come from the secret coins of the run, not from a stream that another record could shift.
+The fake and the interpolation weight of a record are secret random choices of that record (`docs/guarantees.md`, condition 1).
+They never come from a stream that another record could shift.
 """
 
-import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
-from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Form, Memory, answer, refusal
+from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Form, Gradients, Memory, refusal
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient, summed_calls
 from gossamer.privacy.per_sample_gradients.points import Points
-from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.privacy.per_sample_gradients.refusals import check_module
 from gossamer.privacy.per_sample_gradients.tangents import penalty_calls
 from gossamer.privacy.per_sample_gradients.tape import TapeError
 from gossamer.privacy.per_sample_gradients.uses import Call
-from gossamer.privacy.queries import Bounds
-
-_log = logging.getLogger(__name__)
-
-VMAP_CHUNK = 32  # records whose gradients torch.func holds at a time
 
 
-def penalised_losses(critic: nn.Module, points: Points, *, penalty: float = 10.0, drift: float = 0.0) -> Tensor:
-    """One loss per record, [n], by double backward: the definition.
-
-    Args:
-        critic: called as critic(images), or critic(images, labels) where points have labels; gives [n].
-        points: what it sees.
-        penalty: weight of the gradient penalty, lambda of the paper.
-        drift: weight of D(real)^2, which keeps the critic's level near zero (Karras et al. 2018); zero in the paper.
-    """
+def penalised_losses(critic: nn.Module, points: Points, *, penalty: float = 10.0) -> Tensor:
+    """One loss per record, [n], by double backward: the definition. For critic and penalty see `PenaltyGradient`."""
     between = points.between.detach().requires_grad_()
     real, fake = points.judged(critic, points.real), points.judged(critic, points.fake)
     at = points.judged(critic, between)
     (slope,) = torch.autograd.grad(at.sum(), between, create_graph=True)
     length = torch.linalg.vector_norm(slope.flatten(1), dim=1)
-    losses: Tensor = fake - real + drift * real.square() + penalty * (length - 1).square()
+    losses: Tensor = fake - real + penalty * (length - 1).square()
     return losses
 
 
 @dataclass(frozen=True)
-class PenaltyGradient(Generic[AnyBatch]):
-    """The query: the sum over the drawn units of clipped gradients of the penalised loss.
-
-    With bounds of infinity it is the ordinary gradient of the summed loss, without double backward where the critic is
-    piecewise linear. Make it once per run.
+class PenaltyGradient(Gradients[AnyBatch]):
+    """The query: the sum over the sampled units of clipped gradients of the penalised loss.
 
     Args:
         module: the critic, called as critic(images) or critic(images, labels); gives [n].
-        points: real, fake and interpolated images of a batch, and its labels. It draws each record's coins.
+        points: real, fake and interpolated images of a batch, and its labels. It makes each record's random choices.
         penalty: weight of the gradient penalty, lambda of the paper.
-        drift: weight of D(real)^2.
-        physical_batch_size: records in memory at a time.
-        form: "fast" refuses critics that are not piecewise linear; "slow" is double backward, one record at a time; "auto"
-            is fast where it can be, else torch.func.
+        form: "fast" refuses critics that are not piecewise linear. "slow" is double backward, one record at a time. "auto"
+            is fast where it can be.
 
     Raises:
-        RequestError: if the critic mixes records, takes coins of its own, or changes with every call.
+        RequestError: if the critic mixes records, has random choices of its own, or changes with every call.
     """
 
     module: nn.Module
     points: Callable[[AnyBatch], Points]
     penalty: float = 10.0
-    drift: float = 0.0
     physical_batch_size: int = 512
     form: Form = "auto"
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
+    multiplicity = 1  # a record appears once in a batch of each of the three kinds
+    precision = "fp32"  # `tangents` makes its pairs by products of its own
 
     def __post_init__(self) -> None:
-        if self.physical_batch_size < 1 or not math.isfinite(self.penalty) or not math.isfinite(self.drift):
-            raise RequestError("physical_batch_size must be 1 or more; penalty and drift must be finite numbers")
+        if self.physical_batch_size < 1 or not math.isfinite(self.penalty):
+            raise RequestError("physical_batch_size must be 1 or more, and the penalty a finite number")
         check_module(self.module)
-
-    @property
-    def multiplicity(self) -> int:
-        """One: a record appears once in a batch of each of the three kinds."""
-        return 1
-
-    @property
-    def precision(self) -> Precision:
-        """Single: `tangents` makes its pairs by products of its own."""
-        return "fp32"
-
-    @property
-    def sizes(self) -> list[int]:
-        """Length of each parameter tensor of the critic, in order."""
-        return [p.numel() for p in self.module.parameters()]
-
-    @property
-    def dimension(self) -> int:
-        """D, the number of parameters of the critic."""
-        return sum(self.sizes)
-
-    def clipped_sum(self, records: AnyBatch, bounds: Bounds, /, *, out: Tensor | None = None) -> Tensor:
-        """[D], the sum of the clipped gradients, in the order of `module.parameters()`; added to out, if given."""
-        return answer(self, records, bounds, out)
-
-    def losses(self, batch: AnyBatch) -> Tensor:
-        """[n], by double backward."""
-        return penalised_losses(self.module, self.points(batch), penalty=self.penalty, drift=self.drift)
 
     def summed(self, batch: AnyBatch) -> Tensor:
         """[D], the gradient of the summed losses; without double backward where the critic is piecewise linear."""
@@ -123,51 +76,16 @@ class PenaltyGradient(Generic[AnyBatch]):
             except TapeError as unknown:
                 if self.form == "fast":
                     raise refusal(unknown) from None
-        return ordinary_gradient(self.losses(batch).sum(), self.module)
+        losses = penalised_losses(self.module, self.points(batch), penalty=self.penalty)
+        return ordinary_gradient(losses.sum(), self.module)
 
     def taped(self, batch: AnyBatch) -> list[Call]:
         """The pairs of all three uses."""
-        return penalty_calls(self.module, self.points(batch), self.penalty, self.drift, self.memory)
+        return penalty_calls(self.module, self.points(batch), self.penalty, self.memory)
 
     def rows(self, batch: AnyBatch) -> Iterator[Tensor]:
-        """Per-record gradients, [m, D]: by torch.func in chunks; one record at a time if so asked, or if that fails."""
+        """[1, D] for each record, by double backward."""
         points = self.points(batch)
-        if self.form != "slow" and not self.memory.one_by_one:
-            for lo in range(0, len(points), VMAP_CHUNK):
-                piece = points[lo : lo + VMAP_CHUNK]
-                try:
-                    gradients = rows_by_vmap(self.module, piece, penalty=self.penalty, drift=self.drift)
-                except RuntimeError:
-                    if lo:
-                        raise  # it could follow the critic, so something else is wrong, and rows were given already
-                    break
-                yield gradients
-            else:
-                return
-            self.memory.one_by_one = True
-            _log.warning("torch.func cannot follow this critic: its records go one at a time from here on.")
         for i in range(len(points)):
-            losses = penalised_losses(self.module, points[i : i + 1], penalty=self.penalty, drift=self.drift)
+            losses = penalised_losses(self.module, points[i : i + 1], penalty=self.penalty)
             yield ordinary_gradient(losses.sum(), self.module)[None]
-
-
-def rows_by_vmap(critic: nn.Module, points: Points, *, penalty: float, drift: float) -> Tensor:
-    """Per-record gradients [n, D] of any critic that torch.func can follow."""
-    learning = {name: p.detach() for name, p in critic.named_parameters()}
-
-    def loss(params: dict[str, Tensor], real: Tensor, fake: Tensor, between: Tensor, label: Tensor | None) -> Tensor:
-        def judge(image: Tensor) -> Tensor:
-            inputs = (image[None],) if label is None else (image[None], label[None])
-            value: Tensor = torch.func.functional_call(critic, params, inputs).sum()
-            return value
-
-        slope = torch.func.grad(judge)(between)
-        level = judge(real)
-        length = torch.linalg.vector_norm(slope)
-        whole: Tensor = judge(fake) - level + drift * level.square() + penalty * (length - 1).square()
-        return whole
-
-    axes = (None, 0, 0, 0, None if points.labels is None else 0)
-    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=axes)
-    gradient_of = gradients(learning, points.real, points.fake, points.between, points.labels)
-    return torch.cat([gradient_of[name].flatten(1) for name, _ in critic.named_parameters()], 1)

@@ -1,7 +1,7 @@
 """What the records of a batch contribute to one parameter: a piece knows their norms, and adds up their gradients.
 
-The columns of a convolution run over taps first and channels last: the channels of a pixel then lie side by side, and unfolding
-copies them in one go. `by_taps` and `by_channels` go between that order and the parameter's own; norms do not care.
+The columns of a convolution run over taps first and channels last, so that unfolding copies the channels of a pixel in one go.
+`by_taps` and `by_channels` go between that order and the parameter's own. Norms are the same in both.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,12 @@ class Piece(Protocol):
     @property
     def parameter(self) -> int:
         """Position among the parameters."""
-        ...
 
     def squared_norms(self) -> Tensor:
         """[n] float64, squared L2 norm of what each record can add, rounding included; not finite where its gradient is not."""
-        ...
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         """Add the sum over records of factor x gradient to out, which has the parameter's shape. dropped: bool [n] or None."""
-        ...
 
 
 @dataclass(eq=False)
@@ -39,11 +36,9 @@ class Instantiated:
     taps: int = 1
 
     def squared_norms(self) -> Tensor:
-        """[n]"""
         return square_norms(self.rows)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """One product with the factors."""
         total = factors @ without(self.rows, dropped)
         if self.taps > 1:
             total = by_channels(total.view(len(out), -1), self.taps)
@@ -59,16 +54,14 @@ class Product:
     b: Tensor
 
     def squared_norms(self) -> Tensor:
-        """[n], |a|^2 |b|^2."""
         return square_norms(self.a) * square_norms(self.b)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """One matrix product, straight into out."""
         a, b = scaled(without(self.a, dropped), without(self.b, dropped), factors)
         out.view(b.shape[1], a.shape[1]).addmm_(b.t(), a)
 
     def write_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """The same in place of what stands in out, which is not read."""
+        """The same, overwriting out, which is not read."""
         a, b = scaled(without(self.a, dropped), without(self.b, dropped), factors)
         torch.mm(b.t(), a, out=out.view(b.shape[1], a.shape[1]))
 

@@ -6,9 +6,9 @@ that apart from what bounds privacy:
 - `lowered`, around a forward and backward pass. What the tape then holds is rounded, and defines the gradient (`rounding`).
 - `full_precision`, around norms and sums, whatever a caller has switched on.
 
-The rounded pair of a record must be its own: if it hung on who else is in the batch, one record more would change the
-gradients of the others, by a last bit of bfloat16 and not of float32. Libraries choose how they add up by the size of a batch,
-so in narrow precision all physical batches have one size (`answers`).
+The rounded pair of a record must not depend on the rest of the batch. Otherwise one record more would change the gradients of
+the others, by a last bit of bfloat16. Libraries choose how they add up by the size of a batch, so in narrow precision all
+physical batches have one size (`answers`).
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,7 @@ Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
 
 @contextmanager
 def lowered(precision: Precision, device: torch.device | str) -> Iterator[None]:
-    """Forward and backward pass in this precision, while it is entered. "fp32" changes nothing; a CPU has no TF32.
-
-    Args:
-        precision: of products of weights and inputs, as autocast has it.
-        device: where they are computed.
-    """
+    """Forward and backward pass in this precision, while it is entered. "fp32" changes nothing; a CPU has no TF32."""
     with ExitStack() as stack:
         if precision == "bf16":
             stack.enter_context(torch.autocast(torch.device(device).type, torch.bfloat16))
@@ -41,9 +36,7 @@ def lowered(precision: Precision, device: torch.device | str) -> Iterator[None]:
 def full_precision() -> Iterator[None]:
     """Products of float32 numbers in float32, on every device, while it is entered.
 
-    Ten bits (TF32 on a GPU, bfloat16 inside a matrix product of the CPU) would not bound anything (`docs/guarantees.md`,
-    condition 13), and no more would autocast. The forward and backward pass may use them: the pairs that come out define the
-    gradient.
+    TF32 on a GPU, bfloat16 inside a matrix product of the CPU, and autocast bound nothing (`docs/guarantees.md`, condition 13).
     """
     with ExitStack() as stack:
         for device in ("cpu", "cuda"):

@@ -3,13 +3,27 @@
 Messages name layers and functions, never a number that depends on records.
 """
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from gossamer.errors import RequestError
+
+_BATCH_NORM = (
+    "normalises over the batch, so no record has a gradient of its own that could be clipped. Use GroupNorm or no "
+    "normalisation in a network that is trained on records."
+)
+_DROPOUT = (
+    "takes its mask from torch's common random stream, so removing one record changes the masks of those behind it. Draw "
+    "the mask by rng.secret_generator(), as part of the batch, or call eval() on the layer."
+)
+_REFUSED_FUNCTIONS: dict[Callable[..., Any], str] = {
+    F.batch_norm: _BATCH_NORM,
+    **dict.fromkeys((F.dropout, F.dropout1d, F.dropout2d, F.alpha_dropout, F.feature_alpha_dropout), _DROPOUT),
+}
 
 
 def check_module(module: nn.Module) -> None:
@@ -21,60 +35,29 @@ def check_module(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         where = f"layer '{name}' ({type(layer).__name__})" if name else type(layer).__name__
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and (layer.training or layer.running_mean is None):
-            raise RequestError(
-                f"{where} normalises over the batch, so no record has a gradient of its own and none can be clipped. Use "
-                "GroupNorm or no normalisation in a network that is trained on records."
-            )
+            raise RequestError(f"{where} {_BATCH_NORM}")
         if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.training and layer.track_running_stats:
             raise RequestError(
                 f"{where} keeps averages of records in its buffers. Set track_running_stats=False, or use GroupNorm."
             )
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
-            raise RequestError(
-                f"{where} takes its coins from torch's common stream in the order of the records, so removing one record "
-                "changes the coins of those behind it. Draw the mask from the secret coins of the run, as part of the "
-                "batch, or call eval() on this layer."
-            )
+            raise RequestError(f"{where} {_DROPOUT}")
         if layer.training and type(layer).__name__ in ("SpectralNorm", "_SpectralNorm"):
             raise RequestError(
                 f"{where} takes a step of its power iteration on every call, so the network changes with the number of "
-                "pieces that the drawn records fill. Call eval() on it before gradients are taken."
+                "physical batches. Call eval() on it before gradients are taken."
             )
 
 
-def _refuse_batch_norm(
-    input: Tensor,  # noqa: A002  # torch's name
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    *rest: Any,
-    **kwargs: Any,
-) -> None:
-    del input, running_mean, running_var, weight, bias, rest, kwargs
-    if training:
-        raise RequestError(
-            "batch_norm mixes the records of a batch: no record has a gradient of its own, so none can be clipped. "
-            "Use GroupNorm or no normalisation in a network that is trained on records."
-        )
+def check_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse the call of a function for the same reason.
 
-
-def _refuse_dropout(input: Tensor, p: float = 0.5, training: bool = True, *rest: Any, **kwargs: Any) -> None:  # noqa: A002  # torch's name
-    del input, rest, kwargs
-    if training and p > 0:
-        raise RequestError(
-            "dropout takes its coins from torch's common stream in the order of the records, so removing one record "
-            "changes the coins of those behind it. Draw the mask from the secret coins of the run, as part of the batch, "
-            "or call eval() on the dropout layers."
-        )
-
-
-REFUSED_FUNCTIONS: dict[Callable[..., Any], Callable[..., None]] = {
-    F.batch_norm: _refuse_batch_norm,
-    F.dropout: _refuse_dropout,
-    F.dropout1d: _refuse_dropout,
-    F.dropout2d: _refuse_dropout,
-    F.alpha_dropout: _refuse_dropout,
-    F.feature_alpha_dropout: _refuse_dropout,
-}
+    Raises:
+        RequestError: naming the function and the remedy.
+    """
+    if function not in _REFUSED_FUNCTIONS:
+        return
+    call = inspect.signature(function).bind(*args, **kwargs)
+    call.apply_defaults()
+    if call.arguments["training"] and call.arguments.get("p", 1) > 0:
+        raise RequestError(f"{function.__name__} {_REFUSED_FUNCTIONS[function]}")

@@ -1,8 +1,8 @@
 """What rounding can do to a clipped sum, and how it is kept out of the guarantee.
 
-Clipping divides by a norm. A record whose norm is computed too small would add more than max_norm. So every squared norm that
-clipping sees is an *upper bound*: the computed one, plus all that rounding can have taken from it. With e for machine epsilon,
-a sum of products of two vectors is off by at most
+A record whose norm is computed too small would add more than max_norm. So every squared norm that clipping sees is an *upper
+bound*: the computed one, plus all that rounding can have taken from it. With e for machine epsilon, a sum of products of two
+vectors x and y is off by at most
 
     k e / 2 |x| |y|,    k the number of roundings that a product goes through,
 
@@ -10,32 +10,28 @@ in any order of summation, with fused multiplication or without (Higham 2002, "A
 section 3.1). Let a record meet a weight at T positions, with inputs u_t and output gradients b_t. Its gradient is G, the sum of
 the b_t outer u_t, and S = (sum over t of |u_t| |b_t|)^2 is what |G|^2 would be if nothing cancelled.
 
-- A Gram sum is off |G|^2 by at most k e / 2 S, where k counts the roundings of both Gram matrices and of the sum over
-  positions. Long products are cut into pieces of `PRODUCTS` numbers, so that k grows by one for each further piece; where a
-  record has few positions (`FEW`), as in the last layer of a critic, the matrices are in double precision.
+- A Gram sum is off |G|^2 by at most k e / 2 S. Here k counts the roundings of both Gram matrices and of the sum over
+  positions. Long products are cut into pieces of `PRODUCTS` numbers, so that k grows by one for each further piece. Where a
+  record has few positions (`FEW`), the matrices are in double precision.
 - What is really added comes from another call, in another order: T positions, one addition per use of the weight, the product
   with the factor. It is off G by less than (T + 1) e sqrt(S) in norm, and an instantiated gradient by less than that again.
 - Squares of the smallest numbers vanish: `UNDERFLOW`.
 
-`raised` adds these up. Where S is about T |G|^2, the norm grows by a tenth of a per cent; a record whose terms cancel almost
-completely is clipped harder than it needs, never less. (A WGAN-GP critic that trains on digits, the worst of 128 records:
-0.4 %, and 5 % for the norm of one layer by itself.) A gradient that is formed and then added as it is (kept, of rank one, a
-whole unit, the slow form) needs none of this: its norm has a relative error only (`square_norms`).
+`raised` adds these up. Where S is about T |G|^2, the norm grows by a tenth of a per cent. A record whose terms cancel almost
+completely is clipped harder than it needs, never less. A gradient that is formed and then added as it is (kept, of rank one, a
+whole unit, the slow form) needs none of this, because its norm has a relative error only (`square_norms`).
 
-**What is charged.** Relative errors, those of sums of squares in pieces of `SQUARES` numbers and of the factor, stay below 600
-machine epsilons of a norm. Bounds are divided by 1 + `SLACK` machine epsilons, 1.001 in single precision: a record adds at most
-max_norm, not a little more.
+**What the bounds allow for.** Relative errors stay below 600 machine epsilons of a norm: those of sums of squares in pieces of
+`SQUARES` numbers, and that of the factor. So bounds are divided by 1 + `SLACK` machine epsilons, 1.001 in single precision.
 
-**Narrow products.** All of this holds for any vectors u_t and b_t of single precision, whatever they came from. So a forward
-and backward pass in TF32 or bfloat16 (`precision`) needs no other margin: the pairs that it leaves, rounded as they are,
-*define* the gradient, a number of bfloat16 is one of single precision, and norm and sum take the same ones. What would not hold
-is a norm of other numbers than are added, or a product of theirs in ten bits; `full_precision` keeps both away.
+**Narrow products.** All of this holds for any u_t and b_t of single precision, whatever they came from. So a forward and
+backward pass in TF32 or bfloat16 (`precision`) needs no other margin. The pairs that it leaves *define* the gradient, and norm
+and sum take the same pairs. `full_precision` keeps both from taking other numbers, or products in ten bits.
 
 **What is assumed.** Where a record joins a sum, the terms of *others* are rounded in another way. No bound per record can cover
-that, and its worst case is too large to charge. Measured: in a sum of 128 records the others moved by 2e-5 of max_norm, of 512
-by 1e-4, of 2,048 that all pull one way by 8e-4, mostly at right angles to what the record adds, so that the length of the whole
-movement changed by 3e-5 at most, well inside the slack. `FLOOR` keeps one record's part in that small: its terms, before they
-cancel, are at most 512 max_norm long. And matrix products and convolutions are assumed to add up products. A GPU library that
+that, and its worst case is too large to charge. In measured sums of 128 to 2,048 records it changed the length of the whole
+movement by 3e-5 of max_norm at most, well inside the slack. `FLOOR` keeps one record's part in it small: its terms, before
+they cancel, are at most 512 max_norm long. Matrix products and convolutions are assumed to add up products. A GPU library that
 transforms a convolution first (Winograd, Fourier) has an error of the same form with another constant.
 """
 
@@ -101,13 +97,9 @@ def roundings(features: int, positions: int) -> int:
 
 
 def paired(u_gram: Tensor, b_gram: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
-    """[m] float64, upper bounds of squared norms from two Gram matrices [m, T, T].
+    """[m] float64, upper bounds of squared norms from the Gram matrices of u and b, [m, T, T].
 
-    Args:
-        u_gram: inner products of the inputs of T positions.
-        b_gram: those of the output gradients.
-        dtype: of these inputs and gradients.
-        steps: roundings in one entry of u_gram and in one of b_gram, together.
+    dtype: of u and b. steps: roundings in one entry of either matrix, together.
     """
     squares = (u_gram * b_gram).sum(1).double().sum(1)
     u, b = (products.diagonal(dim1=1, dim2=2).sqrt() for products in (u_gram, b_gram))
@@ -124,12 +116,8 @@ def instantiated(u: Tensor, b: Tensor) -> Tensor:
 def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
     """[m] float64: squares, raised to bound what a weight-gradient call adds.
 
-    Args:
-        squares: computed squared norms, [m]; one that is not finite, of either sign, stays so.
-        u: |u_t| of the T positions that they come from, [m, T].
-        b: |b_t|, likewise.
-        dtype: of the inputs and output gradients, in which the call will add them up.
-        steps: roundings on the longest way to `squares`.
+    squares: computed squared norms, [m]; one that is not finite, of either sign, stays so. u, b: |u_t| and |b_t| of the T
+    positions that they come from, [m, T]. dtype: in which the call adds up. steps: roundings on the longest way to `squares`.
     """
     kind = torch.finfo(dtype)
     # Products that overflow below zero are no norm of zero.

@@ -1,9 +1,9 @@
 """The pairs of a critic's gradient penalty, without a second derivative.
 
-In a piecewise-linear critic D(x) is linear around x^, and the gradient of the penalty needs no second derivative. Let J =
-grad_x D(x^), u = dL/dJ, g the gradient of D(x^) at the output of a layer, and v the direction u pushed forward through the
-network with its masks held fixed, at the input of that layer. Then the penalty's gradient for the weight is g outer v: one more
-taped pair, with v for a and g for b. Biases and inputs that do not depend on x (labels) have none.
+A piecewise-linear critic D(x) is linear around x^. Let J = grad_x D(x^), u = dL/dJ, and g the gradient of D(x^) at the output
+of a layer. Let v be the direction u pushed forward through the network, with its masks held fixed, to the input of that layer.
+Then the penalty's gradient for the weight is g outer v: one more taped pair, with v for a and g for b. Biases, and inputs that
+do not depend on x (labels), have none.
 """
 
 import functools
@@ -19,63 +19,23 @@ from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError, edges
 from gossamer.privacy.per_sample_gradients.uses import Call, Layer
 
 # Autograd nodes of operations that are linear in the images, or piecewise linear with a mask that the images choose.
-_PIECEWISE_LINEAR = frozenset(
-    [
-        "_Taped",
-        "AccumulateGrad",
-        "LeakyRelu",
-        "Relu",
-        "Hardtanh",
-        "Threshold",
-        "PreluKernel",
-        "Abs",
-        "Where",
-        "Maximum",
-        "Minimum",
-        "MaxPool1DWithIndices",
-        "MaxPool2DWithIndices",
-        "AvgPool1D",
-        "AvgPool2D",
-        "AdaptiveAvgPool2D",
-        "MkldnnAdaptiveAvgPool2D",
-        "Add",
-        "Sub",
-        "Neg",
-        "Sum",
-        "Mean",
-        "View",
-        "UnsafeView",
-        "ReshapeAlias",
-        "Cat",
-        "Stack",
-        "Squeeze",
-        "Unsqueeze",
-        "Transpose",
-        "Permute",
-        "T",
-        "Slice",
-        "Select",
-        "Split",
-        "SplitWithSizes",
-        "Expand",
-        "Clone",
-        "Alias",
-        "ToCopy",
-        "Index",
-        "Repeat",
-        "Flip",
-        "ConstantPadNd",
-        "ReflectionPad2D",
-        "ReplicationPad2D",
-        "UpsampleNearest2D",
-        "PixelShuffle",
-        "PixelUnshuffle",
-    ]
+_ACTIVATIONS = "LeakyRelu Relu Hardtanh Threshold PreluKernel Abs Where Maximum Minimum"
+_POOLING = (
+    "MaxPool1DWithIndices MaxPool2DWithIndices AvgPool1D AvgPool2D AdaptiveAvgPool2D MkldnnAdaptiveAvgPool2D "
+    "UpsampleNearest2D"
 )
+_SUMS = "_Taped AccumulateGrad Add Sub Neg Sum Mean"
+_SHAPES = (
+    "View UnsafeView ReshapeAlias Squeeze Unsqueeze Transpose Permute T Expand Clone Alias ToCopy Flip PixelShuffle "
+    "PixelUnshuffle"
+)
+_PARTS = "Cat Stack Slice Select Split SplitWithSizes Index Repeat"
+_PADDING = "ConstantPadNd ReflectionPad2D ReplicationPad2D"
+_PIECEWISE_LINEAR = frozenset(" ".join([_ACTIVATIONS, _POOLING, _SUMS, _SHAPES, _PARTS, _PADDING]).split())
 _LINEAR_IN_ONE = frozenset(("Mul", "Div", "Mm", "Bmm", "Addmm", "Mv", "Dot"))  # linear if one factor is a constant
 
 
-def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: float, memory: Memory) -> list[Call]:
+def penalty_calls(critic: nn.Module, points: Points, penalty: float, memory: Memory) -> list[Call]:
     """The taped pairs of the penalised loss: D(real), D(fake) and the penalty, three per use of a weight.
 
     Raises:
@@ -84,18 +44,14 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
     tape = Tape(critic)
     between = points.between.detach().requires_grad_()
     with tape:
-        ends = points.judged(critic, points.fake), points.judged(critic, points.real)
+        fake, real = points.judged(critic, points.fake), points.judged(critic, points.real)
         before = len(tape.calls)
         tape.keep_outputs = True
         at = points.judged(critic, between)
-    fake, real = ends
     check_tape(tape, fake + real + at, len(points), memory)
     if (name := _not_piecewise_linear(at)) is not None:
         raise TapeError(f"{name}, which is not piecewise linear,")
-    root = fake.sum() - real.sum() + at.sum()
-    if drift:
-        root = root + drift * real.square().sum()
-    (slope,) = tape.backward(root, between)
+    (slope,) = tape.backward(fake.sum() - real.sum() + at.sum(), between)
     if slope is None:
         return tape.calls[:before]
     # A point where the critic is not finite may have a finite slope; its record is left out like any such record.
@@ -112,10 +68,7 @@ def penalty_calls(critic: nn.Module, points: Points, penalty: float, drift: floa
 class _Tangents(Tape):
     """While it is entered, the tangent that meets each watched weight is written down, and pushed on.
 
-    Args:
-        module: the critic.
-        outputs: of the same calls on the same points, with their versions; computed again where an activation has changed
-            one in place.
+    outputs: of the same calls on the same points, with their versions. An output that was changed in place is computed again.
     """
 
     def __init__(self, module: nn.Module, outputs: list[tuple[Tensor, int]]) -> None:

@@ -1,12 +1,11 @@
 """Operations that write down what they saw: the first half of the fast clipped sum.
 
-A `Tape` stands between a network and torch while a loss runs. Wherever an operation uses a weight of the network it puts a
-taped form in its place. The backward pass of that form returns the gradient of its input only, and writes down the pair
-from which the gradient of the weight follows: a, the input, and b, the gradient of the output. No weight gradient is
-computed in that pass. `ghost` turns the pairs into norms and clipped sums.
+While a loss runs, a `Tape` replaces every operation that uses a weight of the network by a taped form. The backward pass of
+that form returns the gradient of its input only. It writes down the pair from which the gradient of the weight follows: a, the
+input, and b, the gradient of the output. `ghost` turns the pairs into norms and clipped sums.
 
-What the tape does not know it does not guess at: `unknown` walks the autograd graph, and a weight that was used by any
-other way shows there. The clipped sum then takes its slow form.
+A tape does not guess: `unknown` finds uses of a weight that it did not see, in the autograd graph. The clipped sum then takes
+its slow form.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
 from gossamer.privacy.per_sample_gradients.functions import KNOWN_FUNCTIONS
-from gossamer.privacy.per_sample_gradients.refusals import REFUSED_FUNCTIONS
+from gossamer.privacy.per_sample_gradients.refusals import check_function
 from gossamer.privacy.per_sample_gradients.uses import Call, Layer
 
 CHECKPOINTING = "activation checkpointing"
@@ -41,8 +40,7 @@ class _Taped(torch.autograd.Function):
         ctx.save_for_backward(a, weight)  # autograd then checks that nobody has changed them in place
         ctx.tape, ctx.call = tape, call
         out = call.layer.forward(a, weight, bias)
-        # Nothing else holds what this output may be a view of; autograd has to forget that, or no activation could
-        # change it in place.
+        # Autograd has to forget that this output may be a view, or no activation could change it in place.
         return torch.ops.aten._unsafe_view(out, out.shape) if out._is_view() else out
 
     @staticmethod
@@ -58,11 +56,7 @@ class _Taped(torch.autograd.Function):
 
 
 class Tape(TorchFunctionMode):
-    """While it is entered, operations that use one of the parameters are taped.
-
-    Args:
-        module: the network whose parameters are watched; calls name them by position.
-    """
+    """While it is entered, operations that use a parameter of the module are taped. Calls name parameters by position."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -98,8 +92,7 @@ class Tape(TorchFunctionMode):
         """Put the taped form in the place of an operation that uses a watched parameter."""
         del types
         kwargs = kwargs or {}
-        if (refuse := REFUSED_FUNCTIONS.get(func)) is not None:
-            refuse(*args, **kwargs)
+        check_function(func, args, kwargs)
         if (recorder := KNOWN_FUNCTIONS.get(func)) is not None:
             recorded = recorder(self.knows, *args, **kwargs)
             if recorded is not None:

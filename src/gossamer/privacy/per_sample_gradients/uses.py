@@ -1,9 +1,9 @@
 """One weight and its uses: what the engine asks of every kind of layer.
 
-A *call* is one use of a weight by a batch: the layer, its input a and, once the backward pass is through, the gradient b of
-its output. Of a call the layer makes *patches*: u [m, columns, T] and b [m, rows, T] such that b u^T is the record's gradient
-as a matrix of rows x columns. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels
-of the output in a convolution. The groups of a convolution fold into m.
+A *call* is one use of a weight by a batch: the layer, its input a and, after the backward pass, the gradient b of its output.
+Of a call the layer makes *patches*: u [m, columns, T] and b [m, rows, T]. The record's gradient, a matrix of rows x columns,
+is b u^T. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of the output in a
+convolution. The groups of a convolution fold into m.
 
 Several rows of a batch may belong to one record, its *multiplicity*: record r of n has the rows r, r + n, r + 2n ...
 """
@@ -21,13 +21,7 @@ from gossamer.privacy.per_sample_gradients.pieces import Piece
 
 @dataclass(frozen=True)
 class Work:
-    """Work for one record.
-
-    Args:
-        macs: multiplications.
-        memory: numbers written to temporaries.
-        saved: multiplications that the clipped sum is spared later.
-    """
+    """Work for one record: multiplications, numbers written to temporaries, and multiplications saved in the sum later."""
 
     macs: int
     memory: int
@@ -44,11 +38,9 @@ class Method(Protocol):
 
     def work(self, uses: "Uses", /) -> Work:
         """What it would cost."""
-        ...
 
     def squares(self, uses: "Uses", lo: int, hi: int, /) -> Tensor:
         """[(hi - lo) x groups] float64, of records lo to hi: upper bounds, rounding included."""
-        ...
 
 
 class Layer(ABC):
@@ -122,14 +114,10 @@ class Layer(ABC):
 
 @dataclass(eq=False)
 class Call:
-    """One use of a weight and a bias. a and b are filled in by the backward pass, and stay None if it does not get there.
+    """One use of a weight and a bias. The backward pass fills in a and b. They stay None where it does not come by.
 
-    Args:
-        layer: what was computed.
-        weight: position of the weight among the parameters; None if it does not learn.
-        bias: likewise.
-        a: input, [n, ...].
-        b: gradient of the output, [n, ...].
+    weight, bias: positions among the parameters; None if they do not learn. a: input, [n, ...]. b: gradient of the output,
+    [n, ...].
     """
 
     layer: Layer
@@ -152,21 +140,13 @@ class Call:
             assert self.a is not None
             self.a, self.b = (t.unflatten(0, (multiplicity, -1))[:, :n].flatten(0, 1) for t in (self.a, self.b))
 
-    @property
-    def bias_gradients(self) -> Tensor:
-        """[n, size of the bias], one row each."""
-        return self.layer.bias_gradients(self.pair[1])
-
 
 @dataclass(eq=False)
 class Uses:
-    """All uses of one weight in a batch.
+    """All uses, at least one, of one weight in a batch.
 
-    Args:
-        parameter: position of the weight among the parameters.
-        shape: of the weight.
-        calls: its uses, at least one, all with the same number of rows.
-        multiplicity: rows of the batch that belong to one record.
+    parameter: position of the weight among the parameters. shape: of the weight. calls: all with the same number of rows.
+    multiplicity: rows of the batch that belong to one record.
     """
 
     parameter: int

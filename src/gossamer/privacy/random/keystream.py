@@ -1,6 +1,6 @@
-"""Bytes that cannot be told from coins: AES-128 in counter mode on the processor, ChaCha20 on other devices.
+"""Bytes that cannot be told from true random bits: AES-128 in counter mode on the processor, ChaCha20 on other devices.
 
-Nothing else of the privacy core draws anything secret; `noise` says what becomes of these bytes.
+The only secret source of the privacy core. `noise.py` says what becomes of these bytes.
 """
 
 import os
@@ -21,14 +21,11 @@ _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<i4").tolist()
 class Keystream:
     """The bytes that AES-128 in counter mode gives under one key.
 
-    Without a fixed key, the key is operating-system entropy that only the cipher holds, a forked process draws its own
-    (parent and child never share noise), and every 2^35 bytes have a key of their own. All that tells the stream from true
-    coins, AES being sound, is that under one key no block comes twice; that shows after about 2^64 blocks, and 2^31 are used.
-    Where the processor has AVX-512, the cipher is GCM. Its keystream is counter mode too, and OpenSSL writes it twice as fast
-    there. Elsewhere GCM is half as fast, because its tag, which nobody reads, takes as long as the keystream.
-
-    Args:
-        key: 16 bytes, for tests; None draws a fresh one.
+    Without a fixed key, the key is operating-system entropy that only the cipher holds. A forked process draws its own, so
+    parent and child never share noise. Every 2^35 bytes have a key of their own. If AES is sound, the stream differs from true
+    random bits only in that no block comes twice under one key. That shows after about 2^64 blocks, and 2^31 are used.
+    Where the processor has AVX-512, the cipher is GCM: also counter mode, and OpenSSL is twice as fast there, elsewhere half.
+    key: 16 bytes, for tests; None draws a fresh key.
     """
 
     def __init__(self, key: bytes | None) -> None:
@@ -59,13 +56,13 @@ class Keystream:
         self.write(self._buffer.data, size)
         return self._buffer[:size]
 
-    def write(self, room: memoryview, size: int) -> None:
-        """The next bytes, into a room that holds `SPARE` more."""
+    def write(self, buffer: memoryview, size: int) -> None:
+        """The next bytes, into a buffer that holds `SPARE` more."""
         if self._fixed is None and (self._process != os.getpid() or self.position > _ONE_KEY - size):
             self.seek(0)
         if len(self._zeros) != size:
             self._zeros = bytes(size)
-        self._encryptor.update_into(self._zeros, room)
+        self._encryptor.update_into(self._zeros, buffer)
         self.position += size
 
     def words(self, count: int) -> np.ndarray:
@@ -81,14 +78,11 @@ def _wide_registers() -> bool:
 class DeviceKeystream:
     """The bytes that ChaCha20 gives under one key (RFC 8439, section 2.3), made where they are wanted.
 
-    Plain operations on whole tensors of 32-bit integers, which wrap around as the algorithm asks: the same lines, and the same
-    bits, on every device. The counter has 64 bits, as in Bernstein's original: it fills the words that the RFC calls counter
-    and first word of the nonce; the rest of the nonce is zero, because no two streams share a key. Without a fixed key, the key
-    is 32 bytes of operating-system entropy, a forked process draws its own, and so does every 2^31st block: ChaCha20 being
-    sound, nothing tells the stream from true coins.
-
-    Args:
-        key: 32 bytes, for tests; None draws a fresh one.
+    Plain operations on tensors of 32-bit integers, which wrap around as the algorithm asks. The bits are the same on every
+    device. The counter has 64 bits, as in Bernstein's original: the words that the RFC calls counter and first word of the
+    nonce. The rest of the nonce is zero, because no two streams share a key. Without a fixed key, the key is 32 bytes of
+    operating-system entropy. A forked process draws its own, and so does every 2^31st block.
+    key: 32 bytes, for tests; None draws a fresh key.
     """
 
     def __init__(self, key: bytes | None) -> None:
@@ -103,22 +97,22 @@ class DeviceKeystream:
         self._sent = self._head  # the same, where it was last wanted
         self.position = 0 if self._fixed is None else position
 
-    def write(self, room: Tensor) -> None:
-        """The next blocks. room: int32 [WORDS, blocks], contiguous; word by word, block beside block."""
-        blocks = room.shape[1]
+    def write(self, out: Tensor) -> None:
+        """Write the next blocks. out: int32 [WORDS, blocks], contiguous; word by word, block beside block."""
+        blocks = out.shape[1]
         if self._fixed is None and (self._process != os.getpid() or self.position > _BLOCKS - blocks):
             self.seek(0)
-        if self._sent.device != room.device:
-            self._sent = self._head.to(room.device)
-        counter = torch.arange(self.position, self.position + blocks, device=room.device)  # int64
-        room[:12] = self._sent
-        room[12] = counter & 0xFFFFFFFF
-        room[13] = counter >> 32
-        room[14:] = 0
+        if self._sent.device != out.device:
+            self._sent = self._head.to(out.device)
+        counter = torch.arange(self.position, self.position + blocks, device=out.device)  # int64
+        out[:12] = self._sent
+        out[12] = counter & 0xFFFFFFFF
+        out[13] = counter >> 32
+        out[14:] = 0
         self.position += blocks
-        first = room.clone()
-        _rounds_(room)
-        room += first
+        first = out.clone()
+        _rounds_(out)
+        out += first
 
 
 def _rounds_(state: Tensor) -> None:

@@ -1,65 +1,49 @@
-"""Where randomness comes from: secret noise and coins, and the public streams that a seed fixes.
+"""Where randomness comes from: secret noise and random choices, and the public streams that a seed fixes.
 
-Three kinds of draw, never mixed:
+Three kinds of random numbers, never mixed:
 
-- Secret: `add_gaussian_`, `poisson_sample`, and the coins of queries (`uniform`, `integers`, `secret_generator`): the
-  keystream of AES-128 in counter mode under keys of operating-system entropy; for noise on a GPU, that of ChaCha20, which is
-  made there (`keystream.py`). What the guarantee rests on.
-- Public: `public(name)`, seeded torch generators, one per name, for initialisation, latents and labels: draws whose
-  place in the stream no record can change.
-- With a fixed `noise_seed` the secret draws repeat. For tests only: the run is then reproducible, and not private.
+- Secret: `add_gaussian_`, `poisson_sample`, and the choices inside queries (`uniform`, `integers`, `secret_generator`). The
+  guarantee rests on them. They come from keystreams under keys of operating-system entropy (`keystream.py`).
+- Public: `public(name)`, a seeded torch generator per name, for initialisation, latents and labels. No record can change
+  the place of a public number in its stream.
+- With a fixed `noise_seed` the secret numbers repeat. For tests only: the run is then reproducible, and not private.
 
-Precision of the noise. The proofs assume real numbers. A computer rounds a sum, and the last bits of a rounded sum can tell
-what was added (Mironov 2012): with noise in float32, added in float32, `test_noise.py` names the right one of two sums 59
-times of 60. So:
+**Precision of the noise.** The proofs assume real numbers. The last bits of a rounded sum can tell what was added (Mironov
+2012). `test_noise.py` shows it: from noise drawn and added in float32, it names the right one of two sums 59 times of 60. So:
 
-- The sum is widened to float64, the noise is drawn and added in float64, and the result is rounded to the multiples of a
-  grid: 2^-10 times the power of two at or below the standard deviation. The grid depends on nothing else, so rounding is
-  post-processing: it costs no privacy, and adds less than 10^-6 of the noise's variance. float32 holds the multiples up
-  to 2^22 grids, more than 2,000 standard deviations; beyond, it is no finer than half a grid, and that is the rounding.
-  Every device runs the same lines; only the keystream is another one.
+- The sum is widened to float64, and the noise is drawn and added in float64. The result is rounded to the multiples of a
+  grid: 2^-10 times the power of two at or below the standard deviation. The grid depends on nothing else. So rounding is
+  post-processing, costs no privacy, and adds less than 10^-6 of the noise's variance. float32 holds the multiples up to
+  2^22 grids, more than 2,000 standard deviations. Larger numbers are rounded to half a grid or more coarsely.
 - Box and Muller (1958) make two normals of a radius and an angle. The radius is sqrt(-2 ln u), where u is uniform in (0, 1).
-  A word of 63 bits gives u. Where u is below 2^-18, fifteen more words give 945 bits more. So u is a floating-point number
-  that is right to one part in 2^45 wherever it lies above 2^-955, which is a radius of 36. The angle is a word of 64 bits,
-  rounded to float64. No radius is zero or infinite, and no sine or cosine of an angle is zero.
+  A word of 63 bits gives u. Where u is below 2^-18, fifteen more words give 945 bits more. So u is right to one part in
+  2^45 wherever it lies above 2^-955, which is a radius of 36. The angle is a word of 64 bits, rounded to float64. No radius
+  is zero or infinite, and no sine or cosine of an angle is zero.
 
-Precision of the coins. `poisson_sample` draws each unit by itself, with probability exactly `rate` (the float64), given true
-coins. No step of it rounds:
+`docs/guarantees.md`, "The precision of the noise", has the proof of what this may add to a guarantee:
 
-- Above 1/64, `rate` is a whole number of steps of 2^-64, and a unit is drawn if its own 64-bit word lies below it.
-- Up to 1/64, the population is cut into blocks of m = 1,024 units, the last of which is filled up. Independent coins of one
-  rate are the same thing as a count c ~ Binomial(m, rate) for each block, and then a uniform set of c of its units.
-  `rate` is a whole number of steps of 2^-s, so P(c <= k) is one of 2^-sm, computed in integers. The count is the number of
-  these probabilities that do not exceed a uniform number in [0, 1). Its first 64 bits decide, unless they are the first 64
-  bits of one of the probabilities (less than once in 2^57 blocks); then more bits are drawn. The set is c positions of ten
-  coins each; a block in which a position comes twice draws all of its positions anew, so that every set of c stays equally
-  likely. Units that only fill the last block up are dropped: their coins are independent of all others.
+- Up to a radius of 36, less than 10^-4 of epsilon in the longest run of all presets, except with probability 10^-12. No
+  figure includes it.
+- Beyond, a record that moves a pair of normals may be seen. This adds less than 2^-100 to delta for each query of at most
+  2^32 numbers, at noise multipliers from 0.05. Every figure has it taken off delta (`accountants.NOISE_END`).
 
-A block costs one word in place of 1,024: a draw from ten million units takes 80 KB of keystream, where a word per unit takes
-80 MB.
+Version 1 of the noise took u from 52 bits and the angle from 32. The same section says what this means for its runs. The
+ledger of a run names the versions that it used (`ledger.NOISE_VERSION`).
 
-What is still assumed: that AES-128 in counter mode, and ChaCha20, cannot be told from coins; that the Mersenne Twister
-behind `secret_generator`, all of whose state is drawn from the keystream and whose numbers nobody sees but through a noised
-sum, stands for coins too.
+**Precision of sampling.** `poisson_sample` samples each unit with probability exactly `rate` (the float64). No step rounds:
 
-What the precision of the noise may add to a guarantee. The argument is about pairs, because an attacker sees both numbers of
-a pair. It is written out in `docs/guarantees.md`, "The precision of the noise".
+- Above 1/64, `rate` is a whole number of steps of 2^-64. A unit is sampled if its own 64-bit word lies below it.
+- Up to 1/64, the population is cut into blocks of m = 1,024 units, the last of which is filled up. Sampling every unit by
+  itself is the same as a count c ~ Binomial(m, rate) for each block, and then a uniform set of c of its units. `rate` is a
+  whole number of steps of 2^-s, so P(c <= k) is a whole number of steps of 2^-sm, computed in integers. The count is the
+  number of these probabilities that do not exceed a uniform number in [0, 1). Its first 64 bits decide. If they equal those
+  of one of the probabilities (less than once in 2^57 blocks), more bits are drawn. The set is c positions of ten bits each.
+  A block in which a position comes twice draws all of them anew, so every set of c stays equally likely. Units that only
+  fill the last block up are dropped, because they are independent of all others.
 
-- Up to a radius of 36, the computed pair lies within 2^-41 standard deviations of the ideal pair of the same coins. The root
-  of the mean square is below 2^-49. So the probability of each cell of the grid is right to one part in 2^27, and to one in
-  2^36 in root mean square. In the longest run of all presets this raises epsilon by less than 10^-4, except with probability
-  10^-12. No figure includes it.
-- Beyond, pairs lie on circles that are further apart, and they end at a radius of 37. Where both data sets can lead to an
-  output, nothing changes.
-  A record that moves a pair across that edge can be seen. This adds less than 2^-100 to delta for each query of at most 2^32
-  numbers, at noise multipliers from 0.05. Every figure has it taken off delta (`accountants.NOISE_END`).
-
-Version 1 of the noise took u from 52 bits and the angle from 32. Far out, its pairs lay on few circles, and a pair that a
-record had moved could show it with certainty. `docs/guarantees.md` says what this means for runs of that version; the ledger
-of a run names the versions that it used (`ledger.NOISE_VERSION`).
-How sums are rounded before they come here is another matter (`clipping.py`, `rounding.py`).
-
-The file is over 400 lines because each claim on precision stands beside the lines that keep it.
+**What is assumed.** AES-128 in counter mode and ChaCha20 cannot be told from true random bits. Nor can the Mersenne Twister
+of `secret_generator`, whose whole state comes from the keystream. Its numbers are seen only through sums with noise.
+How sums are rounded before they come here is another matter (`rounding.py`).
 """
 
 import hashlib
@@ -76,7 +60,7 @@ from gossamer.privacy.random.keystream import SPARE, WORDS, DeviceKeystream, Key
 
 _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
 _DEVICE_PAIRS = 1 << 21  # on another device, where a call costs more and nothing fits a cache
-_KEPT = 16  # passes whose room is kept: a run with groups of parameters has one for each
+_KEPT = 16  # passes whose buffers are kept: a run with groups of parameters has one for each
 _SMALLEST, _LARGEST = 1e-30, 1e30  # standard deviations: float32 holds their grids
 _MOST_NUMBERS = 1 << 32  # of one query: `accountants.NOISE_END` holds for so many
 _MASK = (1 << 63) - 1  # of a word of the radius: 63 bits, a whole number that is not negative
@@ -84,10 +68,9 @@ _UNIT = 2.0**-63 - 2.0**-116  # its unit. The last term keeps the largest u belo
 _FAR = 1 << 45  # words of the radius below it, once in 2^18, take more words
 _MORE = (64, 15)  # rows for them in a pass (a GPU needs 8 on average, the processor 1/8), and words in a row
 _STEP = math.pi * 2.0**-63  # a step of the angle
-_COINS = 1 << 16  # coins per pass
+_COINS = 1 << 16  # words per pass of a draw unit by unit
 _SPARSE = 1 / 64  # the largest rate at which units are drawn by blocks; above it a rate is exact in 64 bits
-_BLOCK_COINS = 10
-_UNITS = 1 << _BLOCK_COINS  # of a block
+_UNITS = 1 << 10  # of a block
 _TWISTER_WORDS = 624  # state words of the Mersenne Twister behind a torch CPU generator
 _SECRET = ("noise", "coins", "query", "generator", "common")
 
@@ -95,13 +78,13 @@ _SECRET = ("noise", "coins", "query", "generator", "common")
 class Rng:
     """All randomness of a run.
 
-    Noise, sampling coins and the coins of queries have keystreams of their own: how many coins a data set needs cannot
-    move the noise.
+    Noise, sampling and the choices inside queries have keystreams of their own. So how many random numbers a data set needs
+    cannot move the noise.
 
     Args:
         seed: fixes the public streams.
         noise_seed: fixes the secret draws too. For tests only: such a run is reproducible and not private.
-        rank: whose noise and coins a noise seed fixes; those of ranks differ.
+        rank: whose secret numbers a noise seed fixes; those of ranks differ.
     """
 
     def __init__(self, seed: int = 0, *, noise_seed: int | None = None, rank: int = 0) -> None:
@@ -121,12 +104,8 @@ class Rng:
         """Add independent N(0, std^2) noise to every element, in place, and round the result to the grid of std.
 
         Args:
-            out: float32 or float64 [n], on any device that has float64. An element that is not finite stays so: queries
-                have put zeros in their place (`docs/guarantees.md`, condition 5).
+            out: float32 or float64 [n]. An element that is not finite stays so (`docs/guarantees.md`, condition 5).
             std: standard deviation. Zero, for the non-private run, leaves `out` as it is.
-
-        Returns:
-            out.
 
         Raises:
             TypeError: another dtype; bfloat16 and float16 would round the noise away.
@@ -157,14 +136,9 @@ class Rng:
         return out
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
-        """Each of `population` units is drawn by secret coins, independently of all others.
+        """Sample each of `population` units independently of all others, by secret random bits.
 
-        Args:
-            population: number of units.
-            rate: probability of each unit, exact; 0 draws none and 1 draws all.
-
-        Returns:
-            int64, the positions drawn, rising.
+        Returns the positions sampled, rising, int64. rate: the exact probability of each unit.
 
         Raises:
             ValueError: a negative population, or a rate outside [0, 1].
@@ -180,11 +154,11 @@ class Rng:
         return self._unit_by_unit(population, rate) if rate > _SPARSE else self._block_by_block(population, rate)
 
     def uniform(self, n: int) -> np.ndarray:
-        """Secret coins for a query: uniform on the multiples of 2^-53 in [0, 1). float64 [n]"""
+        """Secret numbers for a query: uniform on the multiples of 2^-53 in [0, 1). float64 [n]"""
         return (self._secret["query"].words(n) >> np.uint64(11)) * 2.0**-53
 
     def integers(self, n: int, high: int) -> np.ndarray:
-        """Secret coins for a query: uniform over 0 ... high - 1, without bias. int64 [n]
+        """Secret numbers for a query: uniform over 0 ... high - 1, without bias. int64 [n]
 
         Raises:
             ValueError: high is below 1 or above 2^63.
@@ -192,11 +166,11 @@ class Rng:
         return _integers(self._secret["query"], n, high)
 
     def common_integers(self, n: int, high: int) -> np.ndarray:
-        """The same, by coins that are secret and alike on all ranks. For a draw that all of them must know. int64 [n]"""
+        """The same, secret and alike on all ranks. For a choice that all of them must know. int64 [n]"""
         return _integers(self._secret["common"], n, high)
 
     def draw_alike(self, key: bytes) -> None:
-        """From here on the common coins are those of this key: 16 bytes of entropy that rank 0 has drawn and sent to all."""
+        """Take `common_integers` from this key from here on: 16 bytes of entropy that rank 0 has drawn and sent to all."""
         if not self.reproducible:
             self._secret["common"] = Keystream(key)
 
@@ -204,7 +178,7 @@ class Rng:
         return f"Rng({self.seed})"
 
     def secret_generator(self) -> torch.Generator:
-        """A fresh CPU generator, for coins inside a query that torch must draw. Use it and drop it, never store it.
+        """A fresh CPU generator, for choices inside a query that torch must make. Use it and drop it, never store it.
 
         Its whole state comes from the keystream, because `manual_seed` keeps only the low 32 bits of a seed on the CPU.
         """
@@ -261,7 +235,7 @@ class Rng:
         return np.concatenate(drawn)
 
     def _block_by_block(self, population: int, rate: float) -> np.ndarray:
-        """The same draw by one word per block, and ten coins per unit drawn. The cost follows the number of blocks."""
+        """The same draw by one word per block, and ten bits per unit sampled. The cost follows the number of blocks."""
         counts = self._counts(-(-population // _UNITS), rate)
         blocks, drawn = np.repeat(np.arange(len(counts)), counts), [np.empty(0, dtype=np.int64)]
         while len(blocks):  # the block of each position that is still to be drawn
@@ -344,7 +318,7 @@ def _integers(stream: Keystream, n: int, high: int) -> np.ndarray:
 
 
 class _Pass:
-    """Room for so many pairs on one device: sixteen bytes of the keystream each, and float64 numbers.
+    """Buffers for so many pairs on one device: sixteen bytes of the keystream each, and float64 numbers.
 
     Made once and written over and over: a fresh view in each pass would cost as much as the logarithm.
     """

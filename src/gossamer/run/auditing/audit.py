@@ -1,9 +1,8 @@
-"""`gossamer audit`: how much a method gives away at the least, measured through its own loop, beside what it claims.
+"""`gossamer audit`: a lower bound on epsilon, measured through a method's own loop, next to its claim.
 
-The loop, the sampling, the clipping, the noise and the charges are those of a run, on small nets (`trials.py`).
-`canary_confined.py` lets canaries in and looks at what comes out. The attacker knows every record but the canary, and sees
-every release: what the guarantee is about; or, with `final`, the released model alone. A bound above the claim refutes it.
-One below proves nothing.
+Loop, sampling, clipping, noise and ledger are those of a run, on small nets (`trials.py`). `canary_confined.py` inserts
+canaries and keeps what their queries return. The attacker knows every record but the canary, and sees every noisy query, or
+with `final` the released model alone. A bound above the claim refutes it. A bound below proves nothing.
 """
 
 import dataclasses
@@ -43,23 +42,19 @@ _OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "d
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What came of an audit.
+    """The result of an audit.
 
     Args:
-        method: its name.
         claim: epsilon of the run, as a certificate would print it.
-        lower_bound: epsilon that the mechanism has at the least, with the stated confidence, if its releases are of the kind
-            that they are said to be, with any noise.
-        counted: the same from the two errors alone, whatever the mechanism is.
-        delta: of both.
-        confidence: of both.
-        trials: canaries that took part.
-        without: canaries that did not.
-        releases: of one trial.
-        sampling_rate: of a release.
-        noise_multiplier: that the loop declared.
+        lower_bound: on epsilon, if the noisy queries are of the declared kind, with any noise.
+        counted: lower bound from the two errors alone, for any mechanism.
+        delta: of both bounds, like the confidence.
+        trials: number of canaries that took part.
+        without: number of canaries that did not.
+        releases: number of noisy queries in one trial.
+        sampling_rate: of each noisy query.
+        noise_multiplier: declared by the loop.
         noise_at_most: the most that the errors allow.
-        seconds: what it took.
         canary: what the attacker looked for.
         statistic: which one gave the bound.
         settings: of the small runs.
@@ -110,7 +105,7 @@ def audit(
     sink: Sink = silent,
     noise_seed: int | None = None,
 ) -> AuditReport:
-    """Measure what a method gives away at the least, through its own loop on small nets, beside its claim.
+    """Measure a lower bound on a method's epsilon through its own loop on small nets, next to its claim.
 
     Args:
         method: a key of METHODS.
@@ -124,7 +119,7 @@ def audit(
         jobs: how many processes share the trials with one canary each.
         seed: fixes initialisation and public draws; never noise or sampling.
         sink: is told how far it is.
-        noise_seed: for tests: fixes noise and coins too.
+        noise_seed: for tests: fixes noise and random choices too.
 
     Raises:
         RequestError: if the method promises nothing, or the settings are impossible.
@@ -132,8 +127,7 @@ def audit(
     chosen_method = method_named(method)
     if chosen_method.without_guarantee:
         raise RequestError(
-            f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. `gossamer attack` shows what it "
-            "gives away."
+            f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
         )
     trial_config, began = TRIAL_CONFIGS[method], time.monotonic()
     merged = {**trial_config.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
@@ -149,9 +143,11 @@ def audit(
     request = plan(method, card, merged, epsilon=epsilon, delta=delta)
     runner = TrialRunner(request.job, delta, seed, noise_seed)
     if final:
-        declared, *models = runner.models(kind, trials, sink)
-        bound = of_models(declared, *models, delta=delta, confidence=confidence)
-        counts = [len(scores) for scores in models]
+        declared, scores_with, scores_without = runner.models(kind, trials, sink)
+        bound = _bound_from(
+            "weights of the model", scores_with, scores_without, declared, delta=delta, confidence=confidence
+        )
+        counts = [len(scores_with), len(scores_without)]
     else:
         inside, outside = (
             runner.shared_runs(trials, sink) if shared else runner.parallel_trials(kind, trials, jobs, sink)
@@ -180,14 +176,7 @@ def audit(
 
 @dataclass(frozen=True, kw_only=True)
 class AuditBound:
-    """The best bound of several statistics.
-
-    Args:
-        epsilon: at the least, if the releases are Poisson-sampled Gaussians with any noise.
-        counted: at the least, whatever they are.
-        noise: at most.
-        statistic: its name.
-    """
+    """The best bound of several statistics: lower bounds on epsilon, and the upper bound on noise, as in `AuditReport`."""
 
     epsilon: float
     counted: float
@@ -196,9 +185,9 @@ class AuditBound:
 
 
 def lower_bound(inside: Observations, outside: Observations, *, delta: float, confidence: float) -> AuditBound:
-    """The best of the statistics: the exact one, and one for noise that is drawn once and used again.
+    """Return the best bound of two statistics: the exact one, and one for noise that is drawn once and used again.
 
-    They share what may go wrong, 19 parts of 20 to the first. Each chooses its threshold on a fifth of the trials.
+    The first gets 19/20 of the failure probability. Each chooses its threshold on a fifth of the trials.
     """
     declared, wrong = inside.declared, 1 - confidence
     candidates = [
@@ -216,13 +205,6 @@ def lower_bound(inside: Observations, outside: Observations, *, delta: float, co
     return max(candidates, key=lambda candidate: (candidate.epsilon, candidate.counted))
 
 
-def of_models(
-    declared: ReleaseProfile, inside: Scores, outside: Scores, *, delta: float, confidence: float
-) -> AuditBound:
-    """From scores of released models."""
-    return _bound_from("weights of the model", inside, outside, declared, delta=delta, confidence=confidence)
-
-
 def _bound_from(
     name: str, inside: Scores, outside: Scores, declared: ReleaseProfile, *, delta: float, confidence: float
 ) -> AuditBound:
@@ -237,10 +219,10 @@ def _bound_from(
 
 @checked_arguments
 def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink: Sink = silent) -> AuditReport:
-    """Audit the method of a finished RUN at the run's epsilon and delta, and write RUN/audit.json, which its report shows.
+    """Audit the method of a finished RUN at the run's epsilon and delta, and write RUN/audit.json for its report.
 
-    What is audited is the method's own loop in small, as by `audit`: no record of the run is read. What the run says about
-    where noise goes (`_OF_A_RUN`) is kept.
+    The audit runs the method's own loop on small nets, with the run's settings for noise (`_OF_A_RUN`). It reads no record of
+    the run.
 
     Args:
         run: a finished RUN.

@@ -1,7 +1,7 @@
-"""What an auditor sees of a run: `CanaryConfined` stands in the place of `Confined`, and lets canaries into its queries.
+"""What an auditor sees of a run: `CanaryConfined` replaces `Confined`, and inserts canaries into its queries.
 
-Charges, sampling, clipping and noise stay those of the run. Each kind of `CanaryObserver` knows one kind of canary
-(`attacks/canaries.py`), and keeps how far every release went along it, in units of the most that a record may add.
+Ledger, sampling, clipping and noise stay those of the run. Each `CanaryObserver` has one kind of `attacks/canaries.py`.
+It keeps the projection of every noisy answer on the canary, in units of the most that a record may add.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ U = TypeVar("U")
 
 @dataclass
 class CanaryObserver(ABC):
-    """What the attacker keeps of the releases of one run.
+    """What the attacker keeps of the noisy queries of one run.
 
     Args:
-        observed: of each release, how far it went along each canary, in units of what a record may add: [canaries].
-        rates: the sampling rate that was declared for each.
-        noise: the noise multiplier that was.
-        present: whether the canary takes part, where there is one at a time. It may change between releases.
+        observed: for each query, its projection on each canary: [canaries].
+        rates: the declared sampling rate of each query.
+        noise: the declared noise multiplier of each query.
+        present: whether the canary takes part, where there is one at a time. It may change between queries.
     """
 
     observed: list[Scores] = field(default_factory=list)
@@ -52,21 +52,21 @@ class CanaryObserver(ABC):
 
     @abstractmethod
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """Ask with canaries in the query, keep what is seen, and give the loop its own part of the answer."""
+        """Ask with canaries in the query, keep their part of the answer, and return the loop's own part."""
 
     def keep(self, x: Any, *, rate: float, noise: float) -> None:
-        """What one release showed."""
+        """Keep what one query showed."""
         self.observed.append(np.atleast_1d(np.asarray(x, dtype=np.float64)))
         self.rates.append(rate)
         self.noise.append(noise)
 
     def present_records(self, inner: Confined[Any]) -> Confined[Any]:
-        """The records, without the canary where it does not take part."""
+        """Return the records, without the canary where it does not take part."""
         return inner if self.present else inner.map(canaries.others)
 
 
 class CanaryConfined(Confined[T]):
-    """The same value, with someone at the door who lets canaries in and looks at what comes out."""
+    """A `Confined` whose queries hold canaries and are observed."""
 
     __slots__ = ("_inner", "_observer")
 
@@ -82,7 +82,7 @@ class CanaryConfined(Confined[T]):
         self._inner.update(fn)
 
     def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
-        """Charges and reads like `Confined.release`, which it calls."""
+        """Release through the observer, which calls `Confined.release`."""
         return self._observer.release(self._inner, mechanism, query)
 
     def remaining(self, event: DpEvent) -> int:
@@ -92,11 +92,11 @@ class CanaryConfined(Confined[T]):
 
 @dataclass
 class GradientCanaries(CanaryObserver):
-    """Many canaries in one run, each with a weight of its own that pulls: half of them are among the records.
+    """Many canaries in one run, each with a gradient on a weight of its own; half of them are among the records.
 
     Args:
-        count: canaries.
-        steered: the one canary pulls at the network's own weights, all of them, for who sees only what became of those.
+        count: number of canaries.
+        steered: the one canary has a gradient on all weights of the network, for attackers who see only these.
     """
 
     count: int = 0
@@ -104,7 +104,7 @@ class GradientCanaries(CanaryObserver):
     cached: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `CanaryObserver`. A query that asks for no gradients (a quantile) is let through as it is."""
+        """See `CanaryObserver`. A query for no gradients (a quantile) stays as it is."""
         if isinstance(mechanism, TermwiseGaussianSum) and mechanism.max_norm_batch > 0:
             raise RequestError("a batch-wise term takes one canary a run")
         gradient = query.phi if isinstance(mechanism, TermwiseGaussianSum) else query
@@ -129,7 +129,7 @@ class GradientCanaries(CanaryObserver):
         return steered(own.reshape(-1, own.shape[-1]), pulls[:, :, 0], gradient.sizes, of_tensor).view_as(own)
 
     def _with_canaries(self, gradient: Any, groups: int) -> tuple[Any, WithCanaries]:
-        """The query with canaries in it, one for each query of the loop, because a query remembers its network."""
+        """Return the query with canaries, one for each query of the loop, because a query remembers its network."""
         key = id(gradient)
         if key not in self.cached or len(self.cached[key][2].tables) != groups:
             if isinstance(gradient, PenaltyGradient):
@@ -140,16 +140,16 @@ class GradientCanaries(CanaryObserver):
 
 
 def steered(own: Tensor, pulls: Tensor, sizes: Sequence[int], of_tensor: Sequence[int]) -> Tensor:
-    """The release as it is where the weight at which a canary pulls is no weight beside the network, but a direction in it.
+    """Return the answer with the canary's gradient in one direction of the network, in place of a weight beside it.
 
-    In each group of tensors, what goes along one fixed direction u is exchanged for what the canary's weight shows: the release
-    of a canary whose clipped gradient is C u, where no other record has a part along u. Noise is alike in all directions.
+    In each group of tensors, the projection on one fixed direction u becomes that of the canary's weight. This is the answer to
+    a canary with clipped gradient C u, where no other record has a part along u. Noise is alike in all directions.
 
     Args:
-        own: [rows, D], the loop's part of the release.
+        own: [rows, D], the loop's part of the answer.
         pulls: [rows, groups], the canary's.
         sizes: of the tensors, which add up to D.
-        of_tensor: the group of each.
+        of_tensor: the group of each tensor.
     """
     member = torch.repeat_interleave(torch.tensor(list(of_tensor)), torch.tensor(list(sizes)))
     signs = torch.randint(2, (own.shape[1],), generator=torch.Generator().manual_seed(0)).to(own) * 2 - 1
@@ -162,7 +162,7 @@ def steered(own: Tensor, pulls: Tensor, sizes: Sequence[int], of_tensor: Sequenc
 
 
 def _widened(mechanism: Any, gradient: Any, groups: int) -> Any:
-    """The mechanism, whose groups of parameters have the canaries' tables too."""
+    """Return the mechanism with the canaries' tables in its groups of parameters."""
     if not isinstance(mechanism, GroupedGaussianSum):
         return mechanism
     own = mechanism.bounds.groups or (0,) * len(gradient.sizes)
@@ -170,7 +170,7 @@ def _widened(mechanism: Any, gradient: Any, groups: int) -> Any:
 
 
 def _in_units(tail: Scores, mechanism: Any) -> Scores:
-    """What each canary added, as a share of the most that it may. tail: [groups, canaries]; gives [canaries]."""
+    """Return what each canary added, as a share of the most that it may. tail: [groups, canaries]; result: [canaries]."""
     if not isinstance(mechanism, GroupedGaussianSum):
         return np.asarray(tail[0] / mechanism.max_norm)
     norms = np.array(mechanism.bounds.norms)
@@ -180,11 +180,7 @@ def _in_units(tail: Scores, mechanism: Any) -> Scores:
 
 @dataclass
 class RecordCanary(CanaryObserver):
-    """One canary, a record of its own, in a release over all records.
-
-    Args:
-        canary: the record.
-    """
+    """One canary, a record of its own, in a query over all records."""
 
     canary: Records | None = None
 
@@ -205,12 +201,12 @@ class RecordCanary(CanaryObserver):
 class CriticCanary(CanaryObserver):
     """One canary, the last record, whose shard turns its critic around.
 
-    With the secret draw nobody knows who answers. With the others everyone does, and the attacker is told which critic's shard
-    the canary is dealt to: what other critics answer shows nothing, and is kept as 1/2.
+    With the secret draw nobody knows which critic answers. Otherwise everyone does, and the attacker knows the canary's critic.
+    Answers of other critics show nothing, and are kept as 1/2.
     """
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `CanaryObserver`. In turns, only the answers of the canary's own critic are kept: one of each pass."""
+        """See `CanaryObserver`. With round_robin, only the answers of the canary's own critic are kept: one per pass."""
         if not isinstance(mechanism, SanitizedRows):
             raise RequestError("there are no critics here that one record could turn around")
         turned = canaries.TurnedCritics(query, -1, present=self.present)
@@ -230,8 +226,7 @@ class CriticCanary(CanaryObserver):
 class TwoTermCanary(CanaryObserver):
     """One canary that adds to the sample-wise sum, and turns the gradient of its group around.
 
-    Args:
-        steered: as of `GradientCanaries`.
+    steered: see `GradientCanaries`.
     """
 
     steered: bool = False

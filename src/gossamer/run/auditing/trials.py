@@ -1,9 +1,8 @@
 """Trials of an audit: small runs of a method's own loop, with a canary among the records and without it.
 
 Where every canary has a weight of its own, all share a run. Elsewhere there is one canary, and a training is a sequence of
-trials of T releases: before each, a fair coin of the auditor says whether the canary takes part. The coin knows nothing of the
-state that earlier trials left behind, so in that state the guarantee binds the two errors of the trial, and it binds their
-averages over all trials as if each had begun anew.
+trials of T noisy queries. Before each trial the auditor decides at random whether the canary takes part, independently of the
+state that earlier trials left. So the guarantee bounds the two errors of each trial, and their averages over all trials.
 """
 
 import dataclasses
@@ -48,11 +47,11 @@ ORDINARY = 60
 IN_A_RUN = 60_000
 """Canaries that share a run, at most: with a delta of 1e-5, a data set must have fewer than 100,000 records."""
 _IN_A_TRAINING = 500
-"""Trials of one training, where its steps can go on for as long as one likes."""
+"""Trials of one training, where its number of steps is free."""
 _SHADOWS = 20
-"""Pairs of models from which who sees models only learns what a canary moves."""
+"""Pairs of models from which an attacker who sees only models learns what a canary changes."""
 _SHADOWS_SEED = 1 << 40
-"""Of their noise: any numbers that are not those of tests."""
+"""Seed of their noise, unlike the seeds of tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +62,7 @@ class TrialConfig:
         canary: which kind; "gradients" has many in a run, the others have one at a time.
         settings: of its Config, small and quick.
         shape: of the records.
-        classes: of the records.
-        about: in words, what the attacker's canary is.
+        about: the attacker's canary, in words.
         max_trials: trials with one canary at epsilon 1, where most are needed.
     """
 
@@ -76,7 +74,7 @@ class TrialConfig:
     max_trials: int = 60_000
 
     def trials(self, epsilon: float) -> int:
-        """Canaries that take part, and about as many that do not, unless others are asked for."""
+        """Return the default number of canaries that take part; about as many do not."""
         if self.canary == "gradients":
             return IN_A_RUN * (3 if epsilon < 2 else 1)
         hundreds: int = round(self.max_trials / 100 * max(1.0, epsilon) ** -0.8)
@@ -135,13 +133,13 @@ TRIAL_CONFIGS: dict[str, TrialConfig] = {
 
 @dataclass(frozen=True)
 class ReleaseProfile:
-    """What a run declares of the releases of one trial: a family of mechanisms, which differ in their noise.
+    """The declared noisy queries of one trial: a family of mechanisms, which differ in their noise.
 
     Args:
-        rate: with which the canary has a part in each.
+        rate: sampling rate of each query.
         noise: the noise multiplier.
-        count: how many.
-        revealed: whether everyone knows in which of them it had one.
+        count: number of queries.
+        revealed: whether everyone knows which of them had the canary.
     """
 
     rate: float
@@ -150,25 +148,25 @@ class ReleaseProfile:
     revealed: bool = False
 
     def profile(self, noise: float) -> Profile:
-        """The privacy curve with another noise multiplier."""
+        """Return the privacy curve with another noise multiplier."""
         curve = bounds.revealed_draw_profile if self.revealed else bounds.poisson_gaussian
         return curve(self.rate, noise, self.count)
 
     def epsilon(self, noise: float, delta: float) -> float:
-        """Epsilon with another noise multiplier."""
+        """Return epsilon with another noise multiplier."""
         epsilon_of = bounds.revealed_draw_epsilon if self.revealed else bounds.poisson_gaussian_epsilon
         return epsilon_of(self.rate, noise, self.count, delta)
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """What some trials showed.
+    """The observations of some trials.
 
     Args:
         x: [T, n], a column for each trial.
-        rates: [T], the sampling rates that were declared.
-        noise: [T], the noise multipliers.
-        revealed: whether everyone knows in which releases the canary had a part; x is 1/2 in the others, which says nothing.
+        rates: [T], the declared sampling rates.
+        noise: [T], the declared noise multipliers.
+        revealed: see `ReleaseProfile`. In queries without the canary, x is 1/2.
     """
 
     x: Scores
@@ -178,12 +176,12 @@ class Observations:
 
     @classmethod
     def joined(cls, parts: Sequence["Observations"]) -> "Observations":
-        """Trials of the same kind side by side."""
+        """Join trials of the same kind."""
         return dataclasses.replace(parts[0], x=np.concatenate([part.x for part in parts], axis=1))
 
     @property
     def declared(self) -> ReleaseProfile:
-        """The releases of a trial. Those over all records make one Gaussian."""
+        """The queries of a trial. Those over all records make one Gaussian."""
         if len(np.unique(self.rates)) > 1:
             raise RequestError("the releases have different sampling rates; audit one kind at a time")
         return ReleaseProfile(
@@ -197,7 +195,7 @@ class Observations:
 
     @property
     def spread(self) -> Scores:
-        """How far the releases of a trial are apart: whether a canary was drawn now and then, if noise was drawn once. [n]"""
+        """The range of x in each trial: it shows a sampled canary, if noise is drawn once and used again. [n]"""
         return np.asarray(np.ptp(self.x, axis=0))
 
 
@@ -209,7 +207,7 @@ class TrialRunner:
         job: the method with its settings, and the card.
         delta: for the ledger.
         seed: fixes initialisation and public draws.
-        noise_seed: for tests; None: fresh noise and coins.
+        noise_seed: for tests; None: fresh noise and random choices.
         ranks: processes that train together, each with its part of the records.
     """
 
@@ -220,7 +218,7 @@ class TrialRunner:
     ranks: Ranks = ALONE
 
     def shared_runs(self, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
-        """Runs with so many canaries, each with a weight of its own; as many weights have no canary."""
+        """Make runs with many canaries, each with a weight of its own; as many weights have no canary."""
         per_run = self.job.card.declared_size - ORDINARY
         results = []
         for first in range(0, trials, per_run):
@@ -230,7 +228,7 @@ class TrialRunner:
         return with_canary, without
 
     def _shared_run(self, trials: int, first: int) -> tuple[Observations, Observations]:
-        """One such run."""
+        """Make one such run."""
         observer = GradientCanaries(count=2 * trials)
         self._drive(
             self.job,
@@ -243,7 +241,7 @@ class TrialRunner:
         return Observations(x[:, :trials], rates, noise), Observations(x[:, trials:], rates, noise)
 
     def single_trials(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
-        """Twice so many trials; each has the canary, or has it not, by a coin of its own."""
+        """Make twice so many trials, each with or without the canary, at random."""
         observer, records = self._observer_and_records(kind)
         coins = self._coins(2 * trials)
         size = _IN_A_TRAINING if "steps" in self.job.settings else 1
@@ -263,7 +261,7 @@ class TrialRunner:
     def parallel_trials(
         self, kind: str, trials: int, jobs: int, sink: Sink = silent
     ) -> tuple[Observations, Observations]:
-        """The same, dealt to so many processes, each with coins and noise of its own."""
+        """Make the same trials in several processes, each with random choices and noise of its own."""
         if jobs == 1:
             return self.single_trials(kind, trials, sink)
         terms = self.job.method.name, self.job.settings, self.job.card, self.delta, self.seed
@@ -278,10 +276,10 @@ class TrialRunner:
         return with_canary, without
 
     def models(self, kind: str, trials: int, sink: Sink = silent) -> tuple[ReleaseProfile, Scores, Scores]:
-        """Twice so many whole trainings with one canary or without, by coins; only what they release is looked at.
+        """Train twice so many models with one canary or without, at random, and look at the released models only.
 
         Returns:
-            The releases of a training; scores of the models with the canary, [n], and without, [m].
+            The queries of a training; scores of the models with the canary, [n], and without, [m].
         """
         coins = self._coins(2 * trials)
         shadows = [
@@ -301,14 +299,14 @@ class TrialRunner:
         return declared, values[coins], values[~coins]
 
     def _model(self, kind: str, present: bool, *, noise_seed: int | None) -> tuple[CanaryObserver, NDArray[np.float32]]:
-        """One training, and the numbers that it releases."""
+        """Train one model, and return its weights."""
         observer, records = self._observer_and_records(kind, steered=True)
         training = self._drive(self.job, records, observer, [present], noise_seed=noise_seed)
         tensors = [tensor.detach().flatten() for tensor in training.state.released.state_dict().values()]
         return observer, torch.cat([tensor.float() for tensor in tensors if tensor.is_floating_point()]).cpu().numpy()
 
     def _observer_and_records(self, kind: str, *, steered: bool = False) -> tuple[CanaryObserver, Planted]:
-        """One canary of a kind, and the records with it as the last."""
+        """Return an observer for one canary of a kind, and the records with the canary as the last."""
         canary = canaries.out_of_distribution(self._shape)
         observers: dict[str, CanaryObserver] = {
             "gradients": GradientCanaries(count=1, steered=steered),
@@ -322,7 +320,7 @@ class TrialRunner:
         return np.random.default_rng(self.noise_seed).random(count) < 0.5
 
     def _lengthened(self, trials: int) -> Job[BaseConfig, State]:
-        """The job with the steps of so many trials."""
+        """Return the job with the steps of so many trials."""
         if trials == 1:
             return self.job
         settings = self.job.settings
@@ -337,7 +335,7 @@ class TrialRunner:
         *,
         noise_seed: int | None,
     ) -> Training[BaseConfig, State]:
-        """One training of as many trials as there are coins, with a ledger of its own."""
+        """Train with a ledger of its own. coins: whether the canary takes part, for each trial."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
@@ -361,7 +359,7 @@ class TrialRunner:
 
     @property
     def _ordinary(self) -> Records:
-        """Records beside the canaries: noise, for what they hold does not matter to a guarantee."""
+        """Random records beside the canaries: their values do not matter to a guarantee."""
         draw, card = np.random.default_rng(self.seed), self.job.card
         images = draw.integers(0, 256, size=(ORDINARY, *card.shape), dtype=np.uint8)
         return Records(images, draw.integers(card.classes, size=ORDINARY))
@@ -371,14 +369,14 @@ def _part(
     method: str, settings: Mapping[str, Any], card: DataCard, delta: float, seed: int, noise_seed: int | None,
     kind: str, trials: int,
 ) -> tuple[Observations, Observations]:  # fmt: skip
-    """What one process does, for as long as someone waits for it."""
+    """Run the trials of one process, until its parent ends."""
     return TrialRunner(METHODS[method].job(settings, card), delta, seed, noise_seed).single_trials(
         kind, trials, _while_awaited
     )
 
 
 def _while_awaited(_event: Event) -> None:
-    """End with the process that dealt the trials: killed, it cannot tell."""
+    """End when the parent process was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
         raise SystemExit(1)

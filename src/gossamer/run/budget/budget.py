@@ -1,4 +1,4 @@
-"""`gossamer budget` and `gossamer discard`: what the runs on a data set have spent together, and giving one up."""
+"""`gossamer budget` and `gossamer discard`: what all runs on a data set have used, and how to delete an unfinished one."""
 
 import dataclasses
 import json
@@ -10,17 +10,16 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
-from gossamer.privacy.accounting.composition import smallest
-from gossamer.privacy.accounting.cost import Bound
+from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.budget.entry import budget_log_at, charge_from, cost_of, new_log_note, place_of, today
+from gossamer.run.budget.entry import budget_log_at, charge_of, cost_of, new_log_note, place_of, today
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
 _LIFTED_DELTA = 1e-5
-"""The delta of a limit that is lifted: it stands nowhere else."""
+"""The delta of a limit that is lifted; nothing reads it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +28,9 @@ class BudgetReport:
 
     Args:
         account: its runs, names and limits.
-        bounds: what the runs have spent together; empty if there are none.
+        bounds: what the runs have used together; empty if there are none.
         is_place: whether there is something at the place that its name may be.
-        new: what to say of a book that has just been made; empty otherwise.
+        new: what to say of a log that has just been made; empty otherwise.
     """
 
     account: DataSetBudget
@@ -65,18 +64,18 @@ class BudgetReport:
         sentences.append(f"{name}, the same records as {', '.join(aliases)}" if aliases else name)
         for entry in self.account.entries:
             charge = entry.charge
-            share = f", {charge.given_up:.3g} given up as public" if charge.given_up else ""
+            share = f", {charge.given_up:.3g} made public" if charge.given_up else ""
             sentences.append(
                 f"{charge.date}  {charge.method}  {cost_of(charge)}{share}  {entry.status}  {charge.folder}"
             )
         count = len(self.account.entries)
         if not count:
-            sentences.append("no run has been entered")
+            sentences.append("no run yet")
         else:
             sentences += [f"{bound.accountant}: {bound.guarantee}" for bound in self.bounds if len(self.bounds) > 1]
             sentences.append(f"together, {count} run{'s' if count > 1 else ''}: {smallest(self.bounds)}")
         if any(entry.charge.given_up for entry in self.account.entries):
-            sentences.append("The sum protects those who were given up as public in none of these runs.")
+            sentences.append("The sum protects those who were made public in none of these runs.")
         for limit in self.account.limits:
             if math.isinf(limit.epsilon):
                 sentences.append(f"{limit.name} has no limit any more: it was lifted on {limit.date}")
@@ -84,7 +83,7 @@ class BudgetReport:
             passing = ", not counting runs without a guarantee" if limit.allow_infinite else ""
             sentences.append(f"limit of {limit.name}: epsilon {limit.epsilon:g} at delta {limit.delta:g}{passing}")
             if self.bounds and not limit.allow_infinite and smallest(self.bounds).epsilon > limit.epsilon:
-                sentences.append("More than that has been spent: no further run will pass.")
+                sentences.append("More than that is used: no further run will pass.")
         if not count and not self.is_place:
             sentences.append(
                 f"There is nothing at {name}: a limit binds runs whose card has data_set = {json.dumps(name)}."
@@ -102,9 +101,9 @@ def budget(
     force: bool = False,
     accounts: str | Path | None = None,
 ) -> BudgetReport:
-    """What the runs on a data set have spent together; with epsilon and delta, its limit is set first. Reads no record.
+    """Report what the runs on a data set have used together; with epsilon and delta, set its limit first. Reads no record.
 
-    The sum stands at the limit's delta, or else at the largest delta of the runs.
+    The sum is at the limit's delta, or else at the largest delta of the runs.
 
     Args:
         data: where the records are, or the name of their data set.
@@ -117,8 +116,8 @@ def budget(
         accounts: see `run.training.fit.fit`.
 
     Raises:
-        BudgetError: a limit that makes no sense, or is looser than the one that stands.
-        BudgetLogError: if the book cannot be used.
+        BudgetError: if a limit makes no sense, or is looser than the one that is set.
+        BudgetLogError: if the log cannot be used.
     """
     if epsilon == math.inf and delta is None:
         delta = _LIFTED_DELTA
@@ -141,8 +140,8 @@ def budget(
             log.set_limit(limit, force=force)
     elif name not in names:
         raise RequestError(
-            f"the account book {log.where} knows no data set {name!r}.{did_you_mean(name, names)} Known: "
-            f"{', '.join(sorted(names)) or 'none'}. Runs whose card has a data_set stand under that name; --card finds it."
+            f"the budget log {log.where} knows no data set {name!r}.{did_you_mean(name, names)} Known: "
+            f"{', '.join(sorted(names)) or 'none'}. If your card names a data_set, give --card."
         )
     account, exists = log.budget_of_names(name), bool(card_name) or base in EMBEDDED or Path(base).exists()
     deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
@@ -154,7 +153,7 @@ def budget(
 
 
 def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
-    """Give up an unfinished run: delete its folder. What it was charged stays in the account book.
+    """Delete the folder of an unfinished run. Its cost stays in the budget log.
 
     Args:
         run: the RUN folder itself, no link to it.
@@ -164,8 +163,8 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
         What is lost, in sentences.
 
     Raises:
-        RunFolderError: if the folder holds no unfinished run, or another process has it in its hands.
-        BudgetLogError: if the book cannot be used; nothing has been deleted then.
+        RunFolderError: if the folder holds no unfinished run, or another process uses it.
+        BudgetLogError: if the log cannot be used; nothing has been deleted then.
     """
     folder = RunFolder(Path(run))
     _check_unfinished(folder)
@@ -182,7 +181,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
 
 
 def _is_intact(folder: RunFolder) -> bool:
-    """Whether settings and sources can be read, and are those that the run began with, as far as its ledger can tell."""
+    """Whether settings and sources can be read, and the ledger does not show that they were changed."""
     try:
         folder.config()
         DataSources.from_json(folder.source()["sources"])
@@ -194,7 +193,7 @@ def _is_intact(folder: RunFolder) -> bool:
 
 
 def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
-    """Note in the book that a run is given up; says what is lost."""
+    """Mark a run as deleted in the log, and say what is lost."""
     run, where = folder.config().get("run", ""), str(folder.path.absolute())
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
@@ -205,36 +204,29 @@ def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
         for own_entry in own_entries:
             if own_entry.charge.folder == where:
                 log.discard(own_entry, today())
-        return [
-            f"{folder.path}: given up and deleted; its ledger could not be read. Its charge stays in the account book."
-        ]
+        return [f"{folder.path}: deleted; its ledger could not be read. Its cost stays in the budget log."]
     with closing(ledger):
-        charge, new = charge_from(folder, ledger), []
+        charge, new = charge_of(folder, ledger, folder.config(), folder.source()), []
         entry = _find_entry(ledger, log)
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
             return [_copy_note(folder, entry)]
         if entry is None and not _is_counted(run, ledger, folder, log):
-            entry = log.add_run(charge, _discard_token(ledger))  # what it has released is known here alone
-            new = [
-                f"The account book {log.where} did not have what this folder has released (a copy that went on by itself, a "
-                "run whose folder was moved, or another book's): its plan was entered now."
-            ]
+            entry = log.add_run(charge, _discard_token(ledger))  # no other folder tells of its queries
+            new = [f"The budget log {log.where} did not know the queries of this folder: its whole plan was added now."]
         if entry is not None:
             log.discard(entry, today())
         return [*_discard_summary(folder, ledger, charge), *new]
 
 
 def _discard_remains(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
-    """The same for what a kill has left of a run that was given up, or of one whose settings or sources are gone or changed."""
-    sentence = f"{folder.path}: what was left of a run is deleted. Its charge stays in the account book."
+    """The same where settings or sources are gone or changed, or a kill came while the run was deleted."""
+    sentence = f"{folder.path}: what was left of a run is deleted. Its cost stays in the budget log."
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
         if any(entry.discarded and entry.charge.folder == str(folder.path.absolute()) for entry in log.entries):
-            return [sentence]  # given up before, and a kill came while it was deleted
-        raise _unknown_run(
-            folder, log, "its ledger cannot be read, and its settings or its sources are gone or changed"
-        ) from None
+            return [sentence]
+        raise _unknown_run(folder, log, "its ledger cannot be read") from None
     with closing(ledger):
         entry = _find_entry(ledger, log)
         if entry is None and not _is_discarded(ledger, log):
@@ -247,40 +239,39 @@ def _discard_remains(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
 
 
 def _find_entry(ledger: PrivacyLedger, log: OpenBudgetLog) -> BudgetEntry | None:
-    """The entry that the folder of this ledger holds; also one that was made to give it up, where a kill came before that."""
+    """Return the entry of this ledger's folder. After a kill it may be one that `_discard_entry` has added."""
     return log.resumable_entry([*ledger.sessions, _discard_token(ledger)], ledger.last_hash, ledger.settled)
 
 
 def _discard_token(ledger: PrivacyLedger) -> str:
-    """In place of a session, for what is entered and given up at once: no ledger has it, so that nobody goes on with it."""
+    """Return a session for a run that is added and deleted at once. No ledger has it, so nobody can go on with it."""
     return f"given up at {ledger.settled}"
 
 
 def _copy_note(folder: RunFolder, entry: BudgetEntry) -> str:
     original = entry.charge.folder
-    return f"{folder.path}: a copy of the run in {original}, deleted. That one stays as it is, and so does its charge."
+    return f"{folder.path}: a copy of the run in {original}, deleted. That run and its cost stay as they are."
 
 
 def _unknown_run(folder: RunFolder, log: OpenBudgetLog, why: str) -> RunFolderError:
     return RunFolderError(
-        f"{folder.path}: {why}, and the account book {log.where} does not know the run, so that nobody can enter what it has "
-        "spent. Name its book with --accounts. If there is none, restore the folder from a copy; or delete it yourself, and "
-        "count its whole plan as spent."
+        f"{folder.path}: {why}, and the budget log {log.where} does not know the run. Name its log with --accounts, or restore "
+        "the folder from a copy. If you delete it yourself, count its whole plan as used."
     )
 
 
 def _is_discarded(ledger: PrivacyLedger, log: OpenBudgetLog) -> bool:
-    """Whether the book says that the run of this very ledger was given up: a kill came before its folder was deleted."""
+    """Whether the run of this very ledger is marked as deleted in the log: a kill came before its folder was."""
     return any(
         entry.discarded and entry.session in (*ledger.sessions[-1:], _discard_token(ledger)) for entry in log.entries
     )
 
 
 def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, log: OpenBudgetLog) -> bool:
-    """Whether all that this ledger has paid for is in the book: the run was given up, or this is a copy of its beginning.
+    """Whether the log counts all queries of this ledger: the run was discarded, or this is a copy of its beginning.
 
-    The last is so where the ledger in the run's own folder holds the last line of this one that is no session: hashes are
-    chained, so that it holds all lines before. A folder that went on by itself after it was copied has lines of its own.
+    It is a copy where the ledger in the run's own folder holds the last line of this one that is no session. Hashes are
+    chained, so that ledger holds all lines before, too. A folder that went on after it was copied has lines of its own.
     """
     if _is_discarded(ledger, log):
         return True
@@ -294,7 +285,7 @@ def _is_counted(run: str, ledger: PrivacyLedger, folder: RunFolder, log: OpenBud
 
 
 def _is_elsewhere(run: str, place: str, folder: RunFolder) -> bool:
-    """Whether the folder in which a run was entered still holds it, and is not this one under another name."""
+    """Whether the folder in the log still holds the run, and is not this one under another name."""
     original = RunFolder(Path(place))
     try:
         return original.begun and original.config().get("run") == run and not original.path.samefile(folder.path)
@@ -306,17 +297,16 @@ def _check_unfinished(folder: RunFolder) -> None:
     if folder.path.is_symlink():
         raise RunFolderError(f"{folder.path} is a link. Name the run's folder itself.")
     if not folder.begun:
-        raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to give up.")
+        raise RunFolderError(f"{folder.path} holds no run that has begun: there is nothing to discard.")
     if folder.finished:
         raise RunFolderError(
-            f"{folder.path} holds a finished run: its certificate may be in use. To remove it, delete the folder; the budget "
-            "log keeps its cost."
+            f"{folder.path} holds a finished run. To remove it, delete the folder; the budget log keeps its cost."
         )
 
 
 def _discard_summary(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:
     paid, reserved = sum(count for _, count in ledger.charged), sum(count for _, count in ledger.plan)
     return [
-        f"{folder.path}: given up and deleted, with {paid:,} of {reserved:,} releases charged, {ledger.spent()}.",
-        f"The account book keeps its whole plan under {charge.name}: {cost_of(charge)}.",
+        f"{folder.path}: deleted after {paid:,} of {reserved:,} noisy queries, {ledger.spent()}.",
+        f"The budget log keeps its whole plan under {charge.name}: {cost_of(charge)}.",
     ]

@@ -1,15 +1,14 @@
-"""Runs and the account book: how `fit` enters a run, how `resume` goes on with one, and how it ends.
+"""Runs and the budget log (`privacy/budget_log.py`): how a run is added, goes on and ends.
 
-The book itself is `privacy/budget_log.py`. Nothing that follows from records reaches the run folder: what a certificate says
-of earlier runs is what stands under the data set's *name*. That the book also knows copies of the records by their digest is
-for the curator's terminal and for the limit; in a released file it would tell whether one record was added.
+The certificate counts earlier runs under the data set's *name* only. The log also finds copies of the records by their digest.
+That count is for the curator's terminal and the limit: in a released file it would tell whether one record was added.
 """
 
 import datetime
 import math
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +17,23 @@ from typing import Any
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
 from gossamer.methods import method_of
-from gossamer.privacy.accounting.composition import smallest
+from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
 
 Log = Callable[[str], None]
 
 
 def budget_log_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> BudgetLog:
-    """The account book in a folder that was named, else in the user's state folder. The one place that reads the environment.
+    """Return the budget log of a folder, or that of the user's state folder. Only this function reads the environment.
 
     Args:
         accounts: the folder; None: gossamer/ in $XDG_STATE_HOME, or in ~/.local/state.
-        beside: a run that must not hold the book, because the book has to outlive it.
+        beside: a run that must not hold the log, because the log has to outlive it.
 
     Raises:
         BudgetLogError: if the folder lies in the run, or no folder was named and the user has none.
@@ -48,9 +47,7 @@ def budget_log_at(accounts: str | Path | None, *, beside: RunFolder | None = Non
         inside = beside is not None and beside.path.resolve() in (resolved, *resolved.parents)
         own = beside is not None and resolved == (beside.private / ACCOUNTS).resolve()
         if beside is not None and not own and (inside or _in_a_run(resolved / ACCOUNTS)):
-            raise BudgetLogError(
-                f"{folder} lies in a run itself, and the account book has to outlive it. Name another."
-            )
+            raise BudgetLogError(f"{folder} lies in a run itself, and the budget log has to outlive it. Name another.")
         return BudgetLog(folder)
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
@@ -58,7 +55,7 @@ def budget_log_at(accounts: str | Path | None, *, beside: RunFolder | None = Non
             state = Path.home() / ".local" / "state"
         except RuntimeError:
             raise BudgetLogError(
-                "there is no home folder to keep the account book in. Name a folder with --accounts, or set XDG_STATE_HOME."
+                "there is no home folder to keep the budget log in. Name a folder with --accounts, or set XDG_STATE_HOME."
             ) from None
     return BudgetLog(state / "gossamer")
 
@@ -68,89 +65,56 @@ def _in_a_run(path: Path) -> bool:
     return any(folder.name == PRIVATE and (folder.parent / LEDGER).is_file() for folder in path.parents)
 
 
-def data_set(card: DataCard, sources: DataSources) -> str:
-    """The name by which the book knows a data set: the card's, or else where the records come from."""
-    return card.data_set or place_of(sources)
-
-
 def place_of(sources: DataSources) -> str:
-    """Where the records come from, as the book writes it: one name for a source and for its training split."""
+    """Where the records come from, as the log writes it: one name for a source and for its training split."""
     return sources.data.removesuffix(":train")
 
 
 def charge_of(
+    folder: RunFolder,
     ledger: PrivacyLedger,
+    config_json: Mapping[str, Any],
+    source_json: Mapping[str, Any],
     *,
-    run: str,
-    card: DataCard,
-    sources: DataSources,
-    facts: DataFacts,
-    method: str,
-    folder: Path,
-    infinite: bool,
-    by_client: bool = False,
+    reproducible: bool = False,
 ) -> Charge:
-    """What a run costs, as the book enters it. by_client: it is a federated run, simulated or not."""
-    return _charge(
-        ledger, run, card, sources, method, folder, infinite=infinite, mark=facts.identity.mark,
-        given_up=facts.public.get("share", 0.0), by_client=by_client,
-    )  # fmt: skip
+    """What a run costs, as the budget log enters it. Reads no record.
 
-
-def charge_from(folder: RunFolder, ledger: PrivacyLedger) -> Charge:
-    """The same from a RUN folder alone, whose settings are those that its ledger pins. Its records are not read.
-
-    Runs of earlier versions did not keep their digest, so that it stays unknown there.
+    Args:
+        folder: of the run.
+        ledger: holds its plan.
+        config_json: its public settings.
+        source_json: its private sources. Earlier versions kept no digest of the records: `mark` is empty there.
+        reproducible: whether its noise has a fixed seed, so that its epsilon is infinity.
     """
-    config_json, source_json = folder.config(), folder.source()
-    card, sources = DataCard.from_dict(config_json["card"]), DataSources.from_json(source_json["sources"])
-    run, method, given_up = config_json.get("run", ""), config_json["method"], config_json["public"].get("share", 0.0)
-    infinite, mark = bool(method_of(method, folder=folder.path).without_guarantee), source_json["mark"]
-    return _charge(
-        ledger, run, card, sources, method, folder.path, infinite=infinite, mark=mark, given_up=given_up,
-        by_client="federated" in config_json,
-    )  # fmt: skip
-
-
-def _charge(
-    ledger: PrivacyLedger,
-    run: str,
-    card: DataCard,
-    sources: DataSources,
-    method: str,
-    folder: Path,
-    *,
-    infinite: bool,
-    mark: str,
-    given_up: float,
-    by_client: bool,
-) -> Charge:
+    card, method = DataCard.from_dict(config_json["card"]), method_of(config_json["method"], folder=folder.path)
+    place = place_of(DataSources.from_json(source_json["sources"]))
     return Charge(
-        run=run,
-        name=data_set(card, sources),
-        mark=mark,
+        run=config_json.get("run", ""),
+        name=card.data_set or place,
+        mark=source_json["mark"],
         date=today(),
-        method=method,
-        folder=str(folder.absolute()),
+        method=method.name,
+        folder=str(folder.path.absolute()),
         plan=tuple(ledger.plan),
         relation=ledger.relation,
         unit=ledger.unit,
         delta=ledger.delta,
-        infinite=infinite or math.isinf(ledger.promise().epsilon),
-        given_up=given_up,
-        place=place_of(sources),
-        by_client=by_client,
+        infinite=reproducible or bool(method.without_guarantee) or math.isinf(ledger.promise().epsilon),
+        given_up=config_json["public"].get("share", 0.0),
+        place=place,
+        by_client="federated" in config_json,
     )
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run that stands in the book, for as long as this process trains it.
+    """A run in the budget log, for as long as this process trains it.
 
     Args:
         budget_log: the budget log.
-        charge: what was charged.
-        session: the word that this process wrote into the run's ledger and into the book.
+        charge: the cost of the run.
+        session: the random word that this process wrote into the run's ledger and into the log.
         log: tells the person at the terminal.
     """
 
@@ -160,34 +124,34 @@ class RunEntry:
     log: Log
 
     def finish(self, ledger: PrivacyLedger) -> None:
-        """Close the entry before the run is certified. If a copy of the run was resumed meanwhile, this run is charged anew.
+        """Close the entry before the run is certified. If a copy of the run was resumed meanwhile, add this run once more.
 
         Raises:
-            BudgetError: if it would have to be charged anew, and a limit forbids it. The run is not certified then.
+            BudgetError: if a limit forbids that. The run is not certified then.
         """
         with self.budget_log.opened() as open_log:
             entry = open_log.resumable_entry([self.session], ledger.last_hash, ledger.settled)
             if entry is None:
                 open_log.budget_of_run(self.charge).refuse_beyond_limit(self.charge)
                 entry = open_log.add_run(self.charge, self.session)
-                self.log("A copy of this run was resumed while it trained: both count, and this one was charged anew.")
+                self.log("A copy of this run was resumed meanwhile. Both count: this one was added again.")
             open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
 
 
 def add_entry(
     budget_log: BudgetLog, charge: Charge, write: Callable[[dict[str, Any], str], None], *, log: Log
 ) -> RunEntry:
-    """Enter a new run, before it trains.
+    """Add a new run, before it trains.
 
     Args:
         budget_log: the budget log.
         charge: what the run costs.
-        write: writes the run's folder and its ledger; takes what the settings say of the account, and the session.
+        write: writes the run's folder and ledger; takes what the settings say of earlier runs, and the session.
         log: tells the person at the terminal.
 
     Raises:
         BudgetError: if a limit forbids the run; nothing has been written then.
-        BudgetLogError: if the book cannot be used.
+        BudgetLogError: if the log cannot be used.
     """
     session = new_run_id()
     with budget_log.opened() as open_log:
@@ -205,11 +169,11 @@ def add_entry(
 
 
 def resume_entry(budget_log: BudgetLog, charge: Charge, ledger: PrivacyLedger, *, log: Log) -> RunEntry:
-    """Go on with a run: free for the folder that the book knows, the whole plan for a copy of it or an unknown one.
+    """Go on with a run. It costs nothing in the folder that the log knows; a copy or an unknown run uses its whole plan.
 
     Raises:
-        BudgetError: if the plan has to be charged, and a limit forbids it.
-        BudgetLogError: if the book cannot be used.
+        BudgetError: if a limit forbids the plan.
+        BudgetLogError: if the log cannot be used.
     """
     session = new_run_id()
     with budget_log.opened() as open_log:
@@ -229,30 +193,30 @@ def resume_entry(budget_log: BudgetLog, charge: Charge, ledger: PrivacyLedger, *
 
 
 def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None:
-    """Enter a finished run in a book that does not know it: another machine's, or the right one in place of a mistyped one.
+    """Add a finished run to another budget log. Its own log keeps it too.
 
-    It has been released already, so that no limit keeps it out: the sum says what is spent. Its own book keeps its charge.
+    No limit keeps it out: its budget is used already, and the sum must say so.
 
     Args:
-        folder: held by this process.
-        accounts: folder of the book.
+        folder: locked by this process.
+        accounts: folder of the log.
         log: tells the person at the terminal.
 
     Raises:
-        BudgetLogError: if the book cannot be used.
-        RunFolderError: if it is a client of a simulation, which is charged once, as a whole.
-        LedgerDamaged: if the ledger was changed; nothing has been entered then.
+        BudgetLogError: if the log cannot be used.
+        RunFolderError: if it is a client of a simulation, which counts once, as a whole.
+        LedgerDamaged: if the ledger was changed; nothing has been added then.
     """
     if _in_a_run(folder.path.resolve()):
         raise RunFolderError(
-            f"{folder.path} is a part of another run, which is charged as a whole: name the run that it lies in."
+            f"{folder.path} is a part of another run, which counts as a whole: name the run that it lies in."
         )
     ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
-    charge = charge_from(folder, ledger)
-    with suppress(BudgetLogError):  # its own book knows the digest of the records, of a run of an earlier version too
+    charge = charge_of(folder, ledger, folder.config(), source_json)
+    with suppress(BudgetLogError):  # its own log knows the digest of the records, even for a run of an earlier version
         entries = budget_log_at(source_json["accounts"]).read().entries
         charge = next((entry.charge for entry in entries if charge.run and entry.charge.run == charge.run), charge)
-    sessions = ledger.sessions or [f"ended at {ledger.settled}"]  # of a run that no book was kept of
+    sessions = ledger.sessions or [f"ended at {ledger.settled}"]  # of a run without a log
     with budget_log_at(accounts, beside=folder).opened() as open_log:
         entry = open_log.resumable_entry(sessions, ledger.last_hash, ledger.settled)
         if entry is None:
@@ -261,7 +225,7 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
             try:
                 account.refuse_beyond_limit(charge)
             except BudgetError:
-                log(f"That is more than a limit of {charge.name} allows: it is spent, and no further run will pass.")
+                log(f"That is more than a limit of {charge.name} allows: no further run will pass.")
             entry = open_log.add_run(charge, sessions[-1])
         if not entry.finished:
             open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
@@ -269,50 +233,47 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
 
 
 def today() -> str:
-    """The date, as the book writes it."""
+    """Return the date, as the log writes it."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def new_run_id() -> str:
-    """A random word that no other run has."""
+    """Return a random word that no other run has."""
     return secrets.token_hex(16)
 
 
 def _why_charged(charge: Charge, entries: list[BudgetEntry]) -> str:
     if any(entry.charge.run == charge.run for entry in entries):
-        return (
-            "This folder is a copy of a run that went on, ended or was given up elsewhere, or was put back to an older state. "
-            "It counts as a run of its own: its whole plan is charged once more."
-        )
-    return "The account book does not know this run (another machine, or another book): its whole plan is entered now."
+        return "This folder is a copy, or an older state, of a run in the budget log. Its whole plan counts once more."
+    return "The budget log does not know this run (another machine, or another log): its whole plan is added now."
 
 
 def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge, log: Log) -> None:
-    """What is charged, and what it comes to with the earlier runs; and that there are none, because the book is new."""
+    """Say what the run costs, what the sum with the earlier runs is, and whether the log is new."""
     in_run = Path(charge.folder) in open_log.where.parents  # the run's own budget log, as the demo's is
     if open_log.new and not in_run:
         log(
-            f"{new_log_note(open_log)} If yours is elsewhere, `gossamer resume RUN --accounts FOLDER` enters this run there, "
-            "when it has ended or you have stopped it."
+            f"{new_log_note(open_log)} If yours is elsewhere, stop this run or let it end, then add it there with "
+            "`gossamer resume RUN --accounts FOLDER`."
         )
-    message = f"account book: {charge.name} is charged with the whole plan, {cost_of(charge)}; it stays charged whatever comes."
+    message = f"Budget log: this run uses {cost_of(charge)}, of {charge.name}, even if you stop or delete it."
     if count := len(account.entries):
         sum_ = smallest(account.spent(charge.delta, charge))
         message += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."
     aliases = [name for name in account.names if name not in (charge.name, charge.place)]
     if aliases:
         message += (
-            f" The book knows the same records as {', '.join(aliases)} too. A certificate counts the runs under one name only: "
-            "give the records one with data_set on their cards."
+            f" The log knows the same records as {', '.join(aliases)} too. A certificate counts the runs under one name only: "
+            "write one data_set on all cards of these records."
         )
     log(message)
 
 
 def new_log_note(open_log: OpenBudgetLog) -> str:
-    """What to say where a book has just been made: its folder may be mistyped, or a disk not there."""
-    return f"A new account book begins in {open_log.where}: it knows of no earlier run and of no limit."
+    """Say that the log is new: its folder may be mistyped, or a disk missing."""
+    return f"A new budget log begins in {open_log.where}: it knows no earlier run and no limit."
 
 
 def cost_of(charge: Charge) -> Guarantee:
-    """What one run costs by itself."""
+    """Return what one run costs by itself."""
     return smallest(DataSetBudget((), (charge.name,), ()).spent(charge.delta, charge))

@@ -1,6 +1,6 @@
-"""`gossamer account`: epsilon of Poisson-sampled Gaussian releases, or the rate, noise or steps that meet an epsilon.
+"""`gossamer account`: epsilon of Poisson-sampled Gaussian queries, or the rate, noise or steps that meet an epsilon.
 
-And the same for sanitised rows of critics (gs-wgan), where the rate is 1 / critics.
+The same for sanitised rows of critics (gs-wgan), where the sampling rate is 1 / critics.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,7 @@
-"""`gossamer demo`: the whole way on data that everyone may see, in a few minutes on two cores.
+"""`gossamer demo`: every step on small public data, in a few minutes on two cores.
 
-scikit-learn's handwritten digits play the private records; drawn glyphs are the public ones, whose axes the class moments are
-taken in. (The glyphs' constants were chosen beside every other one of these digits: it is a demonstration, not a result.) The
-classifiers use the reduced protocol. Beside the private run stand the real records, the public ones, and the public start.
+scikit-learn's handwritten digits play the private records, and rendered glyphs are the public data. The glyphs were tuned with
+half of these digits: this is a demonstration, not a result. The classifiers use the reduced protocol.
 """
 
 import shutil
@@ -24,16 +23,15 @@ EPSILON, DELTA = 10.0, 1e-4
 
 
 def demo(out: Path, sink: Sink) -> list[str]:
-    """Fit, sample, evaluate, attack, verify, report. Replaces its own folder and no other; its account book lies in there.
+    """Fit, sample, evaluate, attack, verify, report. Returns the results as lines.
 
-    Returns:
-        What came of it, line by line.
+    It replaces its own folder and no other. Its budget log is in that folder.
 
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
     _clear(out)
-    sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of drawn glyphs"))
+    sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of rendered glyphs"))
     synthesizer = fit(
         "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, sink=sink, threshold=0.3,
         accounts=RunFolder(out).private / ACCOUNTS,
@@ -41,9 +39,7 @@ def demo(out: Path, sink: Sink) -> list[str]:
     sink(
         note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")
     )
-    evaluation = evaluate(
-        out, train="digits", test="digits", count=SAMPLES, protocol="reduced", sink=sink
-    )  # fmt: skip
+    evaluation = evaluate(out, train="digits", test="digits", count=SAMPLES, protocol="reduced", sink=sink)
     sink(note("3/4 attacks: can the training records be recognised?"))
     attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
     sink(note("4/4 recomputing the guarantee from the ledger"))
@@ -65,7 +61,7 @@ def _clear(out: Path) -> None:
     )
     if not folder.blank and (not own or folder.shared):
         raise RequestError(
-            f"{out} holds something other than a run of the demo; the demo replaces its own folder only. Name another --out."
+            f"{out} holds something other than a run of the demo, which replaces its own folder only. Name another --out."
         )
     with folder.locked():
         folder.clear()

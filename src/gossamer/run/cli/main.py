@@ -134,48 +134,43 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
 
 
 def _explain(error: Exception, *, debug: bool) -> int:
+    """Print the error on stderr, and return the exit status."""
     if debug:
         traceback.print_exception(error)
-    if torchrun.rank() > 0:  # what all ranks would say, rank 0 has said
-        if not isinstance(error, NotBegun | Interrupted | click.ClickException):
-            text = str(error) if isinstance(error, GossamerError) else type(error).__name__
-            click.echo(f"gossamer, rank {torchrun.rank()}: {text}", err=True)
-        else:
+    if (rank := torchrun.rank()) > 0:  # rank 0 has printed what all ranks would say
+        if isinstance(error, NotBegun | Interrupted | click.ClickException):
             torchrun.wait_for_the_words()
+        else:
+            text = str(error) if isinstance(error, GossamerError) else type(error).__name__
+            click.echo(f"gossamer, rank {rank}: {text}", err=True)
         return 2 if isinstance(error, RequestError | click.ClickException) else 1
-    if isinstance(error, click.Abort):
-        click.echo("gossamer: stopped.", err=True)
-        return 1
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return 2
+    text, status = _message(error)
+    click.echo(f"gossamer: {text}", err=True)
+    return status
+
+
+def _message(error: Exception) -> tuple[str, int]:
+    """Return the paragraph for an error, and the exit status."""
+    if isinstance(error, click.Abort):
+        return "stopped.", 1
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        click.echo(f"gossamer: {error.format_message().rstrip()}{hint}", err=True)
-        return 2
+        return f"{error.format_message().rstrip()}{hint}", 2
     if isinstance(error, GossamerError):
-        click.echo(f"gossamer: {error}", err=True)
-        return 2 if isinstance(error, RequestError) else 1
+        return str(error), 2 if isinstance(error, RequestError) else 1
     if is_full(error):
-        click.echo(
-            "gossamer: the disk is full. Make room and run the command again; an unfinished run goes on with "
-            "`gossamer resume RUN`, and has lost nothing that was kept.",
-            err=True,
-        )
-        return 1
+        return "the disk is full. Make room and run the command again; `gossamer resume RUN` goes on with a run.", 1
     if is_out_of_memory(error):
-        click.echo(
-            "gossamer: there is not enough memory. Take a smaller --physical-batch-size, --expected-batch-size or --width (as "
-            "the method has them), or a smaller shape on the card; `gossamer plan METHOD` says what a run takes. One that had "
-            "begun goes on with `gossamer resume RUN`.",
-            err=True,
-        )
-        return 1
+        return (
+            "there is not enough memory. Take a smaller --physical-batch-size, --expected-batch-size or --width, or a smaller "
+            "shape on the card. `gossamer plan METHOD` estimates the memory; `gossamer resume RUN` goes on with a run."
+        ), 1
     if isinstance(error, OSError) and error.strerror:  # the system's own words, and a name: no value read from a record
         file_prefix = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        click.echo(f"gossamer: {file_prefix}{error.strerror}. Mend that and run the command again.", err=True)
-        return 2 if file_prefix else 1
+        return f"{file_prefix}{error.strerror}. Mend that and run the command again.", 2 if file_prefix else 1
     # The message of an error nobody foresaw could hold a value read from a record.
-    click.echo(f"gossamer: unexpected {type(error).__name__}. Please report it; --debug shows where.", err=True)
-    return 1
+    return f"unexpected {type(error).__name__}. Please report it; --debug shows where.", 1

@@ -168,6 +168,7 @@ class PerMethod(NearestName):
 
     Args:
         name: of the group, for example "fit".
+        about: its help.
         example: of a command, with METHOD in it.
         command: called with method=..., the shared flags, and settings={field: value or None}.
         shared: click options that every method has.
@@ -175,9 +176,18 @@ class PerMethod(NearestName):
     """
 
     def __init__(
-        self, name: str, example: str, command: Callable[..., None], shared: list[Callable[[F], F]], **more: Any
+        self,
+        name: str,
+        about: str,
+        example: str,
+        command: Callable[..., None],
+        shared: list[Callable[[F], F]],
+        **more: Any,
     ) -> None:
-        super().__init__(name, **more)
+        text = f"\b\n{example}\n\n{about}"
+        super().__init__(
+            name, help=text, no_args_is_help=True, subcommand_metavar="METHOD [FLAGS]...", **more
+        )  # fmt: skip
         self._example, self._command, self._shared = example, command, shared
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -213,16 +223,6 @@ class PerMethod(NearestName):
             if isinstance(parameter, click.Option) and _refused(method, parameter.name):
                 parameter.hidden = True  # it is refused with a reason; help need not offer it
         return made
-
-
-def per_method(
-    name: str, about: str, example: str, command: Callable[..., None], shared: list[Callable[[F], F]], **more: Any
-) -> click.Group:
-    """See `PerMethod`. `about` and `example` are its help."""
-    return PerMethod(
-        name, example, command, shared, help=f"\b\n{example}\n\n{about}", no_args_is_help=True,
-        subcommand_metavar="METHOD [FLAGS]...", **more,
-    )  # fmt: skip
 
 
 def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:

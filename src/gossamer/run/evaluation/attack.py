@@ -207,7 +207,7 @@ def _on_discriminators(target: Target) -> list[Attack]:
     """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
     assert target.training is not None
     inside, outside = (_scores(target.training, records) for records in (target.members, target.nonmembers))
-    if target.training.method.scores_have_no_scale:
+    if target.training.job.method.scores_have_no_scale:
         inside, outside = ranked(inside, outside)
     attacks = [white_box(inside, outside, how="max")]
     if len(inside) > 1:
@@ -219,7 +219,7 @@ def _on_discriminators(target: Target) -> list[Attack]:
 def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarray:
     """What the discriminators of a run say about records: float64 [D, n], higher where a record looks real."""
     with torch.no_grad():
-        chunks = [training.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
+        chunks = [training.state.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
     return torch.cat([chunk for chunk in chunks if chunk is not None], dim=1).double().numpy()
 
 
@@ -227,7 +227,7 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
     """The run as its checkpoint has it, or None and the reason."""
     training = synthesizer.job.begin(Rng(0))
     one = synthesizer.sample(1)  # in the place of a record
-    if training.scores(Records(one.images, one.labels)) is None:
+    if training.state.scores(Records(one.images, one.labels)) is None:
         return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
         return None, "the private checkpoint with the discriminators is not here: this is a release"

@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_from, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.messages import (
     Malformed,
     grant_record,
@@ -42,7 +42,7 @@ from gossamer.run.federated.messages import (
     rows_record,
 )
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.certify import certify
@@ -186,9 +186,9 @@ class Client:
         ledger = PrivacyLedger(budget=self.epsilon, delta=self.delta, relation=job.relation, unit=self.card.unit)
         stack.enter_context(closing(ledger))
         ledger.reserve(job.plan)
-        run = self._loaded(job, ledger, rng)
+        run, facts = self._loaded(job, ledger, rng)
         config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
-        return reserve(run, self.sources, accounts=self.accounts, config=config, private={"terms": terms}), None
+        return reserve(run, self.sources, facts, accounts=self.accounts, config=config, private={"terms": terms}), None
 
     def _go_on(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
@@ -200,11 +200,13 @@ class Client:
         ledger = stack.enter_context(
             closing(PrivacyLedger.resume(self.folder.file(LEDGER), settings=self.folder.file(CONFIG)))
         )
-        run = self._loaded(job, ledger, rng)
-        run.facts.refuse_others(source_json, self.sources)
+        run, facts = self._loaded(job, ledger, rng)
+        facts.refuse_others(source_json, self.sources)
+        source_json |= {"mark": facts.identity.mark}
+        charge = charge_of(self.folder, ledger, self.folder.config(), source_json, reproducible=rng.reproducible)
         if self.accounts is not False:
             budget_log = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
-            entry = resume_entry(budget_log, charge_from(self.folder, ledger), ledger, log=run.log)
+            entry = resume_entry(budget_log, charge, ledger, log=run.log)
             run = dataclasses.replace(run, budget_entry=entry)
             if self.accounts is not None:
                 self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
@@ -213,15 +215,16 @@ class Client:
         ))  # fmt: skip
         return run, saved
 
-    def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> TrainingRun:
-        """The run of this client, whose records are read and isolated."""
+    def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> tuple[TrainingRun, DataFacts]:
+        """The run of this client, whose records are read and isolated, and what is known of them."""
         # for the readers: all records here are one unit, so none of them names it
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
         data = self.records(card, ledger)
         self._private = data.private
-        return TrainingRun(
-            folder=self.folder, job=cast(Any, job), ledger=ledger, facts=data.facts, rng=rng, device="cpu", sink=self.sink,
+        run = TrainingRun(
+            folder=self.folder, job=cast(Any, job), ledger=ledger, rng=rng, device="cpu", sink=self.sink
         )  # fmt: skip
+        return run, data.facts
 
     def _warm_up(self, private: Confined[Any]) -> None:
         """The critic's warm start: nothing leaves the client, and nothing comes in."""

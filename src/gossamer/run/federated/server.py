@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_from, resume_entry
+from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -143,7 +143,9 @@ def serve(
         role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
         return _train(
             serving, folder, ledger, config, card, public_data, rng,
-            enter=lambda run: reserve(run, sources, accounts=accounts, config=role, private=private_entries),
+            enter=lambda run: reserve(
+                run, sources, public_data.facts, accounts=accounts, config=role, private=private_entries
+            ),
         )  # fmt: skip
 
 
@@ -182,17 +184,19 @@ def go_on_serving(
         public_data = public_data or _own(sources, card)
         if public_data.facts.public != config_json["public"]:
             raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
-        entry = None
+        rng, entry = rng or Rng(config_json["seed"]), None
         if config_json["accounts"] is not None:
+            source_json |= {"mark": public_data.facts.identity.mark}
+            charge = charge_of(folder, ledger, config_json, source_json, reproducible=rng.reproducible)
             log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
-            entry = resume_entry(log_folder, charge_from(folder, ledger), ledger, log=_logger(sink))
+            entry = resume_entry(log_folder, charge, ledger, log=_logger(sink))
             if accounts is not None:
                 folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
         saved = checkpoint.load(folder.private, ledger, lost=lambda count: _logger(sink)(
             f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
         ))  # fmt: skip
         return _train(
-            serving, folder, ledger, config, card, public_data, rng or Rng(config_json["seed"]), saved=saved,
+            serving, folder, ledger, config, card, public_data, rng, saved=saved,
             enter=lambda run: dataclasses.replace(run, budget_entry=entry),
         )  # fmt: skip
 
@@ -223,7 +227,7 @@ def _train(
     method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
     run = TrainingRun(
         folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
-        facts=public_data.facts, rng=rng, device="cpu", sink=serving.sink,
+        rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
     no_records = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
     data = RawData(public_data.public, public_data.facts, no_records).confine(ledger)

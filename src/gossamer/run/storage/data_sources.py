@@ -32,12 +32,9 @@ class DataSources:
     Args:
         data: DATA as on the command line.
         public: public records, or None.
-        labels_key: the key of the labels in an .npz, or None.
-        units: whose each record is, as --units says it, or None.
-        share: the share of `data` that is given up as public, in place of `public`; None: none of it.
-        images_key: the key of the images, or None.
-        public_images_key: the same for `public`.
-        public_labels_key: the same for `public`.
+        labels_key: see `data.readers.read.read`, like all other keys.
+        units: the unit of each record, as --units names it, or None.
+        share: the share of `data` that is made public, in place of `public`; None: none of it.
     """
 
     data: str
@@ -50,21 +47,16 @@ class DataSources:
     public_labels_key: str | None = None
 
     def refuse_gone(self) -> None:
-        """Refuse to look for records where there are none any more.
-
-        Raises:
-            DataError: naming the place.
-        """
+        """Refuse records that are gone, with a DataError that names the place."""
         for source in (self.data, self.public):
             place = None if source is None else split_of(source)[0]
             if place is not None and place not in EMBEDDED and not Path(place).exists():
                 raise DataError(
-                    f"{place}: the run began on records that lay here, and nothing does now. Put them back (a link will do), "
-                    "and resume again: nothing has been lost."
+                    f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
 
     def read(self, card: DataCard, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> "LoadedData":
-        """Read the records, check them against the card, and confine the private ones.
+        """Read the records, check them against the card, and isolate the private ones.
 
         Args:
             card: the public facts.
@@ -74,15 +66,15 @@ class DataSources:
         Raises:
             RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
-        return self.read_unconfined(card).confine(ledger, ranks)
+        return dataclasses.replace(self.read_unconfined(card).confine(ledger, ranks), sources=self)
 
     def read_unconfined(self, card: DataCard) -> "RawData":
-        """Read the same without confining it: for a simulation, which splits the records among its clients."""
+        """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.units, where=self.data)
         if self.public is not None and _one_source(self.data, self.public):
             raise RequestError(
                 "--public names the private records themselves, and public records have no protection. Give records of "
-                "other people, or give up a part of --data with --public-share."
+                "other people, or make a part of --data public with --public-share."
             )
         public, stated = self.read_public(card)
         records = read(
@@ -97,9 +89,9 @@ class DataSources:
             notes = tuple(sorted({*records.notes, *remarks(private.images)}))
         elif public is not None and share_a_picture(records, public):
             raise DataError(
-                "--public: at least one of these pictures also stands among the private records, and whoever stands on both "
-                "sides has no protection. Give other public records, or leave whoever is public already out of --data. How "
-                "many there are and which is not said: it would tell about private records."
+                "--public: at least one of these pictures is among the private records too, where it has no protection. Leave "
+                "it out of --data, or give other public records. Gossamer does not say which it is: that would leak "
+                "information about private records."
             )
         elif public is not None:
             notes = (*notes, *(f"--public: {note}" for note in public.notes))
@@ -114,7 +106,7 @@ class DataSources:
         return RawData(public, facts, private)
 
     def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
-        """The public records, None where there are none, and what the settings say of them.
+        """Return the public records, None where there are none, and what the settings say of them.
 
         Raises:
             RequestError: if they cannot be read, or contradict the card.
@@ -128,7 +120,7 @@ class DataSources:
         return public, {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
 
     def _read_public(self, public: str, card: DataCard) -> Records:
-        """The public records. What a reader says of keys is said of their options."""
+        """Read the public records. Messages name the --public options in place of those for --data."""
         try:
             return read(
                 public, split="train", images_key=self.public_images_key, labels_key=self.public_labels_key,
@@ -142,50 +134,40 @@ class DataSources:
         cls,
         data: str | Path,
         *,
-        public: str | Path | None,
-        labels_key: str | None,
-        units: str | Path | None,
-        share: float | None = None,
-        images_key: str | None = None,
-        public_images_key: str | None = None,
-        public_labels_key: str | None = None,
+        public: str | Path | None = None,
+        units: str | Path | None = None,
+        **other: Any,
     ) -> "DataSources":
-        """DataSources that still name the same files from another working folder."""
+        """Return sources that name the same files from any working folder. other: further fields."""
         in_place = units is None or str(units) == FOLDERS or str(units).startswith(":")
         return cls(
             data=_absolute(data),
             public=None if public is None else _absolute(public),
-            labels_key=labels_key,
-            images_key=images_key,
-            public_images_key=public_images_key,
-            public_labels_key=public_labels_key,
             units=None if units is None else str(units) if in_place else str(Path(units).absolute()),
-            share=share,
+            **other,
         )
 
     @classmethod
     def elsewhere(cls, name: str, *, public: str | Path | None) -> "DataSources":
-        """Records that others hold, by what they are called; the public ones are here."""
+        """Name records that others hold; the public ones are here."""
         return cls(data=name, public=None if public is None else _absolute(public))
 
     @classmethod
     def from_json(cls, stated: dict[str, Any]) -> "DataSources":
-        """The sources that a run folder keeps.
+        """Return the sources that a run folder keeps.
 
         Raises:
-            RunFolderError: if it does not name them, or the run began under a version that picked public records by their
-                positions.
+            RunFolderError: if they are missing, or of a version that picked public records by their positions.
         """
         texts = all(isinstance(value, str | int | float | None) for value in stated.values())
         if not texts or not isinstance(stated.get("data"), str):
             raise RunFolderError(
-                "the private folder of this run does not say where its records are any more. Restore it from a copy, or give "
-                "an unfinished run up with `gossamer discard`."
+                "the private folder of this run does not say where its records are any more. Restore it from a copy, or "
+                "delete an unfinished run with `gossamer discard`."
             )
         if not set(stated) <= {field.name for field in dataclasses.fields(cls)}:
             raise RunFolderError(
-                "this run began under a version of Gossamer that chose its public records in another way, and cannot go on. "
-                "Start a new run."
+                "this run began under an earlier version, which chose public records in another way. Start a new run."
             )
         return cls(**stated)
 
@@ -195,11 +177,11 @@ class DataFacts:
     """What is known of the records besides themselves. Only `public` and `units` go into files that leave.
 
     Args:
-        public: what the settings say of the public records; the sentences of the certificate follow from it.
+        public: what the settings say of the public records; the certificate quotes it.
         units: what the settings say of units.
-        identity: digests by which all records of `data` are recognised again. For private files only.
-        notes: what the readers converted and what looks wrong: for the terminal, and for no file.
-        one_shade: whether nearly every private picture has one shade. For the terminal.
+        identity: digests of all records of `data`. For private files only.
+        notes: what the readers converted and what looks wrong. For the terminal only.
+        one_shade: whether nearly every private picture has one shade. For the terminal only.
     """
 
     public: dict[str, Any]
@@ -209,17 +191,16 @@ class DataFacts:
     one_shade: bool = False
 
     def refuse_others(self, source_json: dict[str, Any], sources: DataSources) -> None:
-        """Refuse to go on with other records than those that a run began with, as its private folder knows them.
+        """Refuse to go on with other records than those that a run began with.
 
         Raises:
-            DataError: they are others.
-            RunFolderError: the run began under a version that knew records by another digest, so that nobody can tell.
+            DataError: if they are others.
+            RunFolderError: if the run began under a version with another digest, so that nobody can tell.
         """
         if "records" not in source_json:
             raise RunFolderError(
-                "this run began under a version of Gossamer that knew its records by another digest, so that nobody can tell "
-                "whether they are still the same. It cannot go on; what it was charged stays in the account book. Start a "
-                "new run."
+                "this run began under an earlier version, so nobody can tell whether its records are still the same. Start a "
+                "new run; the cost of this one stays in the budget log."
             )
         if self.identity.fingerprint != source_json["records"]:
             raise DataError(
@@ -229,12 +210,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class PublicData:
-    """Public records and the facts.
-
-    Args:
-        public: the public records, or None.
-        facts: what is known of all records.
-    """
+    """The public records, or None, and what is known of all records."""
 
     public: Records | None
     facts: DataFacts
@@ -242,22 +218,19 @@ class PublicData:
 
 @dataclass(frozen=True)
 class LoadedData(PublicData):
-    """What a run has of its data.
+    """What a run has of its data: the records to protect are isolated.
 
     Args:
-        private: the records to protect, isolated.
+        sources: where the records are, for other ranks; None: in no place that they can read.
     """
 
     private: Confined[Records]
+    sources: DataSources | None = None
 
 
 @dataclass(frozen=True)
 class RawData(PublicData):
-    """The same before the private records are isolated.
-
-    Args:
-        private: the records to protect.
-    """
+    """The same before the private records are isolated."""
 
     private: Records
 
@@ -267,37 +240,32 @@ class RawData(PublicData):
 
 
 def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:
-    """The public part and the private part, whole units on either side. An empty private part is one like any other.
+    """Split into the public part and the private part, by whole units. The private part may be empty.
 
     Raises:
         RequestError: if nobody is in the public part. That follows from the public part alone.
     """
     public = made_public(records, share=share, salt=salt)
     if not public.any():
-        raise RequestError(f"--public-share {share:g}: nobody fell to the public part. Give up a larger share.")
+        raise RequestError(f"--public-share {share:g}: nobody is in the public part. Give a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
 
 
 def _fits_the_classes(public: str, card: DataCard) -> None:
-    """Refuse embedded digits as the public records of other classes. Reads no record.
-
-    Raises:
-        RequestError: with what to give instead.
-    """
+    """Refuse embedded digits as the public records of other classes, with a RequestError. Reads no record."""
     name = split_of(public)[0]
     if name not in EMBEDDED or (card.classes >= len(DIGITS) and set(DIGITS) <= {*(card.class_names or DIGITS)}):
         return
     names = f", called {listed(card.class_names)}" if card.class_names else ""
     raise RequestError(
-        f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. They "
-        "cannot show a model what other classes look like. Leave --public out, or give --public DATA with pictures of your "
-        "classes, of other people (class folders of the same names, or an .npz), or give up a part of --data with "
-        "--public-share. If your classes are the digits, declare ten, and call them 0 to 9 in class_names or leave that out."
+        f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. Give "
+        "--public DATA with pictures of your classes, or --public-share, or leave it out. If your classes are the digits, "
+        "declare ten, and call them 0 to 9 in class_names or leave that out."
     )
 
 
 def _one_source(data: str, public: str) -> bool:
-    """Whether two sources are one, however they are spelled: by another path, through a link, with the split said or not."""
+    """Whether two sources are one, also by another path, through a link, or with and without its split."""
     (one, split), (other, other_split) = split_of(data), split_of(public)
     if (split or "train") != (other_split or "train"):
         return False
@@ -310,7 +278,7 @@ def _one_source(data: str, public: str) -> bool:
 
 
 def _absolute(source: str | Path) -> str:
-    """A source that still names the same file from another working folder. Names of embedded data stay as they are."""
+    """Return a source that names the same file from any working folder. Names of embedded data stay as they are."""
     path, split = split_of(str(source))
     if path in EMBEDDED:
         return str(source)

@@ -1,4 +1,4 @@
-"""The RUN folder: what lies in it, and who may write it."""
+"""The RUN folder: its files, and its lock."""
 
 import json
 import os
@@ -25,27 +25,27 @@ SOURCE = "source.json"
 READINGS = "internal.jsonl"
 """In the private folder: when real records were read outside the guarantee, and what for."""
 LOCK = "lock"
-"""In the private folder: held by the one process that fits, resumes or discards the run, before its ledger exists too."""
+"""In the private folder: locked by the process that fits, resumes or discards the run."""
 ACCOUNTS = "accounts"
-"""In the private folder: an account book of the run's own, where `--accounts` puts one there (the demo does)."""
+"""In the private folder: a budget log of the run's own, where `--accounts` names this folder (as the demo does)."""
 _NEVER_DELETED = (LOCK, ACCOUNTS, "replaced", "put back")
 """In the private folder. The last two hold a finished run that an earlier version set aside and did not put back."""
 WARM = "warm.safetensors"
-"""In the private folder: the generator after the public warm start, before any record was read."""
+"""In the private folder: the generator after public pre-training, before any record was read."""
 AUDIT = "audit.json"
 SIGNATURE = "signature.json"
 TENSORBOARD = "tensorboard"
 OURS = frozenset({
     MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
 })  # fmt: skip
-"""What a run consists of beside its private folder, and the TensorBoard files that it was asked for. Whatever else lies in RUN
-is somebody's own, and no command deletes it."""
+"""Files of a run, besides its private folder and TensorBoard files. All other files in RUN are the user's: no command deletes
+them."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
-"""What `gossamer release` copies; samples are drawn anew, and the report is written anew, without internal figures."""
+"""What `gossamer release` copies. The report is written anew, without private figures."""
 _ANEW = "write it again with `gossamer evaluate`, or remove it."
-_COPY = "restore it from a copy, or give an unfinished run up with `gossamer discard`."
+_COPY = "restore it from a copy, or delete an unfinished run with `gossamer discard`."
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class RunFolder:
 
     @property
     def blank(self) -> bool:
-        """Holds no run: is missing or empty, or holds what a `fit` left that was killed before it wrote a ledger."""
+        """Whether there is no run: the folder is missing or empty, or a `fit` was killed before it wrote a ledger."""
         if not self.path.is_dir():
             return not self.path.exists()
         names = {path.name for path in self.path.iterdir()}
@@ -85,15 +85,11 @@ class RunFolder:
 
     @property
     def shared(self) -> bool:
-        """Whether something lies in it that its run did not write."""
+        """Whether the folder holds a file that its run did not write."""
         return any(path.name not in (PRIVATE, LEDGER) and not self._is_ours(path.name) for path in self.path.iterdir())
 
     def check_free(self) -> None:
-        """Refuse a folder that is taken or cannot be written. Changes nothing.
-
-        Raises:
-            RunFolderError: with the way out (`resume`, `discard`, another name).
-        """
+        """Refuse a folder that is taken or cannot be written, with a RunFolderError. Changes nothing."""
         if self.path.exists() and not self.path.is_dir():
             raise RunFolderError(f"{self.path} is a file; --out names a folder that does not exist yet or is empty.")
         parent = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
@@ -104,25 +100,21 @@ class RunFolder:
         if not self.begun:
             raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out.")
         if self.file(SUMS).exists():
-            raise RunFolderError(
-                f"{self.path} is a release, which others may be reading: no run goes there. Choose another --out."
-            )
+            raise RunFolderError(f"{self.path} is a release, and no run goes there. Choose another --out.")
         if not self.finished:
             raise RunFolderError(
-                f"{self.path} holds an unfinished run and what it has spent. Go on with `gossamer resume {self.path}`, choose "
-                f"another --out, or give the run up by name with `gossamer discard {self.path}`."
+                f"{self.path} holds an unfinished run and its cost. Go on with `gossamer resume {self.path}`, choose another "
+                f"--out, or delete the run with `gossamer discard {self.path}`."
             )
         raise RunFolderError(
             f"{self.path} holds a finished run. Choose another --out, or delete the folder: the budget log keeps its cost."
         )
 
     def unchanged(self) -> Callable[[], None]:
-        """Remember which run is there; what is given refuses to go on when another has taken its place.
+        """Remember which run is there, for a command that reads it for minutes and then writes into its folder.
 
-        For whoever reads a finished run for minutes, and then writes beside it.
-
-        Raises:
-            RunFolderError: when it is called, if another run is there.
+        Returns:
+            A check. It raises RunFolderError if another run has taken its place.
         """
 
         def certificate() -> bytes:
@@ -133,27 +125,25 @@ class RunFolder:
         def check() -> None:
             if certificate() != before:
                 raise RunFolderError(
-                    f"{self.path} holds another run than it did when this began: it was replaced meanwhile. Nothing was "
-                    "written; ask again, of the run that is there now."
+                    f"{self.path} was replaced by another run meanwhile. Nothing was written; run the command again."
                 )
 
         return check
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other fit, resume and discard out. Makes a missing folder, and removes it again if it stays empty.
+        """Lock the folder against other processes. Makes a missing folder, and removes it again if it stays empty.
 
         Raises:
-            RunFolderError: if another process holds it.
+            RunFolderError: if another process holds the lock.
         """
         made = [folder for folder in (self.private, self.path, *self.path.absolute().parents) if not folder.exists()]
         try:
             self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = hold(self.private / LOCK, wait=False)
-        except (BlockingIOError, FileNotFoundError):  # not found: whoever held it took it away at this moment
+        except (BlockingIOError, FileNotFoundError):  # not found: its holder has just removed it
             raise RunFolderError(
-                f"{self.path} is in the hands of another process (fit, resume or discard). Let it finish or stop it first; "
-                "nothing has been changed."
+                f"{self.path} is in use by another process (fit, resume or discard). Let it finish, or stop it first."
             ) from None
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be locked or written ({error.strerror}).") from None
@@ -167,7 +157,7 @@ class RunFolder:
                     _remove_empty(made)
 
     def clear(self) -> None:
-        """Delete the run, its ledger last, and nothing else. Whoever calls this holds the folder.
+        """Delete the run, its ledger last, and nothing else. The caller holds the lock.
 
         Raises:
             RunFolderError: if another process writes the ledger.
@@ -179,13 +169,13 @@ class RunFolder:
             self._delete()
 
     def remove(self) -> None:
-        """Delete the run and its folder. Whoever calls this holds the folder."""
+        """Delete the run and its folder. The caller holds the lock."""
         self.clear()
         (self.private / LOCK).unlink()
         _remove_empty([self.private, self.path])
 
     def _run_files(self) -> list[Path]:
-        """What the run consists of, its ledger aside; settings and sources last, by which it can be told what it is."""
+        """Return the files of the run without its ledger. Settings and sources, which identify the run, are last."""
         inside = self.private.iterdir() if self.private.is_dir() else ()
         paths = [
             *(path for path in inside if path.name not in _NEVER_DELETED),
@@ -210,12 +200,12 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def create(self, config: dict[str, Any], source: dict[str, Any]) -> None:
-        """Write the public settings and the private sources of a new run. Whoever calls this holds the blank folder."""
+        """Write the public settings and the private sources of a new run. The caller holds the lock of the blank folder."""
         write_atomically(self.file(CONFIG), json.dumps(config, indent=2) + "\n")
         self.note_source(source)
 
     def note_source(self, source: dict[str, Any]) -> None:
-        """Write down where records and account book are: private, never released."""
+        """Write where records and budget log are: private, never released."""
         write_atomically(self.private / SOURCE, json.dumps(source, indent=2) + "\n", private=True)
 
     def config(self) -> dict[str, Any]:
@@ -223,11 +213,7 @@ class RunFolder:
         return self._json(self.file(CONFIG))
 
     def source(self) -> dict[str, Any]:
-        """Where the records came from: private, never released.
-
-        Raises:
-            RunFolderError: if it is missing, or something else.
-        """
+        """Return where records and budget log are. Raises RunFolderError if the file is missing or damaged."""
         entries = {"accounts": None, "mark": "", **self._json(self.private / SOURCE)}
         kinds = {"sources": dict, "accounts": str | None, "mark": str}
         if not all(isinstance(entries.get(name), kind) for name, kind in kinds.items()):
@@ -242,23 +228,18 @@ class RunFolder:
         return self.file(ATTACKS).is_file() or any('"attack": ' in line for line in lines)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The figures of its evaluations, empty before the first.
-
-        Raises:
-            RunFolderError: if metrics.json holds something else.
-        """
+        """Return the figures of its evaluations. Raises RunFolderError if metrics.json holds something else."""
         if not self.file(METRICS).is_file():
             return []
         try:
             entries = json.loads(self.file(METRICS).read_text(encoding="utf-8"))
         except ValueError as error:
             raise RunFolderError(f"{self.file(METRICS)} is not JSON any more ({error}); {_ANEW}") from error
-        well_formed = isinstance(entries, list) and all(
-            isinstance(entry, dict) and "metric" in entry for entry in entries
-        )
-        if not well_formed or not all(isinstance(entry["metric"], str) for entry in entries):
+        if not isinstance(entries, list) or not all(
+            isinstance(entry, dict) and isinstance(entry.get("metric"), str) for entry in entries
+        ):
             raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}")
-        return list(entries)
+        return entries
 
     def _json(self, path: Path) -> dict[str, Any]:
         if not path.is_file():
@@ -268,7 +249,7 @@ class RunFolder:
         except ValueError as error:
             raise RunFolderError(f"{path} is not JSON any more ({error}); {_COPY}") from error
         if not isinstance(content, dict):
-            raise RunFolderError(f"{path} holds something else than it did; {_COPY}")
+            raise RunFolderError(f"{path} is damaged; {_COPY}")
         return content
 
 

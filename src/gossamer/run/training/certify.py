@@ -26,7 +26,7 @@ def train_and_certify(run: TrainingRun, data: LoadedData, *, saved: Saved | None
 
     Raises:
         Interrupted: after Ctrl-C.
-        DiskFull: if there is no room left; `resume` goes on.
+        DiskFull: if the disk is full; `resume` goes on.
         RunFolderError: if the plan is used up and nothing was trained.
     """
     try:

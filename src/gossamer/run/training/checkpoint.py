@@ -1,13 +1,12 @@
-"""Checkpoints: private state, written by atomic rename, and as often as costs under a hundredth of the run.
+"""Checkpoints: private state, written by atomic rename, in under 1 % of the run's time.
 
-Room for one more is kept on the disk. Where the disk fills up, that room takes the last state, and nothing trained is lost.
+Disk space for another one is reserved. When the disk fills up, the last state goes there, and nothing trained is lost.
 
-A checkpoint stores the length of the ledger and the hash of its last line, and no more of it: the ledger on disk is the truth,
-and a state goes on with the ledger that paid for it alone. It holds no state of the
-noise and no secret coins' stream; a resumed run draws fresh entropy.
+A checkpoint stores the length of the ledger and the hash of its last line. The ledger on disk is the truth: a state goes on
+only with the ledger that recorded its cost. No noise and no secret random stream is stored; a resumed run draws fresh entropy.
 
-A `Confined` value in a state is sealed into a file of its own, straight from memory (a thousand critics take gigabytes); the
-state names the file. `docs/decisions/0002-critics-in-checkpoints.md` says why.
+Each `Confined` value of a state is in a file of its own, straight from memory: a thousand critics take gigabytes. The state
+names the file (`docs/decisions/0002-critics-in-checkpoints.md`).
 """
 
 import io
@@ -29,19 +28,19 @@ from gossamer.privacy.ledger import PrivacyLedger
 
 FILE = "state.pt"
 FORMAT = 3
-"""Of a checkpoint. In 1 a method kept the names of its parts and its counters by itself; 2 had no hash of the ledger."""
+"""Of a checkpoint. Format 2 had no hash of the ledger."""
 SEALED = ".sealed"
 RESERVE = "reserve"
-"""Keeps the room of a checkpoint."""
+"""A file that reserves the disk space of a checkpoint."""
 LARGEST_RESERVE = 1 << 30
-"""Bytes beyond which no room is kept: a thousand critics take gigabytes."""
+"""Bytes beyond which no space is reserved."""
 SHARE = 0.01
 LONGEST = 300.0
 SHORTEST = 5.0
 
 
 class Clock:
-    """Says when a checkpoint is due: under 1 % of the time goes into them, and none is older than five minutes."""
+    """Decides when a checkpoint is due: they take under 1 % of the time, and none is older than five minutes."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -52,7 +51,7 @@ class Clock:
         return time.monotonic() - self._last >= self._wait
 
     def written(self, seconds: float) -> None:
-        """Take note of what the last one cost."""
+        """Note how long the last one took."""
         self._last = time.monotonic()
         self._wait = min(LONGEST, max(SHORTEST, seconds / SHARE))
 
@@ -60,7 +59,7 @@ class Clock:
 def save(
     folder: Path, state: dict[str, Any], rng: dict[str, Any], ledger: PrivacyLedger, ranks: Ranks = ALONE
 ) -> float:
-    """Write a checkpoint, mode 0600, with what is `Confined` on the other ranks. Returns the seconds it took.
+    """Write a checkpoint, mode 0600, on every rank. Returns the seconds it took.
 
     Raises:
         RunFolderError: if the folder is no longer the one in which the run began.
@@ -88,11 +87,11 @@ def save(
 
 
 def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> dict[str, str]:
-    """Write each `Confined` value of a state into a file, on every rank; gives their names, without the number of a rank.
+    """Write each `Confined` value of a state into a file, on every rank. Returns the names without the number of a rank.
 
     Raises:
         RanksDisagree: if another rank could not.
-        DiskFull: if there is no room.
+        DiskFull: if the disk is full.
     """
     confined = {name: value for name, value in state.items() if isinstance(value, Confined)}
     if not confined:
@@ -114,7 +113,7 @@ def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> 
 
 
 def finite(value: Any) -> bool:
-    """Whether all that a checkpoint would hold in the open is finite. Nothing that is `Confined` is looked at."""
+    """Whether all values of a state are finite. `Confined` values are not looked at."""
     if isinstance(value, torch.Tensor):
         return not value.is_floating_point() or bool(value.isfinite().all())
     if isinstance(value, dict):
@@ -125,7 +124,7 @@ def finite(value: Any) -> bool:
 
 
 def saved_position(folder: Path) -> tuple[str, int] | None:
-    """Phase and step of the checkpoint that is there, if one is."""
+    """Return phase and step of the last checkpoint, or None."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -134,15 +133,15 @@ def saved_position(folder: Path) -> tuple[str, int] | None:
 
 
 def reserve_disk(folder: Path, size: int, *, must: bool = False) -> None:
-    """Keep the room of a checkpoint, where there is that much. Nothing is said where there is not: the last one stays.
+    """Reserve the disk space of a checkpoint. Without enough space it does nothing: the last checkpoint stays.
 
     Args:
         folder: the private folder of the run.
         size: of the checkpoint in bytes, about.
-        must: there may be no last one.
+        must: there may be no checkpoint yet.
 
     Raises:
-        OSError: if it must be kept, and the disk is full.
+        OSError: if it must reserve, and the disk is full.
     """
     path = folder / RESERVE
     if size > LARGEST_RESERVE or (path.is_file() and path.stat().st_size >= size):
@@ -157,24 +156,24 @@ def reserve_disk(folder: Path, size: int, *, must: bool = False) -> None:
 
 
 def free_reserve(folder: Path) -> None:
-    """Give up the room that was kept."""
+    """Free the reserved disk space."""
     (folder / RESERVE).unlink(missing_ok=True)
 
 
 def load(
     folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = lambda _count: None
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The last checkpoint (state, public streams), or None if the run was cut off before the first.
+    """Return the last checkpoint (state, public streams), or None if there is none.
 
-    Where the state held a `Confined` value, it now has the path of its file, for `Confined.unseal`.
+    In place of a `Confined` value, the state holds the path of its file, for `Confined.unseal`.
 
     Args:
         folder: the private folder of the run.
         ledger: of the run, as it was read from disk.
-        lost: told how many charges the ledger holds beyond the checkpoint, if any: paid for, and trained nothing that is left.
+        lost: gets the number of charges after the checkpoint, if any: their training is lost.
 
     Raises:
-        LedgerDamaged: if the ledger on disk is shorter than the checkpoint says: lines were cut. Or if it is another ledger.
+        LedgerDamaged: if lines of the ledger were cut, or it is the ledger of another run.
         RunFolderError: if the checkpoint cannot be read, or another version wrote it.
     """
     path = folder / FILE
@@ -190,19 +189,18 @@ def load(
         ) from error
     if saved.get("format") != FORMAT:
         raise RunFolderError(
-            f"{path} was written by another version of Gossamer, whose states have other parts: finish the run with the "
-            f"version that began it, or give it up with `gossamer discard {folder.parent}`. Finished runs of that version can "
-            "be sampled, verified, evaluated and released here; only attacks on their discriminators need it."
+            f"{path} was written by another version of Gossamer. Finish the run with that version, or delete it with "
+            f"`gossamer discard {folder.parent}`. Of a finished run, only attacks on its discriminators need that version."
         )
     if ledger.lines < saved["ledger_lines"]:
         raise LedgerDamaged(
-            f"the ledger has {ledger.lines:,} lines, the checkpoint was written at {saved['ledger_lines']:,}: lines were "
-            f"cut after line {ledger.lines:,}. Restore the ledger; a run must not go on with a shorter one."
+            f"the ledger has {ledger.lines:,} lines, and the checkpoint was written at {saved['ledger_lines']:,}: lines were "
+            f"cut after line {ledger.lines:,}. Restore the ledger."
         )
     if ledger.hash_at(saved["ledger_lines"]) != saved["ledger_hash"]:
         raise LedgerDamaged(
-            f"{path} is the checkpoint of another run, or of a copy of this one: what it has trained was not paid for by the "
-            f"ledger here. Restore the one that belongs to it, or give the run up with `gossamer discard {folder.parent}`."
+            f"{path} is the checkpoint of another run, or of a copy of this one: this ledger does not hold its cost. Restore "
+            f"the right one, or delete the run with `gossamer discard {folder.parent}`."
         )
     sealed = {name: folder / file for name, file in saved.get("sealed", {}).items()}
     if count := ledger.charges_after(saved["ledger_lines"]):

@@ -1,4 +1,4 @@
-"""Room on the disk: asked for before a run is begun or gone on with."""
+"""Disk space: checked before a run begins or goes on."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CHARGE = 64
 """Bytes of a charge in the ledger, about."""
 _NETWORKS = 12
-"""State of a run, in sizes of its generator: other networks, what their optimisers keep, averages. More is possible."""
+"""State of a run, in sizes of its generator: other networks, optimisers, averages."""
 _HEAD = 1 << 20
 """Bytes of a checkpoint besides networks."""
 _REST = 24 << 20
@@ -22,15 +22,12 @@ _REST = 24 << 20
 
 
 def needed(net: "nn.Module", plan: "Plan") -> int:
-    """The bytes that a run takes on the disk, about: three checkpoints (the old, the new, and room for one more), and the rest.
-
-    What critics by the thousand take comes on top: only a run knows.
-    """
+    """Estimate the bytes of a run: three checkpoints (old, new, reserved), and the rest. Many critics take more."""
     return 3 * state(net) + _CHARGE * sum(count for _, count in plan) + _REST
 
 
 def state(net: "nn.Module") -> int:
-    """The bytes of a checkpoint, about, before there is one."""
+    """Estimate the bytes of a checkpoint before there is one."""
     return (
         _NETWORKS * sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))
         + _HEAD
@@ -38,25 +35,16 @@ def state(net: "nn.Module") -> int:
 
 
 def of(private: Path) -> int:
-    """The bytes that it takes to go on with a run, about: a new checkpoint beside the old one, and the rest."""
+    """Estimate the bytes that a resumed run needs: a new checkpoint beside the old one, and the rest."""
     return sum(file.stat().st_size for file in private.glob("*") if file.is_file()) + _REST
 
 
 def check(folder: Path, needed: int, *, remedy: str) -> None:
-    """Refuse to begin on a disk that is full, or nearly.
-
-    Args:
-        folder: where the run is, or will be.
-        needed: bytes.
-        remedy: what to do when there is room, in words.
-
-    Raises:
-        RunFolderError: with what is needed and what is free; nothing has been written.
-    """
+    """Refuse a disk with less free space than needed, with a RunFolderError. remedy: what to do after that, in words."""
     existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise RunFolderError(
             f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Make room, "
-            f"{remedy}; nothing has been written or charged."
+            f"{remedy}; nothing has been written."
         )

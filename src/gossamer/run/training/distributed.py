@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 4 -m gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --out RUN
 
-Rank 0 is the run: it decides, books, keeps the ledger and the folder, and certifies. When all that is done it tells the others
-what they need to take part; they read the same records, keep a part of them, and write nothing.
+Rank 0 is the run: it reserves the plan, keeps ledger, budget log and folder, and certifies. Before the first step it sends the
+other ranks a `RunSetup`. They read the same records, keep a part of them, and write nothing but sealed state.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.memory import fitted, tune_malloc
@@ -44,16 +44,16 @@ from gossamer.run.training.training_run import TrainingRun
 P = ParamSpec("P")
 _joined: list["_NotifyingGroup"] = []
 PATIENCE = datetime.timedelta(minutes=30)
-"""How long a rank waits for another: reading records may take its time, and one that is gone is noticed at once."""
+"""How long a rank waits for another, which may be reading records. A rank that is gone is noticed at once."""
 
 
 def present() -> Ranks:
-    """The ranks of this run: those that torchrun has started, or this process alone."""
+    """Return the ranks of this run: those that torchrun has started, or this process alone."""
     return _joined[-1] if _joined else ALONE
 
 
 def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
-    """A run that torchrun may start several times: rank 0 does what it says, and the others follow."""
+    """Let rank 0 call the function, and all other ranks `follow`."""
 
     @functools.wraps(run)
     def started(*args: P.args, **kwargs: P.kwargs) -> Synthesizer:
@@ -81,7 +81,7 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
 
 
 class _NotifyingGroup(Group):
-    """A group that knows whether it has begun."""
+    """A group that knows whether rank 0 has sent anything."""
 
     notified = False
 
@@ -97,15 +97,12 @@ class RunSetup:
 
     Args:
         job: name of the method, its settings, and the declared facts.
-        seed: of the public draws.
         device: as it was asked for.
-        sources: where the records are, for every rank.
-        private: the private folder of the run, for methods that keep something inside.
-        records: fingerprint of all records, and what is said of the public ones, as rank 0 read them.
-        ledger: budget, delta, relation, and the plan with how much of it has been used.
-        saved: where the training is, and its public streams; None: at its start.
-        versions: of what the results depend on.
-        key: of the secret coins that all ranks have in common.
+        private: the private folder of the run, where every rank seals its state.
+        records: fingerprint of all records, and what the settings say of the public ones, as rank 0 read them.
+        ledger: budget, delta, relation, and the plan with its use so far.
+        saved: state and public streams of the last checkpoint; None: at the start.
+        key: of the secret random stream that all ranks share.
     """
 
     job: tuple[str, dict[str, Any], DataCard]
@@ -120,21 +117,21 @@ class RunSetup:
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
-def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
-    """Tell the other ranks to begin, and wait until all of them can."""
+def lead(run: TrainingRun, data: LoadedData, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
+    """Send the other ranks the setup of the run."""
     job, ledger, ranks = run.job, run.ledger, run.ranks
     if ranks.count == 1:
         return
-    assert run.sources is not None, "`fit` and `resume` give them"
+    assert data.sources is not None, "records that were read have sources"
     if saved is not None:
         saved = ({name: value for name, value in saved[0].items() if not isinstance(value, Path)}, saved[1])
     setup = RunSetup(
         job=(job.method.name, job.settings, job.card),
         seed=run.rng.seed,
         device=run.device,
-        sources=run.sources,
+        sources=data.sources,
         private=run.folder.private.absolute(),
-        records=(run.facts.identity.fingerprint, run.facts.public),
+        records=(data.facts.identity.fingerprint, data.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),
@@ -144,21 +141,18 @@ def lead(run: TrainingRun, saved: tuple[dict[str, Any], dict[str, Any]] | None) 
 
 
 def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
-    """What every rank but 0 does: begins when it is told, trains with its part of the records, and writes nothing.
+    """Train with a part of the records, as rank 0 says. Returns the Synthesizer that rank 0 has saved.
 
     Args:
         ranks: all of them.
         rng: for tests: a generator with a fixed noise seed.
-
-    Returns:
-        The Synthesizer, as rank 0 has saved it.
 
     Raises:
         NotBegun: if rank 0 could not begin.
         RanksDisagree: if this rank has other records or versions, or another one is gone.
         Interrupted: if rank 0 has stopped.
     """
-    for signum in HEARD:  # rank 0 hears them, and tells
+    for signum in HEARD:  # rank 0 handles them
         signal.signal(signum, signal.SIG_IGN)
     setup: RunSetup | Synthesizer | None = ranks.broadcast(None)
     if setup is None:
@@ -197,10 +191,10 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
 
 
 def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rng) -> Records:
-    """The records that are this rank's: whole units, in the order that they have; all, where the method deals them out.
+    """Return the records of this rank: whole units, in their order; or all, where the method shards them itself.
 
-    Where a release is more than a sum over units, a unit's rank is a secret coin of its own, so that one unit more or less
-    leaves all others where they are.
+    Where a query is more than a sum over units, each unit's rank is picked at random and in secret. So one unit more or less
+    leaves all others on their ranks.
     """
     if ranks.count == 1 or job.method.shards_records:
         return records

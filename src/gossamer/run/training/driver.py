@@ -1,4 +1,4 @@
-"""The driver of a run: thins events, shows progress, writes checkpoints, and stops at Ctrl-C."""
+"""The driver of a run: it writes events and checkpoints, shows progress, and stops at Ctrl-C."""
 
 import math
 from collections.abc import Callable
@@ -29,26 +29,23 @@ Saved: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
 
 def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> State:
-    """Go through the method's phases from the last checkpoint to the end.
+    """Go through the method's phases from the last checkpoint to the end, and return the last state.
 
     Args:
         run: the run.
         data: its records: the private ones isolated, and the public ones.
         saved: state and public streams of the last checkpoint; None: from the start.
 
-    Returns:
-        The state at the end, which the run certifies.
-
     Raises:
         Interrupted: after Ctrl-C.
-        DiskFull: if there is no room left; `resume` goes on.
-        RunFolderError: if the plan was spent and nothing trained.
+        DiskFull: if the disk is full; `resume` goes on.
+        RunFolderError: if the plan is used up and nothing was trained.
     """
     tune_malloc()
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
     checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
-    distributed.lead(run, saved)
+    distributed.lead(run, data, saved)
     up_to = None
     if saved is not None:
         training.state.load_state_dict(saved[0])
@@ -67,7 +64,7 @@ def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> 
 
 
 def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:
-    """Every step: what it may show goes to the sinks; a checkpoint where it is due and nothing is lost."""
+    """Take every step, send its public values to the sinks, and write a checkpoint when it is due."""
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
     def save() -> float:
@@ -86,12 +83,11 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
                 try:
                     _emit_step(result, emit, spent)
                 except OSError as error:
-                    full = is_full(error)  # to the end of the block, as after Ctrl-C: what is paid for is used
+                    full = is_full(error)  # stop at the end of the block, as after Ctrl-C
                     if not full:
                         raise
-                paid_for = (
-                    result.logs is None and result.phase.releases
-                )  # the phase is over: it cannot be paid for again
+                # A phase that is over cannot be repeated: its queries are used.
+                paid_for = result.logs is None and result.phase.releases
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
                     run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
@@ -113,25 +109,22 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
-    """What is said of a training whose networks hold something that is no number: no checkpoint is written of that."""
+    """Return the error for a network with a value that is not finite. No checkpoint of it is written."""
     saved = checkpoint.saved_position(folder.private)
-    last = (
-        f"The checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "No checkpoint had been written"
-    )
+    last = f"checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "run has no checkpoint yet"
     return Diverged(
-        f"the training has diverged: at step {state.step:,} of the {state.phase} a network holds something that is no finite "
-        f"number. {last}, and what was paid stays paid. `gossamer resume {folder.path}` tries again from there with fresh "
-        "noise, for what is left of the plan; where it diverges again, take smaller step sizes in a new run, and give this "
-        f"one up with `gossamer discard {folder.path}`."
+        f"the training has diverged: at step {state.step:,} of the {state.phase} a network has a value that is not finite. The "
+        f"{last}. `gossamer resume {folder.path}` tries again from there with fresh noise and the rest of the plan. Where it "
+        "diverges again, take smaller step sizes in a new run."
     )
 
 
 def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
-    """Write the last state into the room that was kept for it. The disk is full; says what is kept, in words."""
+    """Write the last state into the reserved space of a full disk. Returns what is kept, in words."""
     checkpoint.free_reserve(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
     if checkpoint.saved_position(run.folder.private) is None:
-        lost = "there was no checkpoint yet: what was trained is lost, and what was paid for it stays paid"
+        lost = "there was no checkpoint yet: what was trained is lost"
     if run.ranks.count > 1:  # the others are elsewhere by now
         return lost
     try:
@@ -146,13 +139,12 @@ def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
 def disk_full(folder: RunFolder, saved: str) -> DiskFull:
     """The error for a full disk. saved: says what is kept."""
     return DiskFull(
-        f"the disk of {folder.path} is full; {saved}, and no budget is spent twice. Make room, then go on with "
-        f"`gossamer resume {folder.path}`."
+        f"the disk of {folder.path} is full; {saved}. Make room, then go on with `gossamer resume {folder.path}`."
     )
 
 
 def _emit_step(result: StepResult, emit: Sink, spent: Callable[[], float]) -> None:
-    """How far the run is and, now and then, the figures of the step."""
+    """Send the progress and, now and then, the figures of the step."""
     phase, step = result.phase, result.step
     if result.logs is None:
         return
@@ -168,16 +160,15 @@ def _emit_step(result: StepResult, emit: Sink, spent: Callable[[], float]) -> No
 
 
 def _spent_so_far(ledger: PrivacyLedger) -> Callable[[], float]:
-    """Epsilon spent so far, for the eye: by RDP, which is quick, and never above the promise of the whole plan."""
+    """Return epsilon used so far, for display: by RDP, which is quick, and never above that of the whole plan."""
     odometer = Odometer(ledger.plan, delta=ledger.delta, relation=ledger.relation)
     promise = ledger.promise().epsilon
     return lambda: math.inf if ledger.reasons else min(odometer.epsilon(ledger.used), promise)
 
 
 def untrained(folder: RunFolder) -> RunFolderError:
-    """What is said of a run whose releases are spent, with nothing to show for them."""
+    """Return the error for a run that has used its plan without a trained generator."""
     return RunFolderError(
-        f"{folder.path} has spent its whole plan, and no checkpoint holds a training step: the crash came between. The budget "
-        "of this run is gone, and an untrained generator is not certified. Give the run up with "
-        f"`gossamer discard {folder.path}` and start another; the account book will hold both plans."
+        f"{folder.path} has used its whole plan, and a crash came before the first checkpoint. An untrained generator is not "
+        f"certified. Delete the run with `gossamer discard {folder.path}` and start another; the budget log keeps both costs."
     )

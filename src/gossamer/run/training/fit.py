@@ -16,7 +16,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.report.wording import remark
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import disk_space
 from gossamer.run.training.certify import train_and_certify
@@ -92,12 +92,12 @@ def fit(
     if public_share is not None:
         if public is not None:
             raise RequestError(
-                "give either --public or --public-share: public records of their own, or a part of --data."
+                "give --public or --public-share, not both: public records of their own, or a part of --data."
             )
         card = protected_part(card, public_share)
     if public is None and (public_images_key, public_labels_key) != (None, None):
         raise RequestError(
-            "--public-images-key and --public-labels-key name what lies in --public, and there is none: leave them out."
+            "--public-images-key and --public-labels-key go with --public, which is missing: leave them out."
         )
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
     sources = DataSources.of(
@@ -113,23 +113,18 @@ def fit(
     ledger.reserve(request.plan)
     with folder.locked(), closing(ledger):
         folder.check_free()
-        loaded = sources.read(card, ledger, present())
         run = TrainingRun(
-            folder=folder, job=request.job, ledger=ledger, facts=loaded.facts, rng=rng or Rng(seed), device=device,
-            sink=sink, with_tensorboard=with_tensorboard, ranks=present(), sources=sources,
+            folder=folder, job=request.job, ledger=ledger, rng=rng or Rng(seed), device=device, sink=sink,
+            with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
-        _log_start(run, request, data)
-        return train_and_certify(reserve(run, sources, accounts=accounts), loaded)
+        loaded = sources.read(card, ledger, present())
+        _log_start(run, request, loaded.facts, data)
+        run = reserve(run, sources, loaded.facts, accounts=accounts)
+        return train_and_certify(run, loaded)
 
 
 def _check(request: Request, folder: RunFolder, *, public: bool, device: str) -> None:
-    """Refuse what cannot work, before a record is read.
-
-    Args:
-        request: what was decided.
-        folder: where the run goes.
-        public: whether public records were given.
-        device: where the networks will be.
+    """Refuse what cannot work, before a record is read. public: whether public records were given.
 
     Raises:
         RequestError: naming the option.
@@ -150,13 +145,13 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
 
-def _log_start(run: TrainingRun, request: Request, data: str | Path) -> None:
-    """Tell the person at the terminal what the data and the request look like.
+def _log_start(run: TrainingRun, request: Request, facts: DataFacts, data: str | Path) -> None:
+    """Show what is remarkable about the data and the request on the terminal.
 
     Raises:
         DataError: if the card's pixel_range makes deep pictures nearly constant.
     """
-    facts, card = run.facts, run.job.card
+    card = run.job.card
     if reason := run.job.method.without_guarantee:
         run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
     for text in (remark(request.promise.epsilon), *facts.notes):
@@ -166,9 +161,9 @@ def _log_start(run: TrainingRun, request: Request, data: str | Path) -> None:
         run.log("Records and their units are matched by position: the first record has the first unit, and so on.")
     if facts.one_shade and SCALED in facts.notes:
         raise DataError(
-            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card. A run "
-            "would use privacy budget for nothing, so it has not begun. Declare the values that are black and white in these "
-            f"pictures; `gossamer card {data}` names those of a DICOM header."
+            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so the run "
+            "has not begun. Declare the values that are black and white in these pictures; "
+            f"`gossamer card {data}` names those of a DICOM header."
         )
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)

@@ -1,4 +1,4 @@
-"""Memory: what a run takes at its peak, about, what a GPU holds, and pages that stay with the process between steps."""
+"""Memory: the estimated peak of a run, what fits on a GPU, and pages that the process keeps between steps."""
 
 import ctypes
 import math
@@ -19,54 +19,48 @@ if TYPE_CHECKING:
 _REST = 480e6
 """PyTorch and this program, with one thread on Linux. Measured, like all that follows: docs/which-method.md."""
 _COPIES = 1.5
-"""Records, in sizes of what the card declares: some stand in memory twice while they are read and drawn."""
+"""Records, in sizes of what the card declares: some are in memory twice while they are read and sampled."""
 _STATES = 15
-"""Networks, in sizes of the generator: others beside it, gradients, what optimisers keep, and a checkpoint as it is written."""
+"""Networks, in sizes of the generator: other networks, gradients, optimisers, and a checkpoint as it is written."""
 _CRITIC = 4
 """A critic of many, in sizes of the generator."""
 _PASSES = 5
-"""A batch, in sizes of what the generator's layers give for it: forward and backward, through two networks."""
+"""A batch, in sizes of the generator's activations: forward and backward, through two networks."""
 _BLOCK = 4_096
-"""Records that a method without batches looks at at once."""
+"""Records that a method without batches reads at once."""
 
 _SHARE = 0.5
-"""Of what is free on a GPU, for the gradients of a batch; the estimate is a rough one, and has not been held against a GPU."""
+"""Share of a GPU's free memory for the gradients of a batch. A rough estimate, not measured on a GPU."""
 _DEVIATIONS = 5
-"""Standard deviations by which a Poisson draw exceeds what is expected before it is taken in two parts: about never."""
+"""Standard deviations by which a Poisson sample exceeds the expected batch before it is processed in two parts."""
 _MULTIPLE = 32
-"""A batch of such a multiple suits the matrix units of a GPU."""
+"""Batches of a multiple suit the matrix units of a GPU."""
 
 _FEW = 4
-"""Pictures that are drawn to look at the layers."""
+"""Pictures that are generated to measure the activations."""
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # mallopt(3), glibc
+_HEAP_STEP = 1 << 26
+"""Bytes by which the heap grows at a time."""
 
 
-def tune_malloc(*, top_pad: int = 1 << 26) -> bool:
-    """Ask the C library to keep freed pages instead of handing them back to the system.
+def tune_malloc() -> None:
+    """Ask glibc to keep freed pages for the next step. Has no effect on other systems.
 
     Every step allocates and frees the same large temporaries. By default glibc maps each one afresh, and the page faults
-    cost 10 to 50 % of a step on a CPU. Affects the whole process and speed only; call it once, before the first step.
-
-    Args:
-        top_pad: bytes by which the heap grows at a time.
-
-    Returns:
-        Whether it took effect: only with glibc on Linux.
+    cost 10 to 50 % of a step on a CPU. Call it once, before the first step.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    done = [mallopt(_MMAP_MAX, 0), mallopt(_TRIM_THRESHOLD, 2**31 - 1), mallopt(_TOP_PAD, top_pad)]
-    return all(done)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    if mallopt is not None:
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_TOP_PAD, _HEAP_STEP)
 
 
 def peak(job: "Job[BaseConfig, State]") -> float:
-    """Estimate the bytes that a run takes at its peak, from the card, the settings and a fresh generator. Reads no record.
+    """Estimate the peak bytes of a run from the card, the settings and a fresh generator. Reads no record.
 
-    Records that are decoded take no memory where they are more than a quarter of what is free: they go to a file then.
-    Records that are mapped from plain files take less than is estimated. Those that are dealt to critics are always in memory.
+    Decoded records of more than a quarter of the free memory go to a file, and count as nothing. Records of critics are always
+    in memory. Records that are mapped from plain files take less than estimated.
     """
     card, settings = job.card, job.settings
     with torch.random.fork_rng(devices=[]):
@@ -87,7 +81,7 @@ def peak(job: "Job[BaseConfig, State]") -> float:
 
 
 def _free(device: torch.device) -> int:
-    """Bytes that are free on a GPU."""
+    """Return the free bytes of a GPU."""
     free, _ = torch.cuda.mem_get_info(device)
     return free
 
@@ -95,16 +89,15 @@ def _free(device: torch.device) -> int:
 def fitted(
     job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1, free: Callable[[torch.device], int] = _free
 ) -> "Job[BaseConfig, State]":
-    """The job, with the records whose gradients are computed at once chosen by the memory of its GPU.
+    """Return the job with a `physical_batch_size` that fits on its GPU, where the settings leave it open (0).
 
-    Only where the settings leave that open (`physical_batch_size` 0); on a CPU the job as it is. A draw is taken whole where it
-    fits, else in equal parts. Results do not depend on it, but for rounding.
+    A batch is processed at once where it fits, else in equal parts. Results are the same but for rounding.
 
     Args:
         job: the method and its settings.
-        device: where it trains.
-        ranks: that share a draw.
-        free: gives the free bytes of a device.
+        device: where it trains. On a CPU the job stays as it is.
+        ranks: that share a batch.
+        free: returns the free bytes of a device.
     """
     where, settings = torch.device(device), job.settings
     if where.type == "cpu" or settings.get("physical_batch_size") != 0:
@@ -123,7 +116,7 @@ def fitted(
 
 
 def _activation_size(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:
-    """Bytes that the layers of a generator give for one picture; a layer that is called again counts once."""
+    """Return the bytes of a generator's activations for one picture. A layer that is called again counts once."""
     sizes: dict[nn.Module, int] = {}
 
     def note(layer: "nn.Module", _inputs: object, output: "Tensor") -> None:

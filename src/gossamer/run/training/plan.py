@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import torch
-
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
@@ -29,10 +27,10 @@ class Request:
 
     Args:
         job: the method, its settings and the card.
-        epsilon: the budget; what noise and steps cost, where none was given.
+        epsilon: the budget; where none was given, what noise and steps cost.
         delta: of the guarantee.
-        plan: what may be released, and how often.
-        bounds: what that costs, by every accountant that knows the events.
+        plan: the noisy queries, and how often each is made.
+        bounds: their cost, by every accountant that knows the events.
     """
 
     job: Job[BaseConfig, State]
@@ -58,9 +56,10 @@ def plan(
     preset: str | None = None,
     **more: Any,
 ) -> Request:
-    """Decide noise and steps from what is given, and say what the run will cost. Reads no record.
+    """Decide noise and steps from what is given, and compute what the run will cost. Reads no record.
 
-    A default batch larger than the declared size becomes the declared size. A batch that is given, or a preset's, is refused.
+    A default batch larger than the declared size becomes the declared size. A larger batch that the user or a preset names
+    is refused.
 
     Args:
         method: a key of METHODS.
@@ -73,7 +72,7 @@ def plan(
 
     Raises:
         RequestError: if there is no such method, preset or setting; names the nearest.
-        BudgetError: if the request contradicts itself, or nothing meets it. Says what to change.
+        BudgetError: if the request contradicts itself, or nothing meets it.
     """
     chosen_method = method_named(method)
     merged = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
@@ -87,7 +86,7 @@ def plan(
         return _without_guarantee(chosen_method, card, merged, epsilon=epsilon, delta=delta)
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
-            f"--epsilon must be above 0, not {epsilon:g}: epsilon 0 would mean that no record may matter at all."
+            f"--epsilon must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
         )
     if epsilon is not None and "noise_multiplier" not in overrides:
         merged.pop("noise_multiplier", None)
@@ -98,7 +97,7 @@ def plan(
         return checked(chosen_method.job({**merged, **decided}, card))
 
     trial = job(noise_multiplier=1.0)
-    makes_pictures(trial)
+    presets.check_net(trial)
     terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if epsilon is None and noise is None:
         raise BudgetError(
@@ -133,11 +132,7 @@ def plan(
 
 
 def check_takes_public(job: Job[BaseConfig, State]) -> None:
-    """Refuse public records that would not be used.
-
-    Raises:
-        RequestError: these settings have no use for them.
-    """
+    """Refuse public records for which these settings have no use, with a RequestError."""
     if not job.takes_public:
         raise RequestError(
             f"{job.method.name} has no use for public records with these settings: leave --public and --public-share out."
@@ -145,11 +140,7 @@ def check_takes_public(job: Job[BaseConfig, State]) -> None:
 
 
 def method_named(name: str) -> AnyMethod:
-    """The method of that name.
-
-    Raises:
-        RequestError: if there is none; names the nearest.
-    """
+    """Return the method of that name, or raise a RequestError that names the nearest."""
     if name not in METHODS:
         raise RequestError(f"there is no method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join(METHODS)}.")
     return METHODS[name]
@@ -165,11 +156,11 @@ def _without_guarantee(
         )
         meeting = ", ".join(other.name for other in METHODS.values() if not other.without_guarantee)
         raise BudgetError(
-            f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity whatever the settings. "
+            f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
         )
     job = checked(method.job(settings, card))
-    makes_pictures(job)
+    presets.check_net(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
     bounds = (cost.Bound("none", nothing),)
@@ -177,14 +168,10 @@ def _without_guarantee(
 
 
 def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) -> float:
-    """Delta, refused where it would promise nothing.
-
-    Raises:
-        BudgetError: if it is missing, not between 0 and 1, or at least 1 / declared size.
-    """
+    """Return delta. Raises BudgetError if it is missing, not between 0 and 1, or at least 1 / declared size."""
     if delta is None:
         if epsilon is not None and math.isinf(epsilon):
-            return 0.1 / card.declared_size  # epsilon is infinity at every delta; some number has to stand there
+            return 0.1 / card.declared_size  # any number: epsilon is infinity at every delta
         raise BudgetError("--delta is missing. Choose a number well below 1 / (declared size), for example 1e-5.")
     if not 0 < delta < 1:
         raise BudgetError(f"--delta must lie between 0 and 1, not {delta:g}. A usual choice is 1e-5.")
@@ -197,7 +184,7 @@ def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) ->
 
 
 def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
-    """The same, refused where a number makes no sense; names the flag. What settings mean together is the method's to check."""
+    """Return the job. Raises BudgetError where a single number makes no sense; the method checks settings together."""
     hints, settings = get_type_hints(type(job.config), include_extras=True), job.settings
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")
@@ -213,27 +200,24 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
     _check_noise(settings)
     if (decay := float(settings.get("average_decay", 0.0))) >= 1:
         raise BudgetError(
-            f"--average-decay must be below 1, not {decay:g}: with 1 the average never moves, and the weights "
-            "of the start would be released."
+            f"--average-decay must be below 1, not {decay:g}: with 1 the initial weights would be released."
         )
     if (batch := int(settings.get("expected_batch_size", 0))) > job.card.declared_size:
         raise BudgetError(
-            f"--expected-batch-size {batch:,} is more than the declared size {job.card.declared_size:,}: "
-            "records would have to be drawn with a probability above 1. Take a smaller batch."
+            f"--expected-batch-size {batch:,} is more than the declared size {job.card.declared_size:,}. Take a smaller batch."
         )
     return job
 
 
 def _check_noise(settings: Mapping[str, Any]) -> None:
-    """Refuse noise that cannot be drawn, before a run is charged for it."""
+    """Refuse noise that cannot be drawn, before it costs anything."""
     noise = float(settings.get("noise_multiplier", 0.0))
     for name in ("max_norm", "max_norm_batch"):
         bound = float(settings.get(name, 1.0))
         if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
             raise BudgetError(
                 f"--{name.replace('_', '-')} {bound:g} with a noise multiplier of {noise:.3g} asks for noise of "
-                f"{noise * bound:.3g}, which no sum can carry: it must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}. "
-                "Take a bound nearer to 1."
+                f"{noise * bound:.3g}, not between {_LEAST_NOISE:g} and {_MOST_NOISE:g}. Take a bound nearer to 1."
             )
 
 
@@ -246,26 +230,16 @@ def _check_setting(flag: str, value: object, hint: Any) -> None:
         check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
 
 
-def makes_pictures(job: Job[BaseConfig, State]) -> None:
-    """Refuse settings of which no generator can be made for the card's shape and classes, before anything is charged for them.
-
-    Raises:
-        RequestError: with the shapes that there are.
-    """
-    with torch.random.fork_rng(devices=[]):
-        job.generator()
-
-
 def _check_agreement(request: Request) -> None:
     cost, epsilon = request.promise.epsilon, request.epsilon
     if math.isinf(epsilon) and not math.isinf(cost):
         raise BudgetError(
-            f"--epsilon inf asks for the non-private run, but --noise-multiplier {request.job.settings['noise_multiplier']:g} "
-            "asks for noise. Drop one of them."
+            f"--epsilon inf asks for no noise, and --noise-multiplier {request.job.settings['noise_multiplier']:g} for noise. "
+            "Drop one of them."
         )
     if not math.isinf(epsilon) and not (1 - AGREE) * epsilon <= cost <= epsilon:
         raise BudgetError(
             f"--epsilon {epsilon:g}, --noise-multiplier {request.job.settings['noise_multiplier']:g} and --steps "
             f"{request.job.settings['steps']:,} do not agree: this noise over these steps costs {request.promise}. Drop one "
-            "of the three and it is worked out from the other two."
+            "of the three: it follows from the other two."
         )

@@ -1,7 +1,7 @@
 """Named settings: each row of the papers' tables, and what was tuned for two cores. Every method keeps its own.
 
-`fit --preset` takes them as they are. Scaled to a card, they keep what made them work: as many records for each critic or
-cell (`in_proportion`), and batches of the same size, or of all records where fewer are declared.
+`fit --preset` takes them as they are. Scaled to a card, they keep the number of records per critic or histogram bin
+(`in_proportion`). Batches keep their size, or hold all records where fewer are declared.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ else:
 NEAR = 1.25
 """Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""
 ABOUT = ("about", "records", "in_proportion")
-"""What stands beside the settings of a preset."""
+"""Keys of a preset that are no settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ def all_presets() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def settings(method: str, name: str) -> dict[str, Any]:
-    """The settings of one preset.
+    """Return the settings of one preset.
 
     Raises:
-        RequestError: if there is none of that name; says the nearest.
+        RequestError: if there is none of that name; names the nearest.
     """
     return {key: value for key, value in _entry(method, name).items() if key not in ABOUT}
 
@@ -101,8 +101,7 @@ def scaled(
     Args:
         values: the settings.
         card: the records; their declared size counts.
-        made_for: the number of records; None: not known, so that only a batch that is too large changes. About as many change
-            nothing either: presets were measured so.
+        made_for: the number of records. If it is None, or nearly the declared size, only a batch that is too large changes.
         in_proportion: the settings that go with the number of records; each stays at 1 or above.
     """
     share = card.declared_size / (made_for or card.declared_size)
@@ -121,10 +120,10 @@ def in_proportion(method: str, name: str | None) -> tuple[str, ...]:
 
 
 def check_net(job: Job[BaseConfig, State]) -> None:
-    """Refuse settings that contradict each other or the card, or of which no network can be made.
+    """Refuse settings that contradict each other or the card, or of which no generator can be made.
 
     Raises:
-        RequestError: naming the flag or the size.
+        RequestError: naming the flag, or the shapes that there are.
     """
     _ = job.plan
     with torch.random.fork_rng(devices=[]):

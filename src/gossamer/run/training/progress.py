@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -64,11 +63,11 @@ def _size_up_to(path: Path, phase: str, step: int) -> int:
     size = 0
     begun = False
     for line in path.read_bytes().splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
         try:
             event = json.loads(line)
         except ValueError:
-            break
-        if not line.endswith(b"\n"):
             break
         in_phase = event["phase"] == phase
         begun = begun or in_phase
@@ -110,7 +109,7 @@ def tensorboard(folder: Path) -> Sink:
 
 
 class Terminal:
-    """A sink for the person at the terminal: notes, and a bar with time left and epsilon spent; plain lines when piped."""
+    """A sink for the terminal: notes, and a bar with the time left and epsilon used; plain lines when piped."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._console = Console(file=stream or sys.stderr, soft_wrap=True, highlight=False)
@@ -123,9 +122,7 @@ class Terminal:
     def __enter__(self) -> "Terminal":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def __call__(self, event: Event, /) -> None:

@@ -10,7 +10,7 @@ from gossamer.errors import BudgetLogError, RunFolderError
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.run.budget.entry import add_entry, budget_log_at, charge_of, new_run_id
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training.training_run import TrainingRun
 
@@ -18,6 +18,7 @@ from gossamer.run.training.training_run import TrainingRun
 def reserve(
     run: TrainingRun,
     sources: DataSources,
+    facts: DataFacts,
     *,
     accounts: str | Path | Literal[False] | None,
     config: Mapping[str, Any] | None = None,
@@ -26,8 +27,9 @@ def reserve(
     """Write a new run's folder and ledger, and enter the run in the budget log.
 
     Args:
-        run: checked and loaded.
+        run: checked, with its plan reserved in the ledger.
         sources: where the records are.
+        facts: what is known of them.
         accounts: folder of the budget log; None: the user's state folder; False: no log is kept.
         config: further public settings.
         private: further entries of the private folder.
@@ -40,30 +42,24 @@ def reserve(
         BudgetLogError: if the budget log cannot be used.
         RunFolderError: if the folder cannot be written.
     """
-    folder, ledger, facts = run.folder, run.ledger, run.facts
-    method, run_id = run.job.method, new_run_id()
+    folder, ledger = run.folder, run.ledger
+    config_json = {**_config_json(run, facts), "run": new_run_id(), "accounts": None, **(config or {})}
+    source_json = {
+        "sources": dataclasses.asdict(sources),
+        "records": facts.identity.fingerprint,
+        "mark": facts.identity.mark,
+        "accounts": str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None,
+        **(private or {}),
+    }
 
     def write(log_facts: dict[str, Any] | None, session: str) -> None:
-        log_folder = str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
-        folder.create(
-            {**_config_json(run), "run": run_id, "accounts": log_facts, **(config or {})},
-            {
-                "sources": dataclasses.asdict(sources),
-                "records": facts.identity.fingerprint,
-                "mark": facts.identity.mark,
-                "accounts": log_folder,
-                **(private or {}),
-            },
-        )
+        folder.create({**config_json, "accounts": log_facts}, source_json)
         ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
     if accounts is False:
         write(None, "")
         return run
-    charge = charge_of(
-        ledger, run=run_id, card=run.job.card, sources=sources, facts=facts, method=method.name, folder=folder.path,
-        infinite=run.rng.reproducible or bool(method.without_guarantee), by_client="federated" in (config or {}),
-    )  # fmt: skip
+    charge = charge_of(folder, ledger, config_json, source_json, reproducible=run.rng.reproducible)
     try:
         entry = add_entry(budget_log_at(accounts, beside=folder), charge, write, log=run.log)
     except BaseException as error:
@@ -72,14 +68,13 @@ def reserve(
             folder.clear()
         if isinstance(error, OSError):
             raise RunFolderError(
-                f"{folder.path} cannot be written ({error.strerror}). Mend that, or name another --out; nothing has been "
-                "begun."
+                f"{folder.path} cannot be written ({error.strerror}). Nothing has been begun; mend that, or name another --out."
             ) from None
         raise
     return dataclasses.replace(run, budget_entry=entry)
 
 
-def _config_json(run: TrainingRun) -> dict[str, Any]:
+def _config_json(run: TrainingRun, facts: DataFacts) -> dict[str, Any]:
     """The public settings of a run."""
     epsilon = run.ledger.budget
     return {
@@ -91,8 +86,8 @@ def _config_json(run: TrainingRun) -> dict[str, Any]:
         "delta": run.ledger.delta,
         "seed": run.rng.seed,
         "device": run.device,
-        "public": run.facts.public,
-        "units": run.facts.units,
+        "public": facts.public,
+        "units": facts.units,
         "tensorboard": run.with_tensorboard,
         "components": purposes([(phase.name, phase.plan) for phase in run.job.phases]),
         "versions": versions(),

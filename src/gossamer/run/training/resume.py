@@ -32,20 +32,19 @@ def resume(
     sink: Sink = silent,
     rng: Rng | None = None,
 ) -> Synthesizer:
-    """Go on with a run that was stopped or killed; a finished one is loaded as it is, and charges nothing in its own book.
+    """Go on with a run that was stopped or killed. A finished one is loaded as it is, and costs nothing in its own log.
 
     Args:
         run: the RUN folder.
-        accounts: folder of the budget log, which the run is added to where it is not known; default: the one that the
-            run was added to.
+        accounts: folder of the budget log; default: the one that the run was added to. Another log gets the run too.
         sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         rng: for tests, as in `fit`.
 
     Raises:
-        RunFolderError: if the folder is no run, another process trains in it, or its whole plan is spent and nothing trained.
+        RunFolderError: if the folder is no run, another process uses it, or its plan is used up and nothing was trained.
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
         DataError: if the records are no longer those the run began with.
-        BudgetError: if the folder is a copy, so that its plan counts once more, and the data set's limit forbids that.
+        BudgetError: if the folder is a copy, and the data set's limit forbids to count its plan once more.
     """
     folder = RunFolder(Path(run))
     config_json = folder.config()
@@ -53,7 +52,7 @@ def resume(
         return _finished(folder, accounts, sink)
     if not folder.begun:
         raise RunFolderError(
-            f"{folder.path} was cut off before its ledger was written; nothing was spent. Start it anew."
+            f"{folder.path} was cut off before its ledger was written; no budget is used. Start it anew."
         )
     disk_space.check(folder.path, disk_space.of(folder.private), remedy="then resume again")
     with (
@@ -64,7 +63,7 @@ def resume(
             return Synthesizer.load(folder.path)
         if "federated" in config_json:
             raise RequestError(
-                f"{folder.path} is a federated run, which goes on with the command that began it: `gossamer federated`."
+                f"{folder.path} is a federated run. Go on with the command that began it: `gossamer federated`."
             )
         return _resume(folder, ledger, accounts=accounts, sink=sink, rng=rng or Rng(config_json["seed"]))
 
@@ -92,20 +91,18 @@ def _resume(
     if data.facts.public != config_json["public"]:
         raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
     run = TrainingRun(
-        folder=folder, job=job, ledger=ledger, facts=data.facts, rng=rng, device=config_json["device"], sink=sink,
-        with_tensorboard=config_json["tensorboard"], ranks=present(), sources=sources,
+        folder=folder, job=job, ledger=ledger, rng=rng, device=config_json["device"], sink=sink,
+        with_tensorboard=config_json["tensorboard"], ranks=present(),
     )  # fmt: skip
     if reason := job.method.without_guarantee:
         run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
     saved = checkpoint.load(folder.private, ledger, lost=lambda count: run.log(
-        f"{count:,} paid releases were lost in a crash: no checkpoint holds what they trained. The run is shorter by them."
+        f"{count:,} noisy queries came after the last checkpoint; their cost stays, and the run is shorter by them."
     ))  # fmt: skip
     if not any(ledger.unused) and (saved is None or not job.paid_for(saved[0])):
         raise untrained(folder)
-    charge = charge_of(
-        ledger, run=config_json.get("run", ""), card=card, sources=sources, facts=data.facts, method=job.method.name,
-        folder=folder.path, infinite=rng.reproducible or bool(job.method.without_guarantee),
-    )  # fmt: skip
+    source_json |= {"mark": data.facts.identity.mark}
+    charge = charge_of(folder, ledger, config_json, source_json, reproducible=rng.reproducible)
     log_folder = budget_log_at(accounts or source_json.get("accounts"), beside=folder)
     entry = resume_entry(log_folder, charge, ledger, log=run.log)
     if accounts is not None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, and the polite `kill`, heard where nothing is lost."""
+"""Ctrl-C and SIGTERM: the run stops where nothing is lost."""
 
 import signal
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 HEARD = (signal.SIGINT, signal.SIGTERM)
-"""The second is what machines send that are about to stop: schedulers, containers, torchrun when another rank has failed."""
+"""Schedulers, containers and torchrun send SIGTERM."""
 
 
 class Stop:
-    """Whether the user has asked."""
+    """Whether a stop was requested."""
 
     requested = False
 
@@ -20,7 +20,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """Turns the first Ctrl-C into a flag, read where the ledger has nothing written ahead; the second one is immediate."""
+    """Turn the first Ctrl-C into a flag; the second one stops at once."""
     stop = Stop()
 
     def request(_signum: int, _frame: FrameType | None) -> None:
@@ -30,7 +30,7 @@ def stop_on_signal() -> Iterator[Stop]:
 
     try:
         before = {signum: signal.signal(signum, request) for signum in HEARD}
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
+    except ValueError:  # not in the main thread: the caller handles signals
         yield stop
         return
     try:

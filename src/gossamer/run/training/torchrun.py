@@ -1,11 +1,11 @@
-"""What torchrun says of this process, in its environment. Needs no PyTorch."""
+"""What torchrun's environment variables say of this process. Needs no PyTorch."""
 
 import os
 import signal
 import time
 
 COMMANDS = ("fit", "resume")
-"""Those that several processes can do together."""
+"""Commands that several processes can run together."""
 
 SPOKEN = 30.0
 """Seconds within which rank 0 says why it fails: it may load PyTorch more slowly than the others."""
@@ -27,6 +27,6 @@ def local(device: str) -> str:
 
 
 def wait_for_the_words() -> None:
-    """Wait for the end that torchrun brings to all ranks when one has failed: rank 0 is to fail first, for it says why."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a rank that follows had left it to rank 0
+    """Wait until torchrun stops this rank: rank 0 must fail first, with the reason."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # `follow` ignores it
     time.sleep(SPOKEN)

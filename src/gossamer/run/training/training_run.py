@@ -1,4 +1,4 @@
-"""A training run in this process: all that its driver and its certification need, except the records."""
+"""A training run in this process: all that its driver and its certification need, except its data."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,6 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry
-from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
 
@@ -20,27 +19,23 @@ class TrainingRun:
         folder: the run folder, locked by this process.
         job: the method, its settings and the card.
         ledger: open; the plan is reserved in it.
-        facts: what is known of its data. The records are not here: `train` alone has them.
         rng: source of all randomness.
         device: where the networks are.
         sink: receives events, notes and progress.
         budget_entry: the run's entry in the budget log; None before it is written, and where there is no log.
         with_tensorboard: whether TensorBoard files are written too.
         ranks: the processes that train together.
-        sources: where the records are. Other ranks read them too.
     """
 
     folder: RunFolder
     job: Job[BaseConfig, State]
     ledger: PrivacyLedger
-    facts: DataFacts
     rng: Rng
     device: str
     sink: Sink
     budget_entry: RunEntry | None = None
     with_tensorboard: bool = False
     ranks: Ranks = ALONE
-    sources: DataSources | None = None
 
     def log(self, text: str) -> None:
         """Tell the person at the terminal."""

@@ -18,25 +18,20 @@ class Affine(Layer):
     autocasts = False
 
     def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, ...], like a."""
         y = a.clone() if weight is None else a * weight.view(self.shape)
         return y if bias is None else y.add_(bias.view(self.shape))
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """[n, ...], like a."""
         del a
         return b if weight is None else b * weight.view(self.shape)
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        """The rows' gradients, added up."""
         out.add_(self.formed(a, b).sum(0).view(out.shape))
 
     def bias_gradients(self, b: Tensor) -> Tensor:
-        """[n, size of the bias]"""
         return self._summed(b)
 
     def formed(self, a: Tensor, b: Tensor) -> Tensor:
-        """[n, size of the weight]"""
         return self._summed(a * b)
 
     def _summed(self, product: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """One- or two-dimensional convolution, transposed or not. a: [n, C, (H,) W]; one number per spatial dimension.
+    """One- or two-dimensional convolution, transposed or not. a: [n, C, (H,) W]; y: [n, p, (Ho,) Wo].
 
-    A transposed one is an ordinary one in which input and output gradient have changed places.
+    Settings have one number per spatial dimension. In a transposed one, input and output gradient have changed places.
     """
 
     stride: tuple[int, ...]
@@ -28,19 +28,16 @@ class Convolution(Layer):
     output_padding: tuple[int, ...] = (0, 0)
 
     def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, p, (Ho,) Wo]"""
         assert weight is not None
         return torch.convolution(
             a, weight, bias, self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
         )
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """[n, C, (H,) W]"""
         assert weight is not None
         return self._backward(b, a, weight, [True, False, False])[0]
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        """One call of the library."""
         out.add_(self._backward(b, a, out, [False, True, False])[1])
 
     def _backward(self, b: Tensor, a: Tensor, weight: Tensor, mask: list[bool]) -> Sequence[Tensor]:
@@ -52,7 +49,6 @@ class Convolution(Layer):
         return gradients
 
     def bias_gradients(self, b: Tensor) -> Tensor:
-        """[n, p]"""
         return b.flatten(2).sum(2)
 
     def methods(self, uses: Uses) -> Mapping[str, Method]:
@@ -69,7 +65,6 @@ class Convolution(Layer):
         return Product(uses.parameter, columns, here.y.flatten(1))
 
     def taps(self, shape: torch.Size) -> int:
-        """Of the kernel."""
         return shape[2:].numel()
 
     def positions(self, a: Tensor, b: Tensor) -> int:
@@ -82,7 +77,6 @@ class Convolution(Layer):
         return here.patches(), here.y.flatten(2).transpose(1, 2)
 
     def unfolded(self, a: Tensor, b: Tensor, shape: torch.Size) -> int:
-        """Numbers of one row's patches."""
         return self.positions(a, b) * (shape.numel() // shape[0]) * self.groups
 
     def partly_read(self, a: Tensor, b: Tensor, shape: torch.Size) -> Tensor | None:
@@ -99,7 +93,7 @@ class Convolution(Layer):
         return self.unfolding(a[lo:hi], b[lo:hi], uses.shape)
 
     def _sides(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """What is unfolded, and what stands beside it."""
+        """What is unfolded, and the other."""
         return (b, a) if self.transposed else (a, b)
 
     def _apart(self, t: Tensor) -> Tensor:

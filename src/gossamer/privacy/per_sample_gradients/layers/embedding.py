@@ -14,13 +14,12 @@ from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses, Work
 
 @dataclass(frozen=True)
 class Embedding(Layer):
-    """y = weight[a]. a: int64 [n, ...]; weight: [V, d]. The row `padding` never learns."""
+    """y = weight[a]. a: int64 [n, ...]; weight: [V, d]; y: [n, ..., d]. The row `padding` never learns."""
 
     padding: int | None
     autocasts = False
 
     def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, ..., d]"""
         del bias
         assert weight is not None
         return F.embedding(a, weight)
@@ -42,7 +41,7 @@ class Embedding(Layer):
         return {"gram": SharedRows(), "instantiate": Instantiate()}
 
     def patches(self, a: Tensor, b: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
-        """What stands in the rows, [n, T, d], and the rows, one-hot, [n, T, V]."""
+        """The gradients of the looked-up rows, [n, T, d], and which rows these are, one-hot, [n, T, V]."""
         hot = F.one_hot(a.reshape(len(a), -1), shape[0]).to(b.dtype)
         if self.padding is not None:
             hot[..., self.padding] = 0
@@ -64,7 +63,6 @@ class SharedRows:
         return Work(t * t * uses.matrix[1], 3 * t * t)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         indices, gradients = [], []
         for call in uses.calls:
             assert isinstance(call.layer, Embedding)

@@ -14,29 +14,24 @@ from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses
 
 @dataclass(frozen=True)
 class Linear(Layer):
-    """y = a W^T + bias. a: [n, ..., D]; weight: [p, D]. The patches are a and b themselves."""
+    """y = a W^T + bias. a: [n, ..., D]; weight: [p, D]; y: [n, ..., p]. The patches are a and b themselves."""
 
     def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, ..., p]"""
         assert weight is not None
         return F.linear(a, weight, bias)
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """[n, ..., D]"""
         del a
         assert weight is not None
         return b @ weight
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        """One matrix product."""
         out.addmm_(b.flatten(0, -2).t(), a.flatten(0, -2))
 
     def bias_gradients(self, b: Tensor) -> Tensor:
-        """[n, p]"""
         return b if b.dim() == 2 else b.flatten(1, -2).sum(1)
 
     def methods(self, uses: Uses) -> Mapping[str, Method]:
-        """Gram and instantiate."""
         del uses
         return BY_PATCHES
 

@@ -1,7 +1,7 @@
 """The phase form: the Gram matrix of a convolution's patches without unfolding them.
 
 <u_t, u_t'> is assembled from inner products of single pixels. Two taps of a convolution with stride s meet only pixels of one
-phase modulo s, so each phase has its own small Gram matrix, and every tap adds one slice of it.
+phase modulo s. So each phase has a small Gram matrix, and every tap adds one slice of it.
 """
 
 import itertools
@@ -40,7 +40,6 @@ class Phase:
         return Work(macs * uses.groups, memory * uses.groups)
 
     def squares(self, uses: Uses, lo: int, hi: int) -> Tensor:
-        """[m]"""
         here = self.unfolding(uses, lo, hi)
         b = here.y.flatten(2)
         rows, columns = uses.matrix

@@ -19,7 +19,7 @@ class Planes(Layer):
     """A convolution of constant planes: each channel of a record is one number, repeated over height and width.
 
     Labels enter a discriminator so: one-hot, expanded over the image. The convolution of a constant is the constant times
-    the sum of the taps that fall inside the image, so a small table serves all records. a: [n, C], the numbers.
+    the sum of the taps that fall inside the image, taken from a small table. a: [n, C], the numbers; y: [n, p, Ho, Wo].
     """
 
     convolution: Convolution
@@ -27,7 +27,6 @@ class Planes(Layer):
     size: tuple[int, int]
 
     def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """[n, p, Ho, Wo]"""
         assert weight is not None
         p, channels = weight.shape[:2]
         table = (weight.reshape(p * channels, -1) @ self._inside(weight)).view(p, channels, -1).transpose(0, 1)
@@ -42,11 +41,9 @@ class Planes(Layer):
         raise NotImplementedError("planes have no gradient; the tape takes an ordinary convolution where one is needed")
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        """That of the convolution."""
         self.convolution.add_weight_gradient_(out, self._drawn(a), b)
 
     def bias_gradients(self, b: Tensor) -> Tensor:
-        """[n, p]"""
         return self.convolution.bias_gradients(b)
 
     def methods(self, uses: Uses) -> Mapping[str, Method]:
@@ -60,19 +57,15 @@ class Planes(Layer):
         return PlanesProduct(uses.parameter, a, b.flatten(2) @ self._inside(b).t())
 
     def taps(self, shape: torch.Size) -> int:
-        """Of the kernel."""
         return self.convolution.taps(shape)
 
     def positions(self, a: Tensor, b: Tensor) -> int:
-        """Pixels of the output."""
         return self.convolution.positions(a, b)
 
     def patches(self, a: Tensor, b: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
-        """Those of the convolution."""
         return self.convolution.patches(self._drawn(a), b, shape)
 
     def unfolded(self, a: Tensor, b: Tensor, shape: torch.Size) -> int:
-        """Numbers of one row's patches."""
         return self.convolution.unfolded(a, b, shape)
 
     def _drawn(self, a: Tensor) -> Tensor:
@@ -95,11 +88,9 @@ class PlanesProduct:
     b: Tensor
 
     def squared_norms(self) -> Tensor:
-        """[n], |a|^2 |b|^2."""
         return square_norms(self.a) * square_norms(self.b.flatten(1))
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """One small matrix product."""
         a, b = without(self.a, dropped), without(self.b, dropped)
         total = (a * factors[:, None]).t() @ b.flatten(1)
         p, channels = out.shape[:2]

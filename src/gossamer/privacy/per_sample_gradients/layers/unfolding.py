@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Unfolding:
-    """A convolution in two dimensions, of one group: x is unfolded, y stands beside it."""
+    """A convolution in two dimensions, of one group: x is unfolded, y is not."""
 
     x: Tensor  # [m, columns / taps, H, W]
     y: Tensor  # [m, rows, Ho, Wo]

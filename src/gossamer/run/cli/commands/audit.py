@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, as_json, options_of, per_method
+from gossamer.run.cli.options import PATH, PerMethod, as_json, options_of
 from gossamer.run.report.audit_record import REFUTED
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _show(report: "auditing.AuditReport", *, as_json: bool) -> None:
     click.get_current_context().exit(int(report.verdict == REFUTED))
 
 
-audit = per_method(
+audit = PerMethod(
     "audit",
     "Measure what METHOD gives away at the least, through its own loop, beside what it claims. Small nets, few steps, canaries "
     "in the place of records: no data are needed. With --run, at the epsilon of a finished RUN; the result goes into its "

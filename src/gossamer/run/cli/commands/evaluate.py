@@ -80,7 +80,7 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
         click.echo(line)
     if unlike := comparison.unlike(entries, shared):
         click.echo(
-            f"Not computed alike in all runs, so not to be compared: {', '.join(unlike)}. What each was computed on stands in "
-            "RUN/metrics.json; evaluate them with the same -n, --protocol and records."
+            f"Not computed alike in all runs, so not to be compared: {', '.join(unlike)}. See RUN/metrics.json for what each "
+            "was computed on; evaluate them with the same -n, --protocol and records."
         )
     click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import BUDGET, FIT, PATH, options_of, per_method
+from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, options_of
 from gossamer.run.training import torchrun
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _finished(synthesizer: "Synthesizer", out: Path) -> None:
     click.echo(f"report: {out / 'report.html'}", err=True)
 
 
-fit = per_method(
+fit = PerMethod(
     "fit",
     "Train METHOD on private records under a budget and write a RUN folder.",
     f"gossamer fit METHOD --data DATA --card card.toml {BUDGET} --out RUN",
@@ -50,7 +50,7 @@ fit = per_method(
 def resume(run: Path, accounts: Path | None) -> None:
     """Go on with a run that was stopped or killed; a finished one is left as it is.
 
-    With --accounts, a finished run is entered in a book that does not know it.
+    With --accounts, a finished run is added to another budget log.
     """
     with progress.Terminal() as terminal:
         synthesizer = resuming.resume(run, accounts=accounts, sink=terminal)

@@ -9,7 +9,7 @@ import click
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import BUDGET, FIT, PATH, as_json, options_of, per_method
+from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, as_json, options_of
 from gossamer.run.cli.options import card as declared
 from gossamer.run.report.wording import release_in_words, remark
 
@@ -61,7 +61,8 @@ def _lines(request: "Request", expected: "Forecast") -> list[str]:
     lines += [
         f"releases: {count:,} x {release_in_words(event_json.event_to_json(event))}" for event, count in request.plan
     ]
-    lines += [job.explanation] if job.explanation else []
+    if explanation := job.method.explain(job.config):
+        lines.append(explanation)
     lines.append(
         f"noise multiplier {job.settings['noise_multiplier']:g}, sampling rate {calculator.rate_of(request.plan[0][0]):.6g}, "
         f"steps {_steps(request):,}"
@@ -87,7 +88,7 @@ def _steps(request: "Request") -> int:
     return request.job.phases[-1].steps
 
 
-plan = per_method(
+plan = PerMethod(
     "plan",
     "Compute what a run of METHOD would cost, and what to expect of it. It reads the card, and no record.",
     f"gossamer plan METHOD --card card.toml {BUDGET}",

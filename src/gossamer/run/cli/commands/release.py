@@ -33,7 +33,7 @@ def release(run: Path, out: Path, declared: Path | None, samples: int | None, fo
 @click.argument("run", type=PATH)
 @options_of("gossamer.run.release.release.sign", key={"type": click.Path(path_type=Path, dir_okay=False)})
 def sign(run: Path, key: Path, new_key: bool, force: bool) -> None:
-    """Sign a release (or a RUN): whoever has the public key sees that you stand for it, and that nothing was changed since.
+    """Sign a release (or a RUN): whoever has the public key can check that it is yours, and that nothing was changed since.
 
     \b
     gossamer sign OUT --key me.pem --new-key

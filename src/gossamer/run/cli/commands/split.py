@@ -37,7 +37,7 @@ def split(data: str, out: Path, **options: Any) -> None:
         f"`gossamer fit` takes --data {place}{whose}, and `gossamer attack` --members {place} --nonmembers {place}{whose}."
     )
     click.echo(
-        f"Note: {place} is a new place to the account book, where runs and limits on {shlex.quote(data)} do not count. Write "
-        "one data_set on every card of these people before the first run: then they do.",
+        f"Note: {place} is a new data set to the budget log: runs and limits on {shlex.quote(data)} do not count. Write one "
+        "data_set on every card of these people before the first run: then they do.",
         err=True,
     )
