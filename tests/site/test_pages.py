@@ -1,6 +1,7 @@
 """What the documentation says of the code is what the code says: quoted lines, departures, names of the API."""
 
 import ast
+import dataclasses
 import re
 import textwrap
 from pathlib import Path
@@ -38,6 +39,24 @@ def test_a_page_for_each_method_and_all_in_one_shape(name: str) -> None:
     assert re.search(rf"\]\(\.\./lab/{name}\.md[)#]", page)
     assert f"](../methods/{name}.md)" in (DOCS / f"lab/{name}.md").read_text(encoding="utf-8")
     assert len(page.split()) <= WORDS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_of_settings_are_those_of_the_config(name: str) -> None:
+    """The first cell names options, the second their common default, perhaps with what it means after a colon."""
+    fields = {field.name: field.default for field in dataclasses.fields(gossamer.METHODS[name].config_type)}
+    rows = re.findall(r"^\| (`--[^|]*) \| ([^|]*) \|", sections(DOCS / f"methods/{name}.md")["Settings"], re.MULTILINE)
+    assert len(rows) >= 3
+    for options, told in rows:
+        for option in re.findall(r"--([\w-]+)", options):
+            default = fields.get(option.replace("-", "_"), "")  # public data are no setting of the method
+            shown = (
+                {"": "none", True: "on", False: "off"}.get(default, default)
+                if isinstance(default, str | bool)
+                else default
+            )
+            said = told.split(":")[0].replace(",", "")
+            assert (float(said) if isinstance(shown, int | float) else said) == shown, (option, default)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,7 +22,8 @@ SHOWN = re.compile(
 )
 
 LABELLED = re.compile(
-    r"^<!-- figures: (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<head>\|.*\n\|[-|]+\n)(?P<lines>(?:\|.*\n)+)", re.MULTILINE
+    r"^<!-- figures: (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<head>\|.*\n\|[-|]+\n)(?P<lines>(?:\|.*\n)+)",
+    re.MULTILINE,
 )
 
 
@@ -103,5 +104,6 @@ if __name__ == "__main__":
         before = page.read_text(encoding="utf-8")
         after = SHOWN.sub(lambda found: found[0].removesuffix(found["lines"]) + lines(found), before)
         page.write_text(
-            LABELLED.sub(lambda found: found[0].removesuffix(found["lines"]) + labelled_lines(found), after), encoding="utf-8"
+            LABELLED.sub(lambda found: found[0].removesuffix(found["lines"]) + labelled_lines(found), after),
+            encoding="utf-8",
         )
