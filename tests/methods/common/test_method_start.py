@@ -144,8 +144,9 @@ def test_a_start_makes_public_records_needless() -> None:
     assert not job("dp-diffusion", votes, MOMENTS).needs_public
     assert job("dp-diffusion", DIFFUSION, MOMENTS).takes_public, "principal axes"
     assert not job("dp-diffusion", DIFFUSION, LETTERS).takes_public
-    assert "--start moments" in job("dp-diffusion", DIFFUSION).explanation
-    assert job("dp-diffusion", DIFFUSION, MOMENTS).explanation == ""
+    without, with_start = job("dp-diffusion", DIFFUSION), job("dp-diffusion", DIFFUSION, MOMENTS)
+    assert "--start moments" in without.method.explain(without.config)
+    assert with_start.method.explain(with_start.config) == ""
 
 
 @pytest.mark.parametrize(

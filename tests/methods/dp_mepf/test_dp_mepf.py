@@ -173,13 +173,13 @@ def test_a_start_and_votes_are_charged_beside_it() -> None:
     )
     costs = [(event.noise_multiplier, count) for event, count in job.plan]  # type: ignore[attr-defined]  # Gaussians all
     assert costs == [(2.0, 1), (1.0, 1), (1.5, 3)]
-    assert not job.needs_public and job.explanation == ""
+    assert not job.needs_public and job.method.explain(job.config) == ""
 
 
 def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path) -> None:
     job = METHODS["dp-mepf"].job(SMALL, CARD)
     assert job.needs_public
-    assert "--start evolve or --start moments" in job.explanation
+    assert "--start evolve or --start moments" in job.method.explain(job.config)
     assert not METHODS["dp-mepf"].can_warm_start
     with pytest.raises(
         RequestError, match=r"need public records.*--public-share, or --start evolve or --start moments"
