@@ -638,7 +638,11 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
             monkeypatch.setattr("gossamer.run.evaluation.attack.separability", replace)
             monkeypatch.setattr("gossamer.run.evaluation.attack.wording.control", lambda *_given, **_named: [])
             monkeypatch.setattr("gossamer.run.evaluation.attack.wording.verdict", lambda *_given: [])
-            monkeypatch.setattr("gossamer.run.evaluation.attack.dataclasses.asdict", lambda _control: {})
+            asdict = dataclasses.asdict  # the second run is written by the real one
+            monkeypatch.setattr(
+                "gossamer.run.evaluation.attack.dataclasses.asdict",
+                lambda value: {} if isinstance(value, SimpleNamespace) else asdict(value),
+            )
             monkeypatch.setattr("gossamer.run.evaluation.attack._sets", lambda *_given: (Records(), Records(), ""))
             monkeypatch.setattr("gossamer.run.evaluation.attack._attacks", lambda _target: [])
             monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())
@@ -1076,7 +1080,7 @@ def test_budget_lists_the_runs_and_their_sum(place: Place, gossamer: Run, tmp_pa
     assert lines[0] == str(place.data)
     assert "dpgan  epsilon" in lines[1]
     assert lines[1].endswith(f"unfinished  {place.run}")
-    assert "0.25 given up as public" in lines[2]
+    assert "0.25 made public" in lines[2]
     together = smallest(place.account.spent(DELTA))
     assert f"together, 2 runs: {together}" in lines
     assert gossamer("budget", place.data, "--epsilon", 50, "--delta", 1e-4).out.splitlines()[-1] == (
