@@ -1,4 +1,4 @@
-"""Ranks: processes that train one network together, each with its part of the records (`docs/guarantees.md`, condition 9).
+"""Ranks: processes that train one network together, each with its part of the records (`docs/proofs.md`, condition 9).
 
 Every rank goes through the same loop, with the same public draws. A release is one mechanism over the records of all ranks:
 

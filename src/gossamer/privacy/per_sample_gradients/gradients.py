@@ -47,7 +47,7 @@ class PerRecordGradient(Gradients[AnyBatch]):
     Args:
         module: the network. A parameter that does not learn, or that the loss does not use, has the gradient zero.
         loss: called as loss(module, batch); one loss per record. Random choices that it needs (latents, masks, weights) are
-            secret and belong to a record (`docs/guarantees.md`, condition 1).
+            secret and belong to a record (`docs/proofs.md`, condition 1).
         physical_batch_size: records in memory at a time. The answer depends on it by rounding only.
         form: "fast", "slow", or "auto": fast where the network is known, slow where it is not.
         multiplicity: losses per record, [multiplicity x n], record r at r, r + n, r + 2n ... Its gradient is their sum.

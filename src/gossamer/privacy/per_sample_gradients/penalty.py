@@ -7,7 +7,7 @@ The loss of one record pairs it with one fake and with one point x^ between the 
 so a record uses every weight three times. In a piecewise-linear critic the gradient of the penalty needs no second derivative
 (`tangents`). Other critics take the slow form.
 
-The fake and the interpolation weight of a record are secret random choices of that record (`docs/guarantees.md`, condition 1).
+The fake and the interpolation weight of a record are secret random choices of that record (`docs/proofs.md`, condition 1).
 They never come from a stream that another record could shift.
 """
 

@@ -36,7 +36,7 @@ def lowered(precision: Precision, device: torch.device | str) -> Iterator[None]:
 def full_precision() -> Iterator[None]:
     """Products of float32 numbers in float32, on every device, while it is entered.
 
-    TF32 on a GPU, bfloat16 inside a matrix product of the CPU, and autocast bound nothing (`docs/guarantees.md`, condition 13).
+    TF32 on a GPU, bfloat16 inside a matrix product of the CPU, and autocast bound nothing (`docs/proofs.md`, condition 13).
     """
     with ExitStack() as stack:
         for device in ("cpu", "cuda"):
