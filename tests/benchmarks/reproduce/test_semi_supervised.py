@@ -106,9 +106,7 @@ def test_who_learns_what(monkeypatch, records, weight, soft):
     settings = SemiSupervised(
         steps=2, batch_size=8, ramp_start=1, ramp_length=0, final_share=0.3, entropy_weight=weight, soft_labels=soft
     )
-    semi_supervised.train(
-        images, labels, draw, classes=K, settings=settings, seed=0, device="cpu", report=lambda step: None
-    )
+    semi_supervised.train(images, labels, draw, classes=K, settings=settings, seed=0, report=lambda step: None)
     first = drawn.pop(0)  # to learn the length of a code
     assert first[0].shape == (8, 6)
     assert [name for name, *_ in updates] == ["CodeAndImageMLP", "FeatureCNN"] * 2
@@ -161,7 +159,7 @@ def test_baseline_does_not_touch_the_generator_and_seed_fixes_all(records):
 
     def run(draw, seed):
         return semi_supervised.train(
-            images, labels, draw, classes=K, settings=TINY, seed=seed, device="cpu", report=lambda step: None
+            images, labels, draw, classes=K, settings=TINY, seed=seed, report=lambda step: None
         ).state_dict()
 
     one, same, other, alone = run(informative, 3), run(informative, 3), run(informative, 4), run(None, 3)

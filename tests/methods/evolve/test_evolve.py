@@ -62,7 +62,7 @@ class Running:
         ({"shape": (3, 28, 28)}, {}, "square pictures of one channel; the card's are 3x28x28"),
         ({"shape": (1, 28, 32)}, {}, "square pictures of one channel; the card's are 1x28x32"),
         ({"classes": 9}, {}, "draws the digits 0 to 9, and the card has 9 classes"),
-        ({"classes": 27}, {"drawing": "letters"}, "at most 26 classes, A to Z, and the card has 27"),
+        ({"classes": 27}, {"drawing": "letters"}, "draws the letters A to Z, and the card has 27 classes"),
         ({}, {"drawing": "patches"}, "take --embedding cosines"),
         ({}, {"degree": 1.5}, "--degree is a share, at most 1, not 1.5"),
         ({}, {"shrink": 2.0}, "--shrink is a share"),

@@ -1140,10 +1140,10 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
         json.dumps({name: value for name, value in json.loads(source.read_text()).items() if name != "mark"})
     )
     for _ in range(2):  # as of an earlier version, which kept the digest of the records in its book alone
-        place.resume(accounts=budget_log_at(None)._folder)
+        place.resume(accounts=budget_log_at(None)._path.parent)
     (entry,) = place.account.entries
     assert entry.status == "finished"
-    assert RunFolder(place.run).source()["accounts"] == str(budget_log_at(None)._folder)
+    assert RunFolder(place.run).source()["accounts"] == str(budget_log_at(None)._path.parent)
     assert entry.charge == other.read().entries[0].charge
     assert entry.charge.mark
     assert "more than a limit" in place.words
@@ -1182,7 +1182,7 @@ def test_an_ended_run_without_a_session_is_entered_once(place: Place, tmp_path: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyLedger, "load", classmethod(lambda _cls, path: without_sessions(path)))
         for _ in range(2):
-            enter_finished(folder, book._folder, log=lambda _text: None)
+            enter_finished(folder, book._path.parent, log=lambda _text: None)
     assert [entry.status for entry in book.read().entries] == ["finished"]
     inner = place.run / PRIVATE / "clients" / "client-0001"
     shutil.copytree(place.run, tmp_path / "whole")

@@ -11,7 +11,7 @@ import torch
 
 from gossamer.data.records import Records
 from gossamer.data.to_uint8 import MADE_GREY
-from gossamer.methods.dpgan import Dpgan
+from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation import attack as attacking
@@ -260,11 +260,11 @@ def test_a_discriminator_that_knows_the_members_is_caught(
     inside, outside = Records(images[:500], np.zeros(500, int)), Records(images[500:], np.zeros(1_000, int))
     known = {image.tobytes() for image in inside.images}
 
-    def scores(_method: Dpgan, _state: Any, records: Records) -> torch.Tensor:
+    def scores(_state: Any, records: Records) -> torch.Tensor:
         seen = torch.tensor([image.tobytes() in known for image in records.images])
         return torch.stack([0.5 + 0.4 * seen, torch.full((len(records),), 0.5)][:discriminators])
 
-    monkeypatch.setattr(Dpgan, "scores", scores)
+    monkeypatch.setattr(dpgan.State, "scores", scores)
     synthesizer = Synthesizer.load(run)
     target = attacking._target(synthesizer, inside, outside, synthesizer.job.begin(Rng(0)), 100, 500, seed=3)
     found = [attacking._entry(each) for each in attacking._on_discriminators(target)]

@@ -276,9 +276,9 @@ def test_too_few_samples_are_called_samples(gossamer: Run, data: Path, tmp_path:
         np.savez(tmp_path / "few.npz", images=held["images"][:2], labels=held["labels"][:2])
     words = ["evaluate", tmp_path / "few.npz", "--train", data, "--test", data, "--metrics"]
     for metric, says in (
-        ("fid", "the samples: 2 pictures are too few"),
-        ("neighbours", "the samples: 2 are too few"),
-        ("mmd", "the samples: 2 are too few"),
+        ("fid", "samples: 2 pictures are too few"),
+        ("neighbours", "samples: 2 are too few"),
+        ("mmd", "samples: 2 are too few"),
         ("inception-score", "2 samples do not make 10 splits"),
     ):
         answer = gossamer(*words, metric)

@@ -302,7 +302,7 @@ def test_plan_takes_the_run_with_these_settings_where_there_is_one(gossamer: Run
     slower = ["--steps", 1800, "--answers", 180, "--warm-steps", 30, "--generator-learning-rate", 0.0012]
     told = gossamer("plan", "gs-wgan", *budget, "--preset", "mnist", *slower).out
     assert "from measured runs with these settings (other" in told
-    assert "as on Fashion-MNIST: 60.5 % to 62.5 %" in told
+    assert "as on Fashion-MNIST: 60.5 to 62.5 %" in told
     assert "as on MNIST" not in told
     told = gossamer("plan", "gs-wgan", *budget, "--preset", "mnist", "--public", "glyphs").out
     assert "These 60,000 records at this epsilon are about as clear as that." in told

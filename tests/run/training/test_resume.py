@@ -187,7 +187,7 @@ def test_a_cut_ledger_is_refused(data: Path, card: Path, tmp_path: Path, monkeyp
         fit("dpgan", sink=crash_at(40), **request(data, card, tmp_path / "run"))
     path = tmp_path / "run" / "ledger.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:20]))
-    with pytest.raises(LedgerDamaged, match="shorter"):
+    with pytest.raises(LedgerDamaged, match="lines were cut after line"):
         resume(tmp_path / "run")
 
 

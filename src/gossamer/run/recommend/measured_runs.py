@@ -61,6 +61,11 @@ class Measured:
     per_record: bool = False
     machine: str = ""
 
+    def __post_init__(self) -> None:
+        within = 0 <= self.at_least <= self.accuracy <= self.at_most <= 1
+        if not (within and self.records > 0 and self.epsilon > 0 and 0 < self.delta < 1):
+            raise ValueError(f"a measured run of {self.method} on {self.data} has numbers that cannot be")
+
     @property
     def all_settings(self) -> dict[str, Any]:
         """Those of its preset too."""
