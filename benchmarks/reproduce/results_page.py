@@ -154,7 +154,7 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
     told = [
         "# Results",
         "",
-        "Tables of the papers, our figures beside theirs, and tables of our own. Each of our figures comes from the JSON",
+        "Tables of the papers with our figures, and tables of our own. Each of our figures comes from the JSON",
         "files to which its row links. A file holds commands, settings, versions, machine, date and times. You need a",
         "checkout of the repository to [run a table again](reproduce.md): the wheel does not have these programs.",
         "",
@@ -164,8 +164,8 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
         "Do not edit this page: `python -m benchmarks.reproduce --page docs/results.md` writes it.",
         "",
         f"{SPREAD} Seeds fix initialisation,",
-        "public draws and samples; noise is fresh in every run. What measures (classifiers, features) has the same seed in",
-        "all cells. All figures are computed on real records: they are internal, and no epsilon covers them.",
+        "public choices and samples; noise is fresh in every run. Classifiers and features that measure have the same seed in",
+        "all cells. All figures are private figures: they were computed on real records, and no epsilon covers them.",
         "",
     ]
     for table in known.values():

@@ -207,7 +207,7 @@ def test_physical_batches_change_nothing(size: int) -> None:
 def test_groups_are_bounded_each_by_its_own_norm(form: str) -> None:
     module, batch = small(), points(1)
     bounds = Bounds(norms=(1e-3, 1e-2), groups=(0, 1, 1, 0))
-    total = clipped_sum(module, square, batch, bounds, form=form)  # type: ignore[arg-type]  # parametrized
+    total = clipped_sum(module, square, batch, bounds, form=form)  # type: ignore[arg-type]  # the text is one of Form, by parametrize
     parts = total.split([p.numel() for p in module.parameters()])
     assert torch.cat([parts[0], parts[3]]).norm().item() == pytest.approx(1e-3, rel=1e-9)
     assert torch.cat([parts[1], parts[2]]).norm().item() == pytest.approx(1e-2, rel=1e-9)

@@ -94,7 +94,7 @@ def half(query: PenaltyGradient[Tensors], batch: Tensors) -> Bounds:
 
 def agree(module: nn.Module, batch: Tensors, form: str) -> None:
     slow = PenaltyGradient(module, points, form="slow")
-    query = PenaltyGradient(module, points, form=form)  # type: ignore[arg-type]  # parametrized
+    query = PenaltyGradient(module, points, form=form)  # type: ignore[arg-type]  # the text is one of Form, by parametrize
     bounds = half(slow, batch)
     expected = clip_rows(torch.cat(list(slow.rows(batch))), module, bounds).sum(0)
     torch.testing.assert_close(query.clipped_sum(batch, bounds), expected, rtol=0, atol=1e-9)

@@ -54,7 +54,7 @@ def pulled(module: nn.Module, batch: Tensors) -> Tensor:
 def added(module: nn.Module, inputs: Tensor, pulls: Tensor, bounds: Bounds = ONE, form: str = "fast") -> float:
     """L2 norm of what one record adds. inputs and pulls without the dimension of the record."""
     batch = Tensors((inputs[None], pulls[None]))
-    total = clipped_sum(module, pulled, batch, bounds, form=form)  # type: ignore[arg-type]  # parametrized
+    total = clipped_sum(module, pulled, batch, bounds, form=form)  # type: ignore[arg-type]  # the text is one of Form, by parametrize
     return total.double().norm().item()
 
 

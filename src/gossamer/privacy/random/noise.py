@@ -44,6 +44,8 @@ ledger of a run names the versions that it used (`ledger.NOISE_VERSION`).
 **What is assumed.** AES-128 in counter mode and ChaCha20 cannot be told from true random bits. Nor can the Mersenne Twister
 of `secret_generator`, whose whole state comes from the keystream. Its numbers are seen only through sums with noise.
 How sums are rounded before they come here is another matter (`rounding.py`).
+
+The file has over 400 lines, because a reviewer of the noise needs the argument and the code together.
 """
 
 import hashlib
