@@ -10,6 +10,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from building import ROOT, build
 
+from gossamer.methods import METHODS
+from gossamer.run.cli.main import COMMANDS
+
 ELSEWHERE = re.compile(r"^(https?:)?//", re.IGNORECASE)
 LOADED = {
     "script": "src",
@@ -70,6 +73,13 @@ def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Read], site: Path) -
         assert re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")) == []
     for page in pages:  # Material would fetch a script for these
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8")
+
+
+def test_every_command_and_method_is_on_the_page_of_the_command_line(site: Path) -> None:
+    text = (site / "cli.html").read_text(encoding="utf-8")
+    for name in (*COMMANDS, *(f"fit {method}" for method in METHODS)):
+        assert f">gossamer {name}<" in text, name
+    assert "--noise-multiplier" in text
 
 
 def test_the_search_knows_prose_and_not_code(site: Path) -> None:
