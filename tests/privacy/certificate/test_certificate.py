@@ -30,7 +30,6 @@ from gossamer.privacy.ledger import PrivacyLedger
 
 CARD = {"shape": [1, 28, 28], "classes": 10, "declared_size": 1_000, "label_prior": "uniform", "unit": "record"}
 SETTINGS: dict[str, Any] = {"method": "dpgan", "config": {"steps": 40}, "card": CARD, "public": NO_PUBLIC}
-EXCHANGED = "was in the data, or another in its place, changes"
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 
 
@@ -104,7 +103,7 @@ def test_infinity_is_the_first_thing_it_says(tmp_path: Path, noise: float, reaso
 def test_it_names_the_ciphers_that_the_guarantee_rests_on(device: str | None, ciphers: str) -> None:
     settings = SETTINGS if device is None else {**SETTINGS, "device": device}
     *_, entropy = statements.assumptions(settings, proved=True)
-    assert f"gives true entropy, and {ciphers} turn" in entropy
+    assert f"provides true entropy, and {ciphers} turn" in entropy
 
 
 @pytest.mark.parametrize(
@@ -452,27 +451,51 @@ def test_garbage_in_place_of_a_certificate_is_a_problem_not_a_crash(tmp_path: Pa
     assert verify(tmp_path)
 
 
-FORMAT_2 = Path(__file__).resolve().parents[2] / "fixtures" / "format_2"
-"""A folder that version 0.1.0 wrote: its certificate has no `declared`, `facts` and `figures`."""
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+"""Format 2: a run of version 0.1.0, without `declared`, `facts` and `figures`. Format 4: earlier sentences."""
 
 
-def test_a_certificate_of_format_2_is_verified_as_it_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [2, 4])
+def test_an_earlier_certificate_is_saved_as_it_was_and_every_figure_is_checked(tmp_path: Path, number: int) -> None:
     folder = tmp_path / "old"
-    shutil.copytree(FORMAT_2, folder)
+    shutil.copytree(FIXTURES / f"format_{number}", folder)
     assert verify(folder) == []
     certificate = Certificate.load(folder)
-    assert (certificate.format, certificate.declared, certificate.facts, certificate.figures) == (2, {}, {}, {})
+    assert certificate.format == number
+    if number == 2:
+        assert (certificate.declared, certificate.facts, certificate.figures) == ({}, {}, {})
     before = (folder / CERTIFICATE).read_bytes()
     certificate.save(folder)
     assert (folder / CERTIFICATE).read_bytes() == before
-    for path, value in (
+    first, *others = certificate.statement.partition(". ")
+    changes: list[tuple[tuple[Any, ...], Any]] = [
         (("statement",), "x"),
+        (("statement",), "".join([first.replace("epsilon ", "epsilon 0.1, not "), *others])),
+        (("statement",), f"{first}5{''.join(others)}"),
         (("guarantees", 0, "epsilon"), 0.1),
-        (("declared",), {}),
-        (("covered", 0), "x"),
-    ):
+        (("guarantee", "epsilon"), 0.1),
+        (("plan", 0, "count"), 7),
+        (("reasons",), ["x"]),
+        (("format",), 5),
+    ]
+    if number == 2:
+        changes.append((("declared",), {}))
+    else:
+        changes += [
+            (("figures", "at_deltas", 0, "epsilon"), 0.1),
+            (("figures", "gdp", "mu"), 0.1),
+            (("figures", "gdp", "more"), 1),
+            (("figures", "components", 0, "purpose"), "x"),
+            (("format",), 3),
+        ]
+    for path, value in changes:
         rewrite(folder, path, value)
         assert verify(folder), path
+        (folder / CERTIFICATE).write_bytes(before)
+    for path in (("covered", 0), ("assumptions", 0), ("adds_up",), ("public_data",), ("statement",)):
+        rewrite(folder, path, f"{certificate.statement} And more." if path == ("statement",) else "other words")
+        assert verify(folder) == [], path
+        assert check(folder).statement.startswith(f"{first}. Whether one "), "the words of today are at hand"
         (folder / CERTIFICATE).write_bytes(before)
 
 
@@ -495,25 +518,21 @@ def test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate(tmp
     assert verify(tmp_path) == [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes 3."]
 
 
-def test_a_certificate_of_format_3_has_the_words_of_its_time(tmp_path: Path) -> None:
-    """They verify under that number alone, and a run that was made by a version of format 4 cannot take it."""
-    alone = {"epsilon": 9.0, "delta": 1e-5, "relation": "add-or-remove-one", "unit": "record"}
-    accounts = {"earlier_runs": 0, "together": alone}
-    settings = {**SETTINGS, "accounts": accounts}
-    write(tmp_path, settings=settings)
-    words = "When this run began, its account book held no earlier run"
-    assert Certificate.load(tmp_path).adds_up.endswith(f"{words} under this name.")
-    before = (tmp_path / CERTIFICATE).read_text().replace(f"{words} under this name.", f"{words} on this data set.")
-    body = {name: value for name, value in json.loads(before).items() if name != "seal"}
-    assert body["assumptions"].pop() == "the noise is of version 2"
-    for number, right in ((3, True), (4, False)):
+@pytest.mark.parametrize(("config_format", "writes"), [(None, 2), (3, 4), (CONFIG_FORMAT, 5)])
+def test_no_run_may_have_a_certificate_of_a_format_before_its_own(
+    tmp_path: Path, config_format: int | None, writes: int
+) -> None:
+    """A forger would choose a format whose sentences are not compared."""
+    write(tmp_path, settings=SETTINGS if config_format is None else {**SETTINGS, "format": config_format})
+    body = {name: value for name, value in json.loads((tmp_path / CERTIFICATE).read_text()).items() if name != "seal"}
+    for number in range(max(writes, 3), 6):
         (tmp_path / CERTIFICATE).write_text(sealed({**body, "format": number}))
-        assert (verify(tmp_path) == []) == right
-    shutil.rmtree(tmp_path)
-    tmp_path.mkdir()
-    write(tmp_path, settings={**settings, "format": CONFIG_FORMAT})
-    rewrite(tmp_path, ("format",), 3)
-    assert f"{CERTIFICATE}: 'format' is 3, and {CONFIG} is of a version that writes 4." in verify(tmp_path)
+        assert verify(tmp_path) == []
+    for number in range(2, writes):
+        (tmp_path / CERTIFICATE).write_text(sealed({**body, "format": number}))
+        assert f"{CERTIFICATE}: 'format' is {number}, and {CONFIG} is of a version that writes {writes}." in verify(
+            tmp_path
+        )
 
 
 def test_a_certificate_says_which_noise_it_had(tmp_path: Path) -> None:
@@ -534,9 +553,13 @@ def test_a_certificate_says_which_noise_it_had(tmp_path: Path) -> None:
     assert "noise" not in Certificate.build(ledger, SETTINGS, **made).assumptions[-1]
 
 
-def test_the_headline_names_the_other_one_where_one_is_exchanged() -> None:
-    """Whether a unit is there at all is what a certificate for replace-one does not bound."""
-    for relation, words in ((ADD_OR_REMOVE_ONE, "was in the data changes"), (REPLACE_ONE, EXCHANGED)):
+def test_the_statement_speaks_of_an_exchange_where_a_unit_is_replaced() -> None:
+    """A certificate for replace-one does not bound whether a unit is there at all."""
+    words = {
+        ADD_OR_REMOVE_ONE: "Whether one writer was in the data",
+        REPLACE_ONE: "An exchange of one writer for another",
+    }
+    for relation, change in words.items():
         ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=relation, unit="writer")
         best = {
             "accountant": "PLD",
@@ -546,27 +569,29 @@ def test_the_headline_names_the_other_one_where_one_is_exchanged() -> None:
             "unit": "writer",
         }
         settings = {**SETTINGS, "card": {**CARD, "unit": "writer"}}
-        said = statements.statement(ledger, settings, best)
-        assert f"Whether any one writer {words} the chance of any outcome" in said
+        text = statements.statement(ledger, settings, best)
+        assert (
+            f". {change} changes the probability of any outcome by at most a factor of e^epsilon, plus delta." in text
+        )
 
 
-@pytest.mark.parametrize("number", [1, 5, True, "3", 3.0, None])
+@pytest.mark.parametrize("number", [1, 6, True, "3", 3.0, None])
 def test_another_format_is_not_read(tmp_path: Path, number: Any) -> None:
     write(tmp_path)
     rewrite(tmp_path, ("format",), number)
-    assert any("this version reads 2, 3 and 4" in problem for problem in verify(tmp_path))
-    with pytest.raises(LedgerDamaged, match="this version reads 2, 3 and 4"):
+    assert any("this version supports 2 to 5" in problem for problem in verify(tmp_path))
+    with pytest.raises(LedgerDamaged, match="this version supports 2 to 5"):
         Certificate.load(tmp_path)
 
 
 def test_no_digest_of_the_records_is_in_it_and_it_says_why(tmp_path: Path) -> None:
     facts = write(tmp_path).facts
-    assert "confirms to anybody who guesses the records" in facts["data"]
+    assert "with it, anyone who guesses the records can confirm the guess" in facts["data"]
     assert set(facts) == {
         "protects", "adjacency", "data", "public_inputs", "all_runs", "trust_model", "side_channels", "not_promised",
     }  # fmt: skip
-    assert "for each of them, and not for all of them together" in facts["protects"]
-    assert "it is there or it is not" in facts["adjacency"]
+    assert "for each record, not for all of them together" in facts["protects"]
+    assert "one has it, the other does not" in facts["adjacency"]
 
 
 def test_the_public_inputs_stand_there_with_their_digest() -> None:
@@ -581,5 +606,5 @@ def test_the_public_inputs_stand_there_with_their_digest() -> None:
     assert "drawing program of this version of Gossamer, with the settings drawing=letters" in drawn_first["what"]
     share = {"kind": "share", "share": 0.02, "salt": "x"}
     (given_up,) = statements.public_inputs({**SETTINGS, "public": share})
-    assert "gave up their protection" in given_up["tuned"]
+    assert "records of the same kind" in given_up["tuned"]
     assert statements.public_inputs(SETTINGS) == []

@@ -73,7 +73,7 @@ def test_mu_is_an_upper_bound_at_every_delta_stated(plan: Plan, terms: dict[str,
     exact = type(event).__name__ == "GaussianDpEvent"
     assert ("exact" in found["gdp"]["about"]) == exact
     if not exact:
-        assert "overstates" in found["gdp"]["about"]
+        assert "loose" in found["gdp"]["about"]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])

@@ -122,7 +122,7 @@ def test_a_public_share_is_split_off_and_not_protected(gossamer: Run, fit_words:
     words = [*fit_words, "--public-share", 0.25, "--warm-steps", 3]
     assert gossamer(*words).status == 0
     certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
-    assert certificate["public_data"].startswith("the records given up as public, about 0.25 of all (40 expected)")
+    assert certificate["public_data"].startswith("the records that were made public, about 0.25 of all (40 expected)")
     assert certificate["card"]["declared_size"] == 120  # the private part only
     assert certificate["plan"][0]["event"]["sampling_rate"] == 16 / 120
     planned = gossamer("plan", "dpgan", *fit_words[4:10], *fit_words[12:], "--public-share", 0.25, "--json").json
@@ -294,7 +294,7 @@ def test_edited_files_are_named_with_their_line(gossamer: Run, fit_words: list[s
     run = tmp_path / "run"
     for name, old, new, line in (
         ("ledger.jsonl", '"count": 20', '"count": 19', 2),
-        ("certificate.json", '"format": 4', '"format": 2', 3),
+        ("certificate.json", '"format": 5', '"format": 2', 3),
     ):
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(run, tmp_path / "copy")

@@ -20,7 +20,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RequestError
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
-from gossamer.privacy.certificate.statements import BEFORE_4, MODEL
+from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release, sign
@@ -194,6 +194,24 @@ def of_another_version(out: Path, made: SimpleNamespace) -> None:
     certify(out, "versions", "release", to="0.0.9")
 
 
+def earlier(out: Path, _: SimpleNamespace | None = None) -> None:
+    """What an earlier version wrote: other sentences in the certificate and its README."""
+    settings = json.loads((out / CONFIG).read_text())
+    everything(out, {**settings, "format": 3})
+    body = {name: value for name, value in json.loads((out / CERTIFICATE).read_text()).items() if name != "seal"}
+    del body["versions"]["release"]
+    body["adds_up"] = "This run was entered in no account book."
+    (out / CERTIFICATE).write_text(sealed({**body, "format": 4}), encoding="utf-8")
+    replaced(out, README, "## How to check it", "## How it is checked")
+
+
+def earlier_and_less(out: Path, made: SimpleNamespace) -> None:
+    earlier(out)
+    body = {name: value for name, value in json.loads((out / CERTIFICATE).read_text()).items() if name != "seal"}
+    body["statement"] = re.sub(r"epsilon \d\.\d+", "epsilon 2.000", body["statement"])
+    (out / CERTIFICATE).write_text(sealed(body), encoding="utf-8")
+
+
 def charges(count: int) -> Callable[[list[Any]], list[Any]]:
     """So many charges in place of one."""
     return lambda lines: [line for line in lines for _ in range(count if "charge" in line else 1)]
@@ -235,6 +253,8 @@ REDONE: dict[str, Edit] = {
     "certificate: versions": lambda out, _: certify(out, "versions", "torch", to="9.9"),
     "declared: who made it": lambda out, _: certify(out, "declared", "made_by", to="NIST"),
     "declared: an audit": lambda out, _: certify(out, "declared", "audited", to="passed by NIST"),
+    "all of it made to look like format 4, with another sentence": earlier,
+    "the same, and epsilon 2 in its first sentence": earlier_and_less,
     "config.json: all runs together cost less than this one": smaller_budget,
     "settings, ledger and certificate of a run with more noise, the same model": louder,
     "config.json: another unit": other_unit,
@@ -300,19 +320,6 @@ def test_each_edit_is_refused_or_named(
         assert found == tool
 
 
-def earlier(out: Path) -> None:
-    """What a version wrote that did not number the words of its README: other sentences on that page, and another loader."""
-    settings = json.loads((out / CONFIG).read_text())
-    everything(out, {**settings, "format": 2})
-    body = {name: value for name, value in json.loads((out / CERTIFICATE).read_text()).items() if name != "seal"}
-    del body["versions"]["release"]
-    for name, (today, before) in BEFORE_4.items():
-        body[name] = body[name].replace(today, before)
-    body["assumptions"].pop()  # which noise it was
-    (out / CERTIFICATE).write_text(sealed({**body, "format": 3}), encoding="utf-8")
-    replaced(out, README, "## How to check it", "## How it is checked")
-
-
 def test_a_release_of_an_earlier_version_is_not_called_forged(made: SimpleNamespace, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(made.honest, out)
@@ -321,6 +328,8 @@ def test_a_release_of_an_earlier_version_is_not_called_forged(made: SimpleNamesp
     verdict = verify(out)
     assert verdict.problems == []
     assert "README.md: not compared, because another version of Gossamer wrote it." in verdict.not_checked
+    assert any(each.startswith("certificate.json: all sentences but the first") for each in verdict.not_checked)
+    assert any(each.startswith("in the words of this version: Diff") for each in verdict.notes)
     assert not any(each.startswith(LOADER) for each in verdict.not_checked), "it is the same program"
     replaced(out, LOADER, "import hashlib\n", "import hashlib\nimport math\n")
     redo(out)
@@ -333,10 +342,10 @@ def test_a_release_of_today_cannot_pass_for_an_earlier_one(made: SimpleNamespace
     """Where its settings are left as the ledger pins them."""
     out = tmp_path / "out"
     shutil.copytree(made.honest, out)
-    certify(out, "format", to=3)
+    certify(out, "format", to=4)
     less(out, README)
     redo(out)
-    assert "certificate.json: 'format' is 3, and config.json is of a version that writes 4." in verify(out).problems
+    assert "certificate.json: 'format' is 4, and config.json is of a version that writes 5." in verify(out).problems
 
 
 def test_a_release_without_its_readme_or_its_loader_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:

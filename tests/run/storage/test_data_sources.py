@@ -141,18 +141,16 @@ def test_what_a_run_says_of_those_who_gave_theirs_up(data: Path, tmp_path: Path)
     assert config["public"] == {"kind": "share", "share": SHARE, "salt": SALT}
 
     said = run.certificate
-    given = (
-        "the records given up as public, about 0.25 of all (250 expected), picked by a hash of each record's own pixels"
-    )
+    given = "the records that were made public, about 0.25 of all (250 expected), picked by a hash of each record's own pixels"
     assert f"NOT protected: {given}." in said.statement
-    assert "any one record of the protected part was in the data" in said.statement
+    assert "Whether one protected record was in the data" in said.statement
     assert said.covered == [
-        "model.safetensors, and any number of samples drawn from it, for the records of the protected part"
+        "model.safetensors, and any number of its samples, for every record that was not made public"
     ]
     assert said.not_covered[0].startswith(given)
     assert said.public_data == f"{given}; not protected"
     assert said.assumptions[0] == "declared size: 750 protected records"
-    assert any(repr(SALT) in line and "each record alone" in line for line in said.assumptions)
+    assert any(repr(SALT) in line and "that record alone" in line for line in said.assumptions)
     assert said.plan[0]["event"]["sampling_rate"] == 16 / 750
     assert f"does not hold for everyone:</strong> {given}" in (tmp_path / "run" / "report.html").read_text().replace(
         "&#39;", "'"
@@ -295,8 +293,8 @@ def test_records_of_other_people_pass_and_the_certificate_says_what_was_checked(
     np.savez(tmp_path / "public.npz", images=fresh, labels=np.arange(40) % 2)
     assert not any((fresh == image).all() for image in held["images"])
     run = fit("dpgan", data=data, card=CARD, public=tmp_path / "public.npz", out=tmp_path / "run", **SETTINGS)
-    assert any("no public record is among the private ones (checked" in line for line in run.certificate.assumptions)
-    assert "whether anyone in them is also among the private ones" in run.certificate.not_covered[0]
+    assert any("no public record is among the private records (checked" in line for line in run.certificate.assumptions)
+    assert "whether someone in them is also in the private records" in run.certificate.not_covered[0]
     assert verify(tmp_path / "run").ok
 
 
@@ -358,14 +356,11 @@ def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
     own = DataCard(shape=(1, 28, 28), classes=2, declared_size=40, unit="writer", missing_unit="own")
     certificate = fit("dpgan", **{**words, "card": own}).certificate
-    assert (
-        "the writer of each record is the one that the curator names, matched by position in the file"
-        in certificate.assumptions
-    )
-    assert "a record without an id is a writer of its own" in certificate.assumptions
+    assert "the data owner names the writer of each record, matched by position in the file" in certificate.assumptions
+    assert "a record without an id counts as a writer of its own" in certificate.assumptions
     assert certificate.covered[1] == (
-        "each writer with all records of that writer, however many: they are drawn together by one coin, and what they add to "
-        "a release is bounded as a whole"
+        "each writer with all records of that writer: they are sampled together, and their joint contribution to a query is "
+        "bounded"
     )
     assert verify(tmp_path / "run").ok
 

@@ -56,7 +56,7 @@ class ClassMoments(Method[Config, "loop.State"]):
     """
 
     name = "moments"
-    title = "Class moments (one Gaussian release)"
+    title = "Class moments (one Gaussian query)"
     additive_over_units = True
     config_type = Config
     loop = loop

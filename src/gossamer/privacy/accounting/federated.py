@@ -1,14 +1,14 @@
-"""Two guarantees of a federated run: against the server, which knows whom it asked, and against those who see the release only.
+"""Two guarantees of a federated run: against the server, which knows whom it asked, and against recipients of the release.
 
-A client is one part of the draw (`secret_draw.py`) and adds its noise before anything leaves it. So:
+The server picks one client at random for each answer (`secret_draw.py`). The client adds its noise before the answer leaves.
 
-- Against the server and the other clients nothing is amplified. A client has let out its own count of answers, each a Gaussian
-  of multiplier noise_multiplier / sqrt(B). Its own ledger limits that count, whatever the server says.
-- Against those who see the release only, an answer is of one of K clients, drawn in secret. K is at least `critics`, because
-  the server draws only while so many are there.
+- Against the server and the other clients, sampling amplifies nothing. A client has sent a number of answers. Each is a
+  Gaussian mechanism with multiplier noise_multiplier / sqrt(B). The client's own ledger limits that number.
+- Against recipients of the release, an answer comes from one of K clients, picked in secret. K is at least `critics`, because
+  the server picks only while so many clients are connected.
 
-The second needs draws on which nothing else depends. A client with a full ledger would refuse when drawn, which depends on
-earlier draws. So the server takes no client that grants fewer answers than `enough`.
+The second guarantee needs picks that depend on nothing else. A client with a full ledger would refuse, which depends on
+earlier picks. So the server accepts no client that grants fewer answers than `enough`.
 """
 
 from typing import Any
@@ -21,23 +21,23 @@ from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee
 
 SERVER, CLIENT = "server", "client"
 CHANCE = 1e-18
-"""With which the draw asks some client, at some time of the run, for more answers than it grants; in no figure."""
+"""That a run asks any client for more answers than it grants. No figure counts this chance."""
 SPARE = 4
-"""Answers that a client grants beyond that: a client that is killed loses the answer whose cost it has recorded."""
+"""Further answers that a client grants: a client that is killed loses the answer whose cost it has recorded."""
 
 TRUST = {
     SERVER: (
-        "federated: records never left their owners, and what left was noised there. The first figure takes for granted that "
-        "the server kept its draws to itself, and that no client told when it was asked; the second, against the server, takes "
-        "nobody for granted but the client's own machine and program, unchanged"
+        "Federated model: the records never left their owners, who added noise to every answer. The first guarantee assumes "
+        "that the server kept secret whom it asked, and that no client revealed when it was asked. The second, against the "
+        "server, assumes only that the client's own machine ran this program, unchanged."
     ),
     CLIENT: (
-        "federated: the records never left this client, and what left it was noised here. The figure holds against everybody, "
-        "the server and all other clients among them. It takes for granted this program, unchanged, on a machine into which "
-        "nobody else could look; the files cannot show that"
+        "Federated model: the records never left this client, which added noise to every answer. The guarantee is against "
+        "everyone, including the server and all other clients. It assumes that this client ran this program, unchanged, on a "
+        "machine that no one else could look into. The files cannot show that."
     ),
 }
-ENFORCED = "they train one critic, on the machine of their owner, and no other critic sees any of them"
+ENFORCED = "they train one critic on the machine of their owner, and no other critic sees them"
 
 
 def enough(*, answers: int, critics: int, clients: int) -> int:
@@ -72,7 +72,7 @@ def granted(settings: dict[str, Any]) -> int:
 
 
 def against_server(settings: dict[str, Any]) -> Guarantee:
-    """Bound the loss to whoever knows that a client was asked: all the answers that it grants, unamplified."""
+    """Bound the loss against those who know that a client was asked: all answers that it grants, without amplification."""
     config, answers = settings["config"], settings["federated"]["answers"]
     plan = events.plan_of(
         draw="round_robin",
@@ -86,20 +86,20 @@ def against_server(settings: dict[str, Any]) -> Guarantee:
 
 
 def statement(settings: dict[str, Any]) -> str:
-    """The second guarantee of a server's certificate, in a sentence to follow the first; of a client's, against whom it is."""
+    """Write the second guarantee of a server's certificate; for a client, say against whom its guarantee is."""
     if settings["federated"]["role"] == CLIENT:
-        return " It holds against the server and everybody else: the noise was added before anything left this client."
+        return " It holds against the server and everyone else, because this client added the noise before it sent an answer."
     return (
-        f" That is against those who see the release and nothing else. Against the server, which knows whom it asked, and the "
-        f"other clients, who know that they were not asked: {against_server(settings)}, for the "
-        f"{settings['federated']['answers']:,} answers that each client's own ledger allows at most."
+        f" This guarantee is against those who see the release and nothing else. Against the server, which knows whom it "
+        f"asked, and the other clients, who know that they were not asked: {against_server(settings)}. It counts the "
+        f"{settings['federated']['answers']:,} answers that each client's own ledger allows."
     )
 
 
 def views(settings: dict[str, Any], released: Guarantee) -> list[dict[str, str]]:
-    """Both guarantees in words, each with whom it is against. released: what the ledger beside them promises."""
+    """List the guarantees in words, each with whom it is against. released: the guarantee of the ledger."""
     if settings["federated"]["role"] == CLIENT:
-        against = "everybody: the server, other clients, and those who see the release"
+        against = "everyone: the server, other clients, and those who see the release"
         return [{"against": against, "guarantee": str(released)}]
     return [
         {"against": "those who see the release and nothing else", "guarantee": str(released)},
@@ -108,15 +108,16 @@ def views(settings: dict[str, Any], released: Guarantee) -> list[dict[str, str]]
 
 
 def assumptions(settings: dict[str, Any]) -> list[str]:
-    """What a federated run takes for granted beyond a central one."""
+    """List what a federated run assumes beyond a central run."""
     config, unit = settings["config"], settings["card"]["unit"]
     if settings["federated"]["role"] == CLIENT:
         return [f"all records of this {unit} are here, and no other client holds any of them"]
     return [
-        f"at each step at least {config['critics']:,} clients would have answered if drawn, and who was there had nothing to "
-        "do with anybody's records or with earlier draws: the draw is among so many at least, and a lost answer is not drawn "
-        "again",
-        f"no client's own ledger cut a draw short: each granted {settings['federated']['answers']:,} answers, and the chance "
-        f"that a run of {config['steps'] * config['answers']:,} asks any for more is below {CHANCE:g}, which is in no figure",
-        f"each client is one {unit}, and all that is known of that {unit} is in its records",
+        f"at each step at least {config['critics']:,} clients would have answered if asked. Which clients were connected did "
+        "not depend on records or on earlier picks. So each pick is among at least so many clients. A lost answer is not "
+        "picked again",
+        f"no client's own ledger refused an answer: each granted {settings['federated']['answers']:,} answers. The chance that "
+        f"a run of {config['steps'] * config['answers']:,} answers asks any client for more is below {CHANCE:g}. No figure "
+        "counts this chance",
+        f"each client is one {unit}, and it holds all records of that {unit}",
     ]

@@ -1,11 +1,14 @@
-"""The certificate: what a release promises, in words and numbers, and how anyone checks it.
+"""The certificate: the guarantee of a release, in words and numbers, and how anyone checks it.
 
-`build` makes it from the ledger and the settings of a run, and `save` seals it. `load` reads it and compares all files of a
-folder. `check` builds it again from ledger and settings, with every accountant that knows the events, and compares.
-What nobody can recompute is in the entry `declared` (`declarations.py`). The format numbers the words, those of the README too.
-Formats 2 and 3 are read and verified as they were written. Format 2 has no `declared`, `facts` and `figures`.
-Seal and chain show accidents and edits, with the line. They are no signature: whoever can write the folder can write a new
-ledger and a certificate for it.
+`build` makes it from the ledger and the settings of a run, and `save` seals it. `load` loads it and compares all files of a
+folder. `check` builds it again from ledger and settings, with every accountant that supports the events, and compares.
+Entries that cannot be recomputed are under `declared` (`declarations.py`).
+
+The format numbers the sentences, also those of the README. Formats 2, 3 and 4 are checked too: every figure, and the first
+sentence of the statement. Their other sentences are not compared. Format 2 has no `declared`, `facts` and `figures`.
+
+Seal and hash chain show accidents and edits, with the line. They are no signature: everyone who can write to the folder can
+write a new ledger and a certificate for it.
 """
 
 import hashlib
@@ -29,10 +32,12 @@ from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
 LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
-_FORMAT = 4
-CONFIG_FORMAT = 3
-"""Of config.json. A run with this format has a certificate of format 4."""
+FORMAT = 5
+CONFIG_FORMAT = 4
+"""Of config.json. A run with this format has a certificate of format 5."""
 _SINCE_3 = ("declared", "facts", "figures")
+_SENTENCES = ("statement", "assumptions", "public_data", "covered", "not_covered", "adds_up", "facts")
+"""Compared where the format is that of today. Of another format's statement, the first sentence is compared."""
 _LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions", "format", "declared")
 """Compared with the files themselves, or held to their form, before the rest is written again."""
 _LARGEST = 2**24  # bytes of certificate.json or config.json; a larger one must not fill the memory
@@ -63,7 +68,7 @@ class Certificate:
     declared: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
-    format: int = _FORMAT
+    format: int = FORMAT
 
     @classmethod
     def build(
@@ -172,6 +177,7 @@ class Checked:
         ledger: None where it cannot be read.
         settings: what config.json holds; None where it cannot be read.
         stated: what certificate.json holds; empty where one of the files cannot be read.
+        statement: the statement in the words of this version; empty where it cannot be recomputed.
     """
 
     problems: list[str]
@@ -179,18 +185,20 @@ class Checked:
     ledger: PrivacyLedger | None = None
     settings: dict[str, Any] | None = None
     stated: dict[str, Any] = field(default_factory=dict)
+    statement: str = ""
 
 
 def check(folder: Path) -> Checked:
     """Check a run or a release folder: all that `Certificate.load` checks, and every field against ledger and settings.
 
-    Epsilon and mu may differ by `TOLERANCE`. The words are then written with the stated figure, so that its last digit cannot
-    fail them. Of the date, the versions and what is declared, only the form can be checked.
+    Epsilon and mu may differ by `TOLERANCE`. The sentences are then written with the stated figure, so that they do not differ
+    in its last digit. Of the date, the versions and the declared entries, only the form can be checked.
     """
     files, problems = _read(folder)
     if files is None:
         return Checked(problems, [])
     expected: list[dict[str, Any]] = []
+    statement = ""
     try:
         expected = recompute(files.ledger)
         kind = files.settings["public"]["kind"]
@@ -201,20 +209,40 @@ def check(folder: Path) -> Checked:
             files.ledger, files.settings, model_sha256=files.model_sha256, versions={}, created="",
             guarantees=expected if wrong else files.stated["guarantees"],
         )  # fmt: skip
-        rebuilt = json.loads(json.dumps(asdict(again)))
-        if files.stated.get("format") != _FORMAT:
-            rebuilt |= {name: rebuilt[name].replace(*replacement) for name, replacement in statements.BEFORE_4.items()}
-            rebuilt["assumptions"] = [text for text in again.assumptions if text != statements.noise(files.ledger)]
+        rebuilt, stated = json.loads(json.dumps(asdict(again))), dict(files.stated)
+        statement = again.statement
+        if stated.get("format") != FORMAT:
+            wrong += _headline(stated.get("statement"), again)
+            rebuilt = {name: value for name, value in rebuilt.items() if name not in _SENTENCES}
+            rebuilt["figures"], stated["figures"] = (_numbers(entry.get("figures", ...)) for entry in (rebuilt, stated))
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate ({type(error).__name__}).")
     else:
         problems += wrong
-        stated = {**files.stated, "figures": settled(files.stated.get("figures", ...), rebuilt["figures"])}
+        stated["figures"] = settled(stated.get("figures", ...), rebuilt["figures"])
         for name in (name for name in rebuilt if name not in _LOOKED_AT):
             problems += _difference(name, stated.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
-    return Checked(problems, expected, files.ledger, files.settings, files.stated)
+    return Checked(problems, expected, files.ledger, files.settings, files.stated, statement)
+
+
+def _headline(stated: Any, again: Certificate) -> list[str]:
+    """What is wrong with the first sentence of an earlier format's statement."""
+    right = again.statement
+    if math.isfinite(float(again.guarantee["epsilon"])):
+        names = ("epsilon", "delta", "relation", "unit")
+        right = statements.headline(Guarantee.from_json({name: again.guarantee[name] for name in names}))
+    begins = isinstance(stated, str) and (stated == right or stated.startswith(f"{right} "))
+    return [] if begins else _difference("statement", stated, right, f"{LEDGER} and {CONFIG} lead to")
+
+
+def _numbers(figures: Any) -> Any:
+    """The entry `figures` without its sentence about mu."""
+    gdp = figures.get("gdp") if isinstance(figures, dict) else None
+    if not isinstance(gdp, dict):
+        return figures
+    return {**figures, "gdp": {name: value for name, value in gdp.items() if name != "about"}}
 
 
 def _difference(name: str, stated: Any, expected: Any, source: str) -> list[str]:
@@ -302,10 +330,11 @@ def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedge
 def _form(stated: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     """Whether the format is one that these settings may have, and what is declared has its form."""
     number = stated.get("format")
-    if type(number) is not int or number not in (2, 3, _FORMAT):
-        return [f"{CERTIFICATE}: 'format' is {short(number)}; this version reads 2, 3 and {_FORMAT}."]
-    writes = _FORMAT if settings.get("format") == CONFIG_FORMAT else 3 if "components" in settings else 2
-    if number < writes:  # somebody took new entries out, or would have a page of their own not compared
+    if type(number) is not int or not 2 <= number <= FORMAT:
+        return [f"{CERTIFICATE}: 'format' is {short(number)}; this version supports 2 to {FORMAT}."]
+    of_config = settings.get("format")
+    writes = of_config + 1 if of_config in (3, CONFIG_FORMAT) else 3 if "components" in settings else 2
+    if number < writes:  # a forger took entries out, or wants sentences that are not compared
         return [f"{CERTIFICATE}: 'format' is {number}, and {CONFIG} is of a version that writes {writes}."]
     if number == 2:
         return []

@@ -1,6 +1,6 @@
-"""What nobody can recompute: the curator declares it as a release is made, and a certificate says that it was declared.
+"""The entries of a certificate that cannot be recomputed: the data owner declares them when a release is made.
 
-Of these entries only the form is checked. A signature (`gossamer sign`) says who stands for them.
+Gossamer checks their format, not their truth. A signature (`gossamer sign`) shows who vouches for them.
 """
 
 import datetime
@@ -15,56 +15,56 @@ _LONGEST = 1_000  # letters of an answer
 
 QUESTIONS = {
     "made_by": "who made this release, and for whom",
-    "contact": "whom to ask, and whom to tell of a mistake",
-    "expires": "the day after which this release should be asked for anew: YYYY-MM-DD",
-    "data_version": "which version of the records: a name or a day of export that may be public",
+    "contact": "whom to ask, and to whom to report a mistake",
+    "expires": "the last day on which to use this release without asking for a newer one: YYYY-MM-DD",
+    "data_version": "which version of the records: a name or an export date that may be public",
     "settings_chosen": "how the settings were chosen: before, public, counted or uncounted",
-    "person_bounded": "what one person can have in the records, and how that was made sure",
+    "person_bounded": "how many records one person can have, and how that was ensured",
     "public_records": "where the public records come from, under which terms, and whether they are public to everyone",
-    "public_tuned": "whether the public records were chosen beside records like the private ones: no, yes or unknown",
-    "baseline": "what the public inputs alone give (epsilon 0), if that was measured on public records",
+    "public_tuned": "whether the public records were chosen next to records like the private ones: no, yes or unknown",
+    "baseline": "what the public inputs alone achieve (epsilon 0), if that was measured on public records",
     "previous_releases": "what was released from these records before",
-    "audited": "what an audit measured from below, at this epsilon; a low value proves nothing",
+    "audited": "the lower bound on epsilon that an audit measured; a low value proves nothing",
 }
-"""Each entry that a curator may declare, and what it answers."""
+"""Each entry that a data owner may declare, and what it answers."""
 
 ATTACKS = {
-    "membership_inference": "was a given record used?",
-    "attribute_inference": "what else is so of somebody of whom a part is known?",
-    "exfiltration": "can records be drawn out of the model by asking it?",
-    "regurgitation": "does it hand out copies of records by itself?",
-    "model_inversion": "can a typical record of somebody be made from the model?",
-    "reconstruction": "can records be put together from what was released?",
+    "membership_inference": "Was a given record used?",
+    "attribute_inference": "Can unknown facts about a partly known person be inferred?",
+    "exfiltration": "Can records be extracted from the model with queries?",
+    "regurgitation": "Does the model output copies of records by itself?",
+    "model_inversion": "Can a typical record of a person be made from the model?",
+    "reconstruction": "Can records be rebuilt from what was released?",
 }
 """The attacks that the European Data Protection Board names (Opinion 28/2024 on AI models), and what each asks."""
 
 CHOICES = {
     "settings_chosen": {
-        "before": "They were fixed before anybody looked at these records.",
-        "public": "They were chosen on public records or stand-ins.",
-        "counted": "They were chosen by runs on these records, and the account book counts all of these.",
+        "before": "They were fixed before anyone looked at these records.",
+        "public": "They were chosen on public records.",
+        "counted": "They were chosen with runs on these records, and the budget log counts all of these runs.",
         "uncounted": "They were chosen by looking at these records outside any budget. No figure here counts that.",
     },
     "public_tuned": {
         "no": "They were chosen without records like the private ones.",
-        "yes": "They were chosen beside records like the private ones. What they bring with them is not in any epsilon.",
-        "unknown": "Whether they were chosen beside records like the private ones is not known.",
+        "yes": "They were chosen next to records like the private ones. No epsilon counts what that may reveal.",
+        "unknown": "It is not known whether they were chosen next to records like the private ones.",
     },
 }
-"""Entries with a choice of answers, and the sentence that each stands for."""
+"""Entries with a choice of answers, and the sentence for each answer."""
 
 
 def nothing_declared() -> dict[str, Any]:
-    """The entry of a certificate for which nobody has declared anything, and which nobody has attacked."""
+    """Return the entry of a certificate without any declaration and without any attack."""
     return {**dict.fromkeys(QUESTIONS, NOT_DECLARED), "attacked": dict.fromkeys(ATTACKS, NOT_RUN)}
 
 
 def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """The entry of a certificate from a curator's answers; what is left out is "not declared", or "not run".
+    """Return the entry of a certificate from a data owner's answers; a missing answer is "not declared", or "not run".
 
     Args:
         answers: some of `QUESTIONS`, and "attacked": some of `ATTACKS`.
-        where: they come from, for the message.
+        where: the answers come from, for the message.
 
     Raises:
         RequestError: an unknown entry, or an answer of the wrong form. Names the entry, and the nearest one.
@@ -86,13 +86,13 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 
 def what_is_wrong(declared: Any) -> str:
-    """Why this is no such entry of a certificate, in one phrase; empty if it is one."""
+    """Say why this is not the entry `declared` of a certificate, in one phrase; empty if it is."""
     # Older entries have no "audited".
     if not isinstance(declared, dict) or declared.keys() | {"audited"} != nothing_declared().keys():
-        return "what is declared has other entries than a certificate has"
+        return "the declared entries are not those of a certificate"
     attacked = declared["attacked"]
     if not isinstance(attacked, dict) or attacked.keys() != ATTACKS.keys():
-        return "what was attacked is said of other attacks than a certificate names"
+        return "the attacks are not those that a certificate names"
     for name, answer in {**declared, **attacked}.items():
         line = isinstance(answer, str) and answer.strip() and answer.isprintable() and len(answer) <= _LONGEST
         if name != "attacked" and not line:
@@ -106,7 +106,7 @@ def what_is_wrong(declared: Any) -> str:
 
 
 def is_date(text: Any) -> bool:
-    """Whether this is a day as ISO 8601 writes it."""
+    """Return whether this is a day in the form of ISO 8601."""
     try:
         return isinstance(text, str) and datetime.date.fromisoformat(text).isoformat() == text
     except ValueError:
@@ -114,7 +114,7 @@ def is_date(text: Any) -> bool:
 
 
 def _text(value: Any) -> Any:
-    """TOML has days of its own."""
+    """Return a day of TOML as text, and all else as it is."""
     return value.isoformat() if type(value) is datetime.date else value
 
 

@@ -25,13 +25,12 @@ ORDERS = (
 """Of the Renyi curve in a certificate: enough to compose with, and few enough to be read."""
 
 NOT_NAMED = "not named by the version that began this run"
-_TIGHT = "exact: nothing is sampled, and Gaussians compose to one Gaussian"
+_TIGHT = "exact: no records are sampled, and Gaussian mechanisms compose to one Gaussian mechanism"
 _NOT_TIGHT = (
-    "an upper bound that ignores sampling: as if every unit were in every draw. No smaller mu holds at every delta, because "
-    "a unit may be drawn every time; at the deltas of this certificate it overstates the loss, and the epsilons tell it "
-    "more closely"
+    "an upper bound that ignores sampling, as if every unit were in every batch. It is valid but loose: the epsilons of this "
+    "certificate are closer bounds"
 )
-_NO_MU = "infinity: something is released without noise"
+_NO_MU = "infinity: a query has no noise"
 
 
 def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:

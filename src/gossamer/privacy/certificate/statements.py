@@ -1,6 +1,6 @@
-"""What a run promises, in words: pure functions of its ledger and of its settings (`config.json`).
+"""The sentences of a certificate: pure functions of a run's ledger and of its settings (`config.json`).
 
-So anyone who has both can build a certificate again and compare (`certificate.check`).
+So anyone who has both files can build a certificate again and compare (`certificate.check`).
 """
 
 import math
@@ -16,67 +16,62 @@ NO_PUBLIC: dict[str, Any] = {"kind": "none"}
 """The public records of a run that has none, as the settings name them."""
 
 NO_UNITS: dict[str, Any] = {"matched": "none"}
-"""What the settings say of units where each record is one."""
+"""What the settings say about units where each record is a unit."""
 
 _MATCHED = {
     "none": "",
     "name": "by the name of the picture",
-    "folder": "by the folder in which the picture lies",
+    "folder": "by the folder of the picture",
     "position": "by position in the file",
 }
 
-_TOGETHER = "they are drawn together by one coin, and what they add to a release is bounded as a whole"
-_ENFORCED = {"gs-wgan": "they all go to one critic, by one coin, and no other critic sees any of them"}
-"""How a unit of many records moves a release no further than one of a single record, where it is not by `_TOGETHER`."""
+_TOGETHER = "they are sampled together, and their joint contribution to a query is bounded"
+_ENFORCED = {"gs-wgan": "they all go to one critic, which is sampled as a whole, and no other critic sees them"}
+"""How the contribution of a unit with many records is bounded like that of a single record, where not by `_TOGETHER`."""
 
 _NOT_COVERED = (
-    "metrics.json and attacks.json: they are computed on real records; publishing them, or choosing or stopping a run by "
-    "them, is outside the guarantee",
-    "checkpoint/: private state of the run, never to be handed out",
-    "tensorboard/ and the times at which files were written: how long a step took depends on how many records were drawn",
-    "the facts of the data card: they are assumptions that the curator declared public",
-    "what others know already, and what follows from the population as a whole rather than from one unit's presence",
+    "metrics.json and attacks.json: they are computed on real records without noise. To publish them, or to use them to "
+    "choose or stop a run, is outside the guarantee",
+    "checkpoint/: the private state of the run, never to be published",
+    "tensorboard/ and the times of files: the duration of a step depends on how many records were sampled",
+    "the facts of the data card: the data owner declared them public",
+    "what others know already, and what is true of the population whether or not a unit is in the data",
 )
 
 _ADJACENT = {
-    "add-or-remove-one": "two data sets are compared that differ in one {unit}: it is there or it is not",
-    "replace-one": "two data sets of the same size are compared that differ in one {unit}: it is exchanged for another",
+    "add-or-remove-one": "two data sets that differ in one {unit}: one has it, the other does not",
+    "replace-one": "two data sets of the same size that differ in one {unit}: it is exchanged for another",
 }
 
-_IN_DATA = {
-    "add-or-remove-one": "was in the data",
-    "replace-one": "was in the data, or another in its place,",
+_CHANGE = {
+    "add-or-remove-one": "Whether one {unit} was in the data",
+    "replace-one": "An exchange of one {unit} for another",
 }
-BEFORE_4 = {
-    "statement": (_IN_DATA["replace-one"], "was in the data"),
-    "adds_up": (" under this name", " on this data set"),
-}
-"""Words of today, and those of certificates of format 2 and 3, by entry."""
 
 _TRUST = (
-    "central: whoever ran this had the records as they are, and nothing here binds them. The promise is about everyone who "
-    "has what was released and nothing else. It takes for granted that this program, unchanged, made the release, on a "
-    "machine into which nobody else could look; the files cannot show that"
+    "Central model: the person who ran this had the original records, and the guarantee does not restrict that person. The "
+    "guarantee is against everyone who has the release and nothing else. It assumes that this program made the release, "
+    "unchanged, on a machine that no one else could look into. The files cannot show that."
 )
 
 _SIDE_CHANNELS = (
-    "time: how long a step took depends on how many records were drawn. Times of files, logs and the load of the machine "
-    "are not covered and are not in a release",
-    "arithmetic: noise is rounded so coarsely that its last bits tell nothing, and what rounding does to a record's own "
-    "share is bounded; how a record changes the rounding of others is assumed to tell nothing",
-    "refusals: what the program said to whoever ran it, for instance that a public picture is among the private ones, is "
-    "not covered",
-    "choices: to release, to withhold or to repeat a run after looking at its figures is not covered",
+    "Time. The duration of a step depends on how many records were sampled. Times of files, logs and the load of the machine "
+    "are not covered. A release does not contain them.",
+    "Arithmetic. The noise is rounded so coarsely that its last bits reveal nothing. The proof bounds how rounding changes a "
+    "record's own contribution. It assumes that the effect of a record on the rounding of other records reveals nothing.",
+    "Refusals. A message to the person who ran this is not covered, for example that a public picture is among the private "
+    "ones.",
+    "Choices. To release, withhold or repeat a run after looking at its figures is not covered.",
 )
 
 _NOT_PROMISED = (
-    "that nothing can be learnt about anybody: what is so of the population can be concluded of everyone in it, and of "
-    "those who are not in the data too",
-    "anonymity in the sense of a law: the figures limit odds. Whether that is enough for a law is for those who apply it",
-    "the same strength for a group: for two {unit}s together epsilon doubles and delta more than doubles, and so on",
-    "anything about releases from the same records that are not counted here, among them all later ones",
-    "that a sample is true of anybody, or that the samples are good for a purpose",
-    "that what is declared, on the data card and here, is true",
+    "That nothing can be learnt about anyone. What is true of the population can be concluded about everyone, even about "
+    "people who are not in the data.",
+    "Anonymity in the sense of a law. The figures limit odds. Whether that satisfies a law is a legal question.",
+    "The same strength for a group. For two {unit}s together, epsilon doubles and delta more than doubles, and so on.",
+    "Anything about releases from the same records that are not counted here, including all later ones.",
+    "That a sample is true of any person, or that the samples suit a purpose.",
+    "That the declared entries are true, on the data card and here.",
 )
 
 _BUILT_IN = {
@@ -86,13 +81,13 @@ _BUILT_IN = {
 """Methods with a public input of their own."""
 
 _GLYPHS_TUNED = (
-    "its numbers were chosen beside half of scikit-learn's digits; its way of drawing stems from a version that was tuned "
-    "beside MNIST's training pictures. Results on those records lean on that"
+    "its constants were chosen on half of scikit-learn's digits. Its way of drawing comes from a version that was tuned on "
+    "MNIST's training pictures. Results on these data sets benefit from that"
 )
 
 
 def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a lawyer asks, as far as ledger and settings answer it: sentences, and the public inputs one by one."""
+    """Answer what a lawyer asks, as far as ledger and settings can: sentences, and each public input."""
     unit, released = settings["card"]["unit"], ledger.promise()
     nothing = math.isinf(released.epsilon)
     entries = {
@@ -111,23 +106,24 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def protects(settings: dict[str, Any]) -> str:
-    """Whose contribution is protected, and how much of it may belong to one person."""
+    """Say whose contribution is protected, and how much of it may belong to one person."""
     unit = settings["card"]["unit"]
     if unit == "record":
-        return "one record. Whoever has several records is protected for each of them, and not for all of them together"
-    how = _how(settings)
-    return f"one {unit} with all records of that {unit}, however many: {how}"
+        return "one record. A person with several records is protected for each record, not for all of them together"
+    return f"one {unit} with all records of that {unit}: {_how(settings)}"
 
 
 def _how(settings: dict[str, Any]) -> str:
-    """How a unit of many records moves a release no further than one of a single record."""
+    """Say how the contribution of a unit with many records is bounded like that of a single record."""
     if "federated" in settings:
         return federated.ENFORCED
-    return "; in the start, ".join(dict.fromkeys(_ENFORCED.get(method, _TOGETHER) for method in _methods(settings)))
+    return "; in the starting generator, ".join(
+        dict.fromkeys(_ENFORCED.get(method, _TOGETHER) for method in _methods(settings))
+    )
 
 
 def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each public input, with its digest where it has one, and what is known of how it came to be."""
+    """List each public input, with its digest where it has one, and what is known about its origin."""
     public = settings["public"]
     inputs: list[dict[str, Any]] = []
     if public["kind"] == "records":
@@ -135,20 +131,18 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
         declared = {"origin": "as declared under public_records", "tuned": "as declared under public_tuned"}
         inputs.append({"what": public["name"], **about, **declared})
     if public["kind"] == "share":
-        tuned = "they are records of the same kind, of people who gave up their protection"
+        tuned = "they are records of the same kind"
         inputs.append({"what": _made_public(settings), "origin": "the same data set", "tuned": tuned})
     for method in _methods(settings):
         if method not in _BUILT_IN:
             continue
         description = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
-        inputs.append(
-            {"what": description, "origin": "part of the program; no record enters it", "tuned": _GLYPHS_TUNED}
-        )
+        inputs.append({"what": description, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
     return inputs
 
 
 def _methods(settings: dict[str, Any]) -> list[str]:
-    """The method and, where it has one, that of its start."""
+    """Name the method and, where it has a starting generator, the method of that."""
     start = settings["config"].get("start", "")
     return [settings["method"], *([start] if start else [])]
 
@@ -156,71 +150,75 @@ def _methods(settings: dict[str, Any]) -> list[str]:
 def _drawing(config: dict[str, Any]) -> str:
     if "drawing" in config:
         return f"the setting drawing = {config['drawing']}"
-    return (
-        f"the settings {config['start_settings']}" if config.get("start_settings") else "the settings it has by itself"
-    )
+    return f"the settings {config['start_settings']}" if config.get("start_settings") else "its default settings"
 
 
 def _data(settings: dict[str, Any]) -> str:
     title = settings["card"].get("title") or settings["card"].get("data_set") or "the records"
     return (
-        f"{title}. Whoever ran this keeps a digest of the records in private, under the word that config.json calls 'run'. It "
-        "is not given here, because a digest confirms to anybody who guesses the records that the guess is right"
+        f"{title}. The data owner keeps a digest of the records in a private file, under the id 'run' of config.json. The "
+        "digest is not given here: with it, anyone who guesses the records can confirm the guess"
     )
 
 
 def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, Any]) -> str:
-    """The first paragraph: the figure, whom it protects, and whom it does not."""
+    """Write the first paragraph: the guarantee, whom it protects, and whom it does not."""
     if ledger.reasons:
         return f"No formal guarantee: epsilon is infinity, because {'; '.join(ledger.reasons)}."
     guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
     if math.isinf(guarantee.epsilon):
         return "No formal guarantee: epsilon is infinity, because this run was trained without noise."
-    unit, part, made_public = guarantee.unit, "", ""
+    unit, made_public = guarantee.unit, ""
     if settings["public"]["kind"] == "share":
-        part = " of the protected part"
+        unit = f"protected {unit}"
         made_public = f" NOT protected: {_made_public(settings)}."
     second = federated.statement(settings) if "federated" in settings else ""
     return (
-        f"Differentially private: {guarantee}. Whether any one {unit}{part} {_IN_DATA[best['relation']]} changes the chance of "
-        f"any outcome by at most a factor e^epsilon, up to delta.{made_public} Bound by the {best['accountant']} accountant "
-        f"for the whole reserved plan.{second}"
+        f"{headline(guarantee)} {_CHANGE[best['relation']].format(unit=unit)} changes the probability of any outcome by at "
+        f"most a factor of e^epsilon, plus delta.{made_public} The {best['accountant']} accountant computed this bound, for "
+        f"all planned queries.{second}"
     )
 
 
+def headline(guarantee: Guarantee) -> str:
+    """Write the first sentence of the statement with a finite epsilon. Certificates of all formats begin with it."""
+    return f"Differentially private: {guarantee}."
+
+
 def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """What the guarantee is about, and how many records a unit may have."""
+    """List what the guarantee covers, and how a unit with several records is treated."""
     if math.isinf(float(best["epsilon"])):
         return [f"nothing: {MODEL} and its samples may reveal any record"]
     unit, whose = best["unit"], ""
     if settings["public"]["kind"] == "share":
-        whose = f", for the {unit}s of the protected part"
-    about = [f"{MODEL}, and any number of samples drawn from it{whose}"]
+        whose = f", for every {unit} that was not made public"
+    about = [f"{MODEL}, and any number of its samples{whose}"]
     if "federated" in settings and settings["federated"]["role"] == federated.CLIENT:
         about = [
-            f"all that this client sent: the rows of its answers. {MODEL}, made of them and of others', and its samples"
+            f"everything that this client sent: the rows of its answers. So {MODEL}, trained with them, and its samples"
         ]
     if unit == "record":
         return about
-    how = _how(settings)
-    return [*about, f"each {unit} with all records of that {unit}, however many: {how}"]
+    return [*about, f"each {unit} with all records of that {unit}: {_how(settings)}"]
 
 
 def not_covered(settings: dict[str, Any]) -> list[str]:
-    """What the guarantee is not about; those who are not protected come first."""
+    """List what the guarantee does not cover; first those who are not protected."""
     public = settings["public"]
     match public["kind"]:
         case "records":
-            whose = [f"the public records, {public['name']}, and whether anyone in them is also among the private ones"]
+            whose = [
+                f"the public records, {public['name']}, and whether someone in them is also in the private records"
+            ]
         case "share":
-            whose = [f"{_made_public(settings)}: the generator may reveal anything about them"]
+            whose = [f"{_made_public(settings)}. The generator may reveal anything about them"]
         case _:
             whose = []
     return [*whose, *_NOT_COVERED]
 
 
 def public_data(settings: dict[str, Any]) -> str:
-    """The public records of the run, in one phrase."""
+    """Name the public records of the run, in one phrase."""
     public = settings["public"]
     match public["kind"]:
         case "records":
@@ -234,19 +232,19 @@ def public_data(settings: dict[str, Any]) -> str:
 def adds_up(settings: dict[str, Any]) -> str:
     """Say that budgets add up, and which earlier runs the budget log had when the run began. The log itself is private."""
     accounts = settings.get("accounts")
-    text = "Every other run on the same records adds to this figure, whoever made it."
+    text = "Every other run on the same records adds to this figure, whoever makes it."
     if accounts is None:
-        return f"{text} This run was entered in no account book."
+        return f"{text} No budget log counts this run."
     count = accounts["earlier_runs"]
     if count == 0:
-        return f"{text} When this run began, its account book held no earlier run under this name."
+        return f"{text} When this run began, its budget log held no earlier run under this name."
     sum_ = Guarantee.from_json(accounts["together"])
     runs = "one earlier run" if count == 1 else f"{count:,} earlier runs"
-    return f"{text} When this run began, its account book held {runs} under this name: together with this one, {sum_}."
+    return f"{text} When this run began, its budget log held {runs} under this name. Together with this run: {sum_}."
 
 
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
-    """What a run takes for granted; with a guarantee, also what its proof does."""
+    """List what a run assumes; with a guarantee, also what its proof assumes."""
     card, public = settings["card"], settings["public"]
     unit, prior = card["unit"], card["label_prior"]
     prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
@@ -255,69 +253,71 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     facts = [
         f"declared size: {card['declared_size']:,} {protected}{unit}s",
         f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes{names}, label prior {prior}",
-        f"one {unit} is one entry of the data: nobody is in it under two names",
+        "a record that is in the data twice counts as two records"
+        if unit == "record"
+        else f"each {unit} has one id in the data, under which all records of that {unit} are",
     ]
     if names:
-        facts.append("the names of the classes tell nothing of any one record: each would be there without it")
+        facts.append("the names of the classes reveal nothing about any one record: they would be the same without it")
     if card.get("resize", "squash") != "squash":
-        facts.append(f"pictures of other proportions than the shape were made to fit: {card['resize']}")
+        facts.append(f"pictures of other proportions were made to fit the shape: {card['resize']}")
     if card.get("invert"):
-        facts.append("dark and light were exchanged as the records were read, and samples are as the records then were")
+        facts.append("dark and light were exchanged when the records were read, and the samples have them exchanged")
     if (ends := card.get("pixel_range", "stored")) != "stored":
         black, white = (f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
         facts.append(
-            f"pixels that are not of 8 bits were scaled: {black} became black, {white} white, and what lies beyond either the "
-            "nearer of the two"
+            f"pixels that are not of 8 bits were scaled: {black} became black, {white} became white, and values beyond "
+            "them became the nearer of the two"
         )
     if card.get("missing_label") == "drop":
         facts.append(
-            "a record without a label was left out, which follows from that record alone; the declared size counts the others"
+            "records without a label were left out, which depends on each record alone. The declared size counts the others"
         )
     if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
-        facts.append(f"the {unit} of each record is the one that the curator names, matched {how}")
+        facts.append(f"the data owner names the {unit} of each record, matched {how}")
     if card.get("missing_unit") == "own":
-        facts.append(f"a record without an id is a {unit} of its own")
+        facts.append(f"a record without an id counts as a {unit} of its own")
     if public["kind"] == "records":
-        seen = "checked: no picture, pixel by pixel, stands in both"
+        seen = "checked: no picture is in both, pixel by pixel"
         if "federated" in settings:
             seen = "which the server cannot check"
         facts.append(
-            f"no public record is among the private ones ({seen}), and the public "
-            f"ones were chosen without looking at those; the promise is for {unit}s none of whose records is public"
+            f"no public record is among the private records ({seen}). The public records were chosen without looking at the "
+            f"private ones. The guarantee is for every {unit} without a public record"
         )
     if public["kind"] == "share":
         facts.append(
-            f"who was given up follows from each {unit} alone: from the hash of {_hashed(settings)} under the public key "
-            f"{public['salt']!r}, and from nobody else; the number is expected, not counted"
+            f"whether a {unit} was made public depends on that {unit} alone: on the hash of {_hashed(settings)} under the "
+            f"public key {public['salt']!r}. The number of those made public is expected, not counted"
         )
     if "federated" in settings:
         facts += federated.assumptions(settings)
     ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"
     entropy = (
-        f"the machine's operating system gives true entropy, and {ciphers} it into noise and coins that cannot be told from "
-        "true ones; the proofs are about real numbers: what rounding does to a record's own share and to the noise is bounded, "
-        "how a record changes the rounding of others is assumed to tell nothing"
+        f"the operating system provides true entropy, and {ciphers} it into noise and random choices that cannot be told from "
+        "true ones. The proofs are about real numbers. They bound how rounding changes a record's own contribution and the "
+        "noise. They assume that the effect of a record on the rounding of other records reveals nothing"
     )
     return [*facts, entropy] if proved else facts
 
 
 def noise(ledger: PrivacyLedger) -> str:
-    """Which noise the queries had, for the assumptions. Certificates of format 2 and 3 do not have it."""
+    """Say which noise the queries had."""
     if ledger.noise == [NOISE_VERSION]:
         return f"the noise is of version {NOISE_VERSION}"
     later = "" if ledger.noise == [1] else f", and later queries had version {NOISE_VERSION}"
     return (
-        f"the noise is of version 1{later}. In a long run, noised sums of version 1 may show a record with a chance larger "
-        'than delta: see "The precision of the noise" in docs/guarantees.md of Gossamer'
+        f"the noise is of version 1{later}. In a long run, noisy sums of version 1 may reveal a record with a probability "
+        'larger than delta. See "The precision of the noise" in docs/guarantees.md of Gossamer'
     )
 
 
 def _made_public(settings: dict[str, Any]) -> str:
-    """Those who were made public, by their expected number: the declared size is that of the others."""
+    """Name the units that were made public, with their expected number. The declared size counts the other units."""
     share, stays = settings["public"]["share"], settings["card"]["declared_size"]
     expected = round(stays * share / (1 - share))
     about = f"about {share:.3g} of all ({expected:,} expected)"
-    return f"the {settings['card']['unit']}s given up as public, {about}, picked by a hash of {_hashed(settings)}"
+    return f"the {settings['card']['unit']}s that were made public, {about}, picked by a hash of {_hashed(settings)}"
 
 
 def _hashed(settings: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The README of a release, from its certificate alone."""
+"""The README of a release, written from its certificate alone."""
 
 import html
 import math
@@ -10,34 +10,39 @@ from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, QUESTION
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import release_in_words
 
-_LOAD = """import load  # load.py of this folder: needs PyTorch and safetensors
+_LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
+
 release = load.load()
 images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
-_CLASSIFIER = "chances = release.probabilities(images)  # what the released classifier says: float [1000, classes]"
-_WITH_GOSSAMER = """import gossamer  # pip install gossamer
+_CLASSIFIER = "chances = release.probabilities(images)  # of the released classifier: float [1000, classes]"
+_WITH_GOSSAMER = """import gossamer  # installed from its source
+
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
 
 
 def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
-    """Markdown.
+    """Write the page, as Markdown.
 
     Args:
         certificate: of the release.
         samples: number of synthetic records in samples.npz.
-        no_loader: why there is no load.py; empty: there is one.
-        classifies: whether a classifier is released, whose probabilities load.py gives.
+        no_loader: why there is no load.py; empty: there is a load.py.
+        classifies: whether the release has a classifier, whose probabilities load.py returns.
     """
     card = certificate.card
     title = _plain(str(card.get("title") or card.get("data_set") or ""))
-    not_promised = [f"- {item}" for item in (*certificate.facts["not_promised"], *certificate.not_covered)]
+    not_promised = [f"- {item}" for item in certificate.facts["not_promised"]]
+    not_covered = [f"- {item}." for item in certificate.not_covered]
     sections = [
         f"# Synthetic records: {title}" if title else "# Synthetic records",
         certificate.statement,
         _description(certificate),
         _load(card, samples, no_loader, classifies=classifies),
         _promised(certificate),
-        "\n".join(["## What is not promised", "", *not_promised]),
+        "\n".join(
+            ["## What is not promised", "", *not_promised, "", "The guarantee does not cover:", "", *not_covered]
+        ),
         _attacked(certificate.declared["attacked"]),
         _CHECKING,
     ]
@@ -48,11 +53,11 @@ def _description(certificate: Certificate) -> str:
     card, declared = certificate.card, certificate.declared
     size = " x ".join(map(str, card["shape"]))
     about = [
-        f"A generator (`model.safetensors`) of pictures of {size} (channels, height, width) with labels from 0 to "
-        f"{card['classes'] - 1}, made on {certificate.created} by {METHODS[certificate.method].title}. Its pictures are drawn, "
-        f"not taken from the records; how much of one {card['unit']} may show in them is what the sections below are about.",
+        f"`model.safetensors` is a generator of pictures of {size} (channels, height, width) with labels 0 to "
+        f"{card['classes'] - 1}. It was trained on {certificate.created}. Method: {METHODS[certificate.method].title}. All of "
+        f"its pictures are synthetic. The sections below say how much they may reveal about one {card['unit']}.",
         "",
-        "| who made it says | |",
+        "| declared by the data owner | |",
         "|---|---|",
     ]
     answers = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
@@ -61,17 +66,19 @@ def _description(certificate: Certificate) -> str:
 
 
 def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:
-    first = f"There is no `load.py` of its own, because {no_loader}; so with Gossamer:" if no_loader else "In Python:"
+    first = f"There is no `load.py`, because {no_loader}. Use Gossamer:" if no_loader else "In Python:"
     lines = [_WITH_GOSSAMER] if no_loader else [_LOAD, *([_CLASSIFIER] if classifies else [])]
     text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
-        text += "\n\n`load.py` is a program, and loading it runs it: see the signature first (below), or read it."
+        text += (
+            "\n\n`load.py` is a program, and `import load` runs it. Check the signature first (see below), or read it."
+        )
     names = [str(name) for name in card.get("class_names") or ()]
     if samples:
-        called = f", and `class_names` text [{len(names)}], what label 0 is called first" if names else ""
+        called = f", and `class_names` text [{len(names)}], from label 0 on" if names else ""
         text += (
-            f"\n\n`samples.npz` holds {samples:,} synthetic records, as they came: `images` uint8 [{samples}, C, H, W] and "
-            f"`labels` int64 [{samples}]{called}. More can be drawn."
+            f"\n\n`samples.npz` holds {samples:,} synthetic records, unselected: `images` uint8 [{samples}, C, H, W] and "
+            f"`labels` int64 [{samples}]{called}. The generator can make more."
         )
     if names:
         text += "\n\nThe labels: " + ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(names)) + "."
@@ -80,7 +87,7 @@ def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: boo
 
 def _promised(certificate: Certificate) -> str:
     facts, figures = certificate.facts, certificate.figures
-    lines = [f"Protected: {facts['protects']}.", f"In other words: {facts['adjacency']}."]
+    lines = [f"Protected: {facts['protects']}.", f"The guarantee compares {facts['adjacency']}."]
     finite = math.isfinite(float(certificate.guarantee["epsilon"]))
     if finite:
         rows = [f"| {_up(entry['epsilon'])} | {in_full(entry['delta'])} |" for entry in figures["at_deltas"]]
@@ -90,12 +97,12 @@ def _promised(certificate: Certificate) -> str:
             f"{_up(entry['alone']['epsilon'])} at delta {in_full(entry['alone']['delta'])}"
             for entry in figures["components"]
         ]
-        lines.append("What looked at the records, and what each part would cost alone:\n\n" + "\n".join(parts))
+        lines.append("Queries on the records, and what each part would cost alone:\n\n" + "\n".join(parts))
     inputs = [
-        f"- {entry['what']}: where from: {entry['origin']}; chosen beside such records: {entry['tuned']}"
+        f"- {entry['what']}. Origin: {entry['origin']}. Tuned on records like these: {entry['tuned']}."
         for entry in facts["public_inputs"]
     ]
-    lines.append("Public inputs, which nothing protects:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
+    lines.append("Public inputs, which are not protected:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
     lines.append(certificate.adds_up)
     if certificate.declared["settings_chosen"] == "uncounted":
         lines.append(f"**{CHOICES['settings_chosen']['uncounted']}**")
@@ -114,7 +121,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Declared text, with HTML escaped: some Markdown viewers render it."""
+    """Escape HTML in declared text, because some Markdown viewers render it."""
     return html.escape(text, quote=False)
 
 
@@ -125,9 +132,9 @@ def _up(epsilon: float | str) -> str:
 _CHECKING = """## How to check it
 
 `gossamer verify .` recomputes every figure from `ledger.jsonl`, writes this page and `load.py` again, and compares every file
-with `SHA256SUMS`. It lists what it does not check. With `--key` and the public key of whoever made the release, it also says
-whether they signed it. `check_release.py` of Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all
-of this with every digit, and the Renyi curve for adding it to other releases.
+with `SHA256SUMS`. It lists what it does not check. With `--key` and the public key of the signer, it also checks the signature.
+`check_release.py` in Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all figures in full
+precision. It also has the Renyi curve, with which you can add up several releases.
 
-What the table "who made it says" holds was declared, and no check can confirm it. Nor can a check show that the model came from
-the queries in `ledger.jsonl`. The ledger shows what these queries cost. You rely on whoever signs for the rest."""
+No check can confirm the entries under "declared by the data owner". Nor can a check show that the model came from the queries
+in `ledger.jsonl`: the ledger shows what these queries cost. For both, you rely on the signer."""

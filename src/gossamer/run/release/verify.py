@@ -17,7 +17,7 @@ from gossamer.errors import DataError, GossamerError, RunFolderError
 from gossamer.methods import METHODS, method_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import certificate
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, FORMAT, LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.statements import MODEL, noise
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
@@ -125,8 +125,12 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
-        if checked.ledger is not None and checked.ledger.noise[0] == 1 and checked.stated.get("format") in (2, 3):
-            notes.append(f"{LEDGER}: {noise(checked.ledger)}.")
+        if checked.ledger is not None and checked.stated.get("format") != FORMAT:
+            not_checked.append(
+                f"{CERTIFICATE}: all sentences but the first, which an earlier version of Gossamer wrote."
+            )
+            notes += filter(None, [checked.statement and f"in the words of this version: {checked.statement}"])
+            notes += [f"{LEDGER}: {noise(checked.ledger)}."] * (checked.ledger.noise[0] == 1)
         if is_release(folder.path) and not problems and not not_installed:
             edited, not_compared = _pages(folder.path, Certificate.of(checked.stated))
             problems, not_checked = problems + edited, not_checked + not_compared
@@ -220,7 +224,7 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
             problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
         else:
             not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
-    if certificate.format < 4:
+    if certificate.format < FORMAT:
         return problems, [*not_compared, f"{README}: {another}"]
     try:
         samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in listed else 0

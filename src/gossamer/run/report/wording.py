@@ -182,13 +182,13 @@ def release_in_words(event: dict[str, Any]) -> str:
     """One event of the plan."""
     match event:
         case {"event": "NonPrivate"}:
-            return "the records as they are: no noise, no limit"
+            return "the records themselves, without noise"
         case {"event": "Gaussian", "noise_multiplier": noise}:
             return f"a sum with Gaussian noise, noise multiplier {noise:g}"
         case {"event": "PoissonSampled", "sampling_rate": rate, "of": inner}:
             return f"{release_in_words(inner)}, over a Poisson sample at rate {rate:.4g}"
         case {"event": "SampledWithoutReplacement", "population": population, "drawn": drawn, "of": inner}:
-            return f"{release_in_words(inner)}, over {drawn:,} of {population:,} drawn without replacement"
+            return f"{release_in_words(inner)}, over {drawn:,} of {population:,} sampled without replacement"
         case _:
             facts = ", ".join(f"{name} {setting_in_words(fact)}" for name, fact in event.items() if name != "event")
             return f"{event['event']}{f' ({facts})' if facts else ''}"
