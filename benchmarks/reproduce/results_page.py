@@ -164,8 +164,8 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
         "Do not edit this page: `python -m benchmarks.reproduce --page docs/results.md` writes it.",
         "",
         f"{SPREAD} Seeds fix initialisation,",
-        "public choices and samples; noise is fresh in every run. Classifiers and features that measure have the same seed in",
-        "all cells. All figures are private figures: they were computed on real records, and no epsilon covers them.",
+        "public choices and samples; noise is fresh in every run. The classifiers and features of the evaluation have one seed",
+        "in all runs. All figures are private figures: they were computed on real records, and no epsilon covers them.",
         "",
     ]
     for table in known.values():
@@ -193,13 +193,16 @@ def write(known: Mapping[str, Table], into: Path, page: Path) -> None:
     write_atomically(page, text)
 
 
+_SCALE: dict[Scale, str] = {"laptop": " (smaller networks, or fewer steps, than in the paper)", "paper": " (the paper's own)"}
+
+
 def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page: Path) -> list[str]:
     head, *rows = grid(table, lines)
     if not rows:
         return []
     links = [_links(line, into, page) for line in lines]
     body = [_markdown([*row, link]) for row, link in zip(rows, links, strict=True)]
-    told = [f"Scale: {scale}.", "", _markdown([*head, "cells"]), _markdown(["---"] * (len(head) + 1)), *body, ""]
+    told = [f"Scale: {scale}{_SCALE[scale]}.", "", _markdown([*head, "files, by seed"]), _markdown(["---"] * (len(head) + 1)), *body, ""]
     found = [result for line in lines for result in line.found.values()]
     for line in lines if table.show_samples else ():
         if (cell := line.first) is not None and (path := result_files.samples_of(into, cell)).is_file():
