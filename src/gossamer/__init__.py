@@ -1,10 +1,12 @@
 """Gossamer: from records that cannot be shared to a generator, samples and a certificate that can.
 
-import gossamer
+Example:
+    import gossamer
 
-card = gossamer.DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
-synthesizer = gossamer.fit("dpgan", data="mnist/", card=card, epsilon=10, delta=1e-5, out="RUN")
-samples = synthesizer.sample(1_000, seed=0)
+    card = gossamer.DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+    synthesizer = gossamer.fit("dpgan", data="mnist/", card=card, epsilon=10, delta=1e-5, out="RUN")
+
+    samples = synthesizer.sample(1_000, seed=0)
 """
 
 import importlib
@@ -63,7 +65,7 @@ if typing.TYPE_CHECKING:
     from gossamer.run.training.resume import resume as resume
 
 _NAMES = {
-    # for curators (docs/python.md)
+    # for data owners (docs/python.md)
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers.read": "read",
     "gossamer.data.records": "Records Samples",

@@ -43,7 +43,7 @@ class Diverged(GossamerError):
 
 
 class TooFewClients(GossamerError):
-    """Fewer clients are there than a federated step needs. What was trained is kept; the message says how to go on."""
+    """A federated step needs more clients than are there. What was trained is kept; the message says how to go on."""
 
 
 class Interrupted(GossamerError):
@@ -51,7 +51,7 @@ class Interrupted(GossamerError):
 
 
 class NotBegun(RequestError):
-    """Rank 0 has refused the request, and told why; the other ranks end with it."""
+    """Rank 0 has refused the request and given the reason; the other ranks end with it."""
 
 
 class RanksDisagree(GossamerError):

@@ -29,7 +29,7 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
 
 
 def begun(name: str) -> str:
-    """The file that `write_atomically` was killed while writing, by the name of what it left; empty: by no such name."""
+    """The file that a killed `write_atomically` was writing, from the name of its leftover; empty: no leftover."""
     match = _BEGUN.fullmatch(name)
     return match[1] if match else ""
 

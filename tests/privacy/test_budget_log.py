@@ -312,7 +312,7 @@ def test_a_book_that_cannot_be_opened_or_written_is_refused(
 
 def test_pages_for_looking_cannot_be_written(book: BudgetLog) -> None:
     enter(book, charge())
-    with pytest.raises(ValueError, match="looking only"):
+    with pytest.raises(ValueError, match="reading only"):
         book.read().add_run(charge(), "s1")
 
 

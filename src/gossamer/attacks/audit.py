@@ -135,7 +135,7 @@ def split(inside: ArrayLike, outside: ArrayLike) -> tuple[float, Scores, Scores]
 def best_threshold(inside: Scores, outside: Scores) -> float:
     """Of some thresholds in the middle of these scores, the one with the largest mu; what it shows on them is too much."""
     quantiles = np.quantile(np.concatenate([inside, outside]), np.linspace(0.3, 0.9, _CANDIDATES + 1))
-    middles = (quantiles[1:] + quantiles[:-1]) / 2  # two heaps of scores are told apart between them
+    middles = (quantiles[1:] + quantiles[:-1]) / 2  # a threshold between two groups of scores
     missed = [((inside <= threshold).sum() + 1) / (len(inside) + 2) for threshold in middles]
     false_alarm = [((outside > threshold).sum() + 1) / (len(outside) + 2) for threshold in middles]
     return float(middles[np.argmax(-ndtri(false_alarm) - ndtri(missed))])

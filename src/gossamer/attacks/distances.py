@@ -1,6 +1,6 @@
 """Attacks by the distance to the nearest sample, and the share of samples that lie too close to a record.
 
-GAN-Leaks (Chen, Yu, Zhang, Fritz 2020), full black-box and calibrated: the attacker holds samples and nothing else.
+GAN-Leaks (Chen, Yu, Zhang, Fritz 2020), full black-box and calibrated: the attacker has samples only.
 """
 
 from dataclasses import dataclass, replace
@@ -135,7 +135,7 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
             measure="share close to members minus share close to held-out records",
             estimate=difference(of_members, of_held_out, basis),
             chance=0.0,
-            needs="samples, all members and as many held-out records: a check for the curator",
+            needs="samples, all members and as many held-out records: a check for the data owner",
             lowest=-1.0,
         ),
     )

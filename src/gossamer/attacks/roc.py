@@ -1,7 +1,7 @@
 """The receiver operating characteristic of a membership attack, with intervals that hold at low false-positive rates.
 
-An attack that is right about a few records, and sure of it, is a breach even where it is at chance on average. Hence the
-true-positive rate at 1 % and 0.1 % (Carlini et al. 2022, "Membership inference attacks from first principles").
+An attack that is right about a few records with high confidence is a breach, even if it is at chance on average. Hence
+the true-positive rate at 1 % and 0.1 % (Carlini et al. 2022, "Membership inference attacks from first principles").
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The oracle attack: how well the best rule on a discriminator's score could tell members from non-members.
+"""The oracle attack: how well the best rule on a discriminator's score separates members from non-members.
 
 Mukherjee et al. 2021, section 4.2 and Algorithms 4 and 5. The rule knows how the scores of both sets are distributed,
 so its gain is the total variation distance between the two distributions. On finite sets that distance is never 0, even
@@ -60,7 +60,7 @@ def total_variation(
     Args:
         member_scores: [M], or [D, M] for D discriminators, in [0, 1]; `ranked` brings other scores there.
         nonmember_scores: [N] or [D, N].
-        shuffles: how often the members are drawn anew to measure the bias.
+        shuffles: how often the members are redrawn to measure the bias.
         seed: fixes the shuffles.
 
     Raises:
@@ -85,7 +85,7 @@ def total_variation(
     rng = np.random.default_rng(seed)
     shuffled = np.array([distance(rng.permutation(m + n)[:m]) for _ in range(shuffles)])
     bias = float(shuffled.mean())
-    as_large = int((shuffled >= raw - 1e-12).sum())  # rounding must not tell equal distances apart
+    as_large = int((shuffled >= raw - 1e-12).sum())  # rounding must not separate equal distances
 
     half = math.sqrt((1 / m + 1 / n) * math.log(2 / (1 - _LEVEL)) / 2)
     low, high = max(0.0, raw - half), min(1.0, raw + half)

@@ -1,7 +1,7 @@
-"""The data card: the public facts about a data set, declared by its curator and never measured.
+"""The data card: the public facts about a data set, declared by its owner and never measured.
 
 A run may use these facts freely, because they are known without looking at the records. That is an assumption, so the
-certificate lists them. A card is a short TOML file, which `draft` proposes and the curator declares.
+certificate lists them. A card is a short TOML file, which `draft` proposes and the data owner declares.
 """
 
 import json
@@ -51,11 +51,11 @@ _MEANING = {
 }
 _CHOICES = {"resize": get_args(Resize), "missing_unit": get_args(Missing), "missing_label": ("refuse", "drop")}
 _MANY = 1_000
-"""Numbers of labels above which `draft` takes them for something else than classes."""
+"""Number of labels above which `draft` does not take them for classes."""
 _REQUIRED = ("shape", "classes", "declared_size")
 _HEADER = """\
 # A draft, measured from the data. Nothing here is public yet. Each line that you keep becomes a fact that you, the
-# curator, declare public. Write what is known without looking at the records: a rounded size, and classes that would
+# data owner, declare public. Write what is known without looking at the records: a rounded size, and classes that would
 # be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
 
 """
@@ -199,7 +199,7 @@ def draft(
     pixel_range: tuple[float, float] | None = None,
     missing_label: Literal["refuse", "drop"] = "refuse",
 ) -> str:
-    """A proposal for a card, as TOML text: measured, so nothing in it is public until the curator declares it.
+    """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
 
     The size is rounded to two digits, because an exact count is no public fact. Sizes that the nets do not take become 32x32.
 
@@ -234,7 +234,7 @@ def _drafted_classes(labels: np.ndarray) -> int:
 
 
 def check(records: "Records", card: DataCard, *, where: str) -> None:
-    """Refuse records that contradict their card. Run it before the records are confined. where: their place, for messages.
+    """Refuse records that contradict their card. Call it before the records are isolated. where: their place.
 
     Raises:
         CardError: another shape, or a label outside the declared classes (named by index, not by value).
@@ -333,8 +333,8 @@ def _rounded(count: int) -> int:
 def protected_part(card: DataCard, share: float) -> DataCard:
     """The card of what stays private if `share` of the data is made public.
 
-    Its declared size is (1 - share) of what is declared, never what was counted. How many units really fall on either side
-    is random, and nobody is told.
+    Its declared size is (1 - share) of what is declared, never what was counted. The true number on either side is
+    random and secret.
 
     Raises:
         CardError: if the share is not between 0 and 1, or leaves no declared unit on one side.

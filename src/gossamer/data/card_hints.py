@@ -1,4 +1,4 @@
-"""What a curator should know before a draft becomes a card. It was learnt by looking at the records: for the terminal only."""
+"""Hints for the data owner before a draft becomes a card. They come from the records: for the terminal only."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def drafted_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
 
 
 def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
-    """What the drafted card does to the pictures, and what about the classes and the pictures asks for a decision.
+    """What the drafted card does to the pictures, and which classes and pictures need a decision.
 
     Args:
         records: of any size.

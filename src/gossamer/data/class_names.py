@@ -55,7 +55,7 @@ def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequ
 
 
 def absent(records: Labelled, where: str) -> list[str]:
-    """What a person should hear of classes that have a name and no record; empty where there are none."""
+    """A note on classes that have a name and no record; empty where there are none."""
     there = set(records.labels.tolist())
     gone = [name for number, name in enumerate(records.class_names) if number not in there]
     if not gone:

@@ -74,7 +74,7 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tupl
 
 
 def first(labels: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray]) -> int | None:
-    """The position of the first label that is wrong, None where none is. wrong: from some of the labels to bool, [n] to [n]."""
+    """The position of the first wrong label, or None. wrong: from some of the labels to bool, [n] to [n]."""
     for start in range(0, len(labels), _PIECE):
         flags = wrong(labels[start : start + _PIECE])
         if flags.any():

@@ -144,7 +144,7 @@ def is_nameless(array: np.ndarray) -> bool:
 
 
 def remarks(array: np.ndarray) -> list[str]:
-    """What the terminal says of where an array is stored."""
+    """What the terminal shows on where an array is stored."""
     return [ON_DISK] if is_nameless(array) else []
 
 

@@ -1,6 +1,6 @@
 """Whether pictures are ink on white or white on black, by the pixels of their edges. And whether they show anything.
 
-The answers come from the records. They are for the curator at the terminal, and for nothing that is released.
+The answers come from the records. They are for the data owner's terminal, and for nothing that is released.
 """
 
 from typing import Literal

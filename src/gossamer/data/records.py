@@ -35,12 +35,12 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Samples(Labelled):
-    """Synthetic images with labels: the output of a generator. They belong to nobody, so they have no units.
+    """Synthetic images with labels: the output of a generator. They belong to no unit.
 
     Args:
         images: uint8 [n, C, H, W].
         labels: int64 [n], from 0 to classes - 1.
-        class_names: what the labels are called, label 0 first; empty: nobody said.
+        class_names: names of the labels, label 0 first; empty: unknown.
     """
 
     images: np.ndarray
@@ -57,7 +57,7 @@ class Records(Labelled):
         labels: int64 [N], from 0 to classes - 1.
         units: int64 [N], from 0; equal numbers belong to one unit. None: every record is its own unit.
         names: text [population], the id of each unit, "" for a record without one. None: no unit has one.
-        class_names: what the labels are called, label 0 first; empty: nobody said.
+        class_names: names of the labels, label 0 first; empty: unknown.
         notes: what the readers converted, in words: for the terminal, and for no file.
     """
 

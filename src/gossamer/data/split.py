@@ -1,7 +1,7 @@
 """`gossamer split`: split a data set into train and test before a run, so that members and non-members differ in nothing else.
 
-The side of a unit follows from the unit alone, by the keyed hash of a public share with another key. Whoever joins or leaves
-the data moves nobody else, so the guarantee of a run on one side holds for the whole.
+The side of a unit follows from the unit alone, by the keyed hash of a public share with another key. A unit that joins
+or leaves the data moves no other, so the guarantee of a run on one side holds for the whole.
 """
 
 import csv
@@ -199,10 +199,10 @@ def _pictures(
 
 
 def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:
-    """How many are on either side. Raises RequestError: nobody is."""
+    """Return how many are on either side. Raises RequestError: a side has no unit."""
     sides = [[name for name, there in zip(names, mask, strict=True) if there] for mask in (~test, test)]
     for side, there in zip(_SIDES, sides, strict=True):
         if not there:
-            raise RequestError(f"nobody fell to {side}, which happens with few units: give another --share or --seed.")
+            raise RequestError(f"no unit fell to {side}, which happens with few units: give another --share or --seed.")
     people = [len({name for name in there if name}) + there.count("") for there in sides]
     return SplitResult((len(sides[0]), len(sides[1])), (people[0], people[1]), spec)

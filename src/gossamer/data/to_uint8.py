@@ -15,7 +15,7 @@ from gossamer.data.memory_mapped import filled
 from gossamer.errors import DataError
 
 Resize = Literal["squash", "crop", "pad"]
-"""What becomes of other proportions than the card's."""
+"""How pictures of other proportions than the card's are fitted."""
 
 _CHUNK, _BYTES = 4096, 1 << 25
 """Images that are converted at a time, and their bytes at most."""

@@ -155,4 +155,4 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
     except OSError as error:
         raise DataError(f"{path}: the list of units cannot be read ({error.strerror or error})") from None
     except (UnicodeDecodeError, csv.Error):
-        raise DataError(f"{path}: the list of units is not a sound CSV in UTF-8: save it anew, with commas") from None
+        raise DataError(f"{path}: the list of units is not a sound CSV in UTF-8: save it again, with commas") from None

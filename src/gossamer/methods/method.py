@@ -203,8 +203,8 @@ class OnPublic(Phase, Generic[C, S]):
     """A phase that sees public records only; left out where there are none.
 
     Args:
-        body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; what stands
-            after its last yield is reached by every run, once. In the last phase nothing stands there.
+        body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; every run
+            executes the code after its last yield, once. The last phase has no such code.
     """
 
     body: "Callable[[Run[C], S, Records], Iterator[Logs]]"
@@ -267,7 +267,7 @@ class Method(ABC, Generic[C, S]):
     without_guarantee: ClassVar[str] = ""
     """Why it can promise nothing, whatever its settings; empty where it can."""
     takes_public: ClassVar[bool] = True
-    """Whether public records are of any use to it."""
+    """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     shards_records: ClassVar[bool] = False
@@ -298,7 +298,7 @@ class Method(ABC, Generic[C, S]):
         return self.phases(config, card)
 
     def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":  # noqa: ARG002 (for methods that need it)
-        """What makes the pictures that a run starts on; None: nothing does."""
+        """What makes the pictures that a run starts on; None: there is no start."""
         return None
 
     def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:  # noqa: ARG002 (for methods that need it)

@@ -124,7 +124,7 @@ class Synthesizer:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Synthesizer":
-        """Read a run or a release folder, once its files have been held against each other. Needs no data.
+        """Read a run or a release folder after checking its files against each other. Needs no data.
 
         Raises:
             RunFolderError: if the folder holds no finished run, or one of another version.

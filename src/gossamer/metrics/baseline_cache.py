@@ -1,4 +1,4 @@
-"""What has been computed on real records alone, kept so that the next evaluation need not compute it again.
+"""Results on real records alone, kept so that the next evaluation need not compute them again.
 
 Accuracies of classifiers trained on real records, and the classifier whose features measure distances. They come from real
 records without noise: the folder is private (mode 0700), like a RUN's `checkpoint/`, and `gossamer release` leaves it out.
@@ -43,7 +43,7 @@ class Baselines:
         with _hold_lock(path):
             try:
                 return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
-            except (OSError, ValueError, TypeError):  # not there, or not whole: computed anew
+            except (OSError, ValueError, TypeError):  # missing or incomplete: computed again
                 figures = compute()
                 write_atomically(
                     path,

@@ -19,7 +19,7 @@ its default in scikit-learn, and every `n_jobs` is 1:
 
 The paper's "Avg Acc" and "Calibrated Acc" are over these and a CNN, which is not among ours.
 
-The figures read real records. They are internal, and no guarantee covers them.
+The figures are computed on real records. They are private: no guarantee covers them.
 """
 
 import importlib
@@ -110,8 +110,8 @@ def classical_accuracies(
     """Share of the real test records that each classifier gets right, trained on flattened pictures in [0, 1].
 
     The Wilson 95 % intervals are over the test records, for one training with this seed. `computed_on` names a classifier
-    that ran into its iteration limit; it is judged as it stands, as in the paper. With the paper's 60,000 pictures the list
-    is long work for one core. `limit` shortens it, and lowers the figures.
+    that ran into its iteration limit; it is judged without more iterations, as in the paper. With the paper's 60,000
+    pictures the list is long work for one core. `limit` shortens it, and lowers the figures.
 
     Args:
         train_images: uint8 [N, C, H, W], the samples.

@@ -4,7 +4,7 @@ The protocol is that of Bie, Kamath, Zhang 2023 ("Private GANs, Revisited"). A s
 The epoch is chosen on the samples held out, and only that epoch sees the real test records.
 Choosing on the test records would report the luckiest epoch.
 
-The figures read real records. They are internal, and no guarantee covers them.
+The figures are computed on real records. They are private: no guarantee covers them.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Features: what the distances between sets of pictures are computed on.
 
 Two kinds. `ClassifierFeatures` come from a classifier trained on the real records themselves: they need no download,
-and they see what tells the classes apart. `InceptionFeatures` come from the network of the published FID, whose weights
+and they see what separates the classes. `InceptionFeatures` come from the network of the published FID, whose weights
 the caller brings. Distances on the two differ in scale and are never comparable, so each kind says what the Frechet
 distance on it is called.
 """
@@ -261,7 +261,7 @@ class InceptionFeatures:
 
 
 def _settle(net: FeatureCNN, images: Images, order: NDArray[Any]) -> None:
-    """Take the statistics of batch normalisation anew from the finished net, as plain averages over batches.
+    """Recompute the statistics of batch normalisation from the finished net, as plain averages over batches.
 
     The running ones lag behind the weights: after a short training the net would judge by those of its first steps.
     """

@@ -2,7 +2,7 @@
 
 Pure functions of arrays. Distances between pictures are taken on features (`gossamer.metrics.features`).
 
-The figures read real records. They are internal, and no guarantee covers them.
+The figures are computed on real records. They are private: no guarantee covers them.
 """
 
 import math

@@ -1,13 +1,13 @@
 """Samples and records as neighbours: precision, recall, density, coverage, and the nearest record of each sample.
 
 A set of vectors is taken as the union of balls around them, each reaching to its k-th nearest neighbour of the same set.
-Precision and recall ask who lies inside the other set's balls (Kynkaanniemi et al. 2019). Density counts in how many, and
-coverage asks which balls hold anybody (Naeem et al. 2020); outliers disturb these two less.
+Precision and recall are the shares inside the other set's balls (Kynkaanniemi et al. 2019). Density counts in how many,
+and coverage is the share of balls that hold a vector (Naeem et al. 2020); outliers disturb these two less.
 
 Distances are Euclidean, on features or flattened pictures, and computed in blocks. Vectors nearer than a millionth of
 their norm count as the same point.
 
-The figures read real records. They are internal, and no guarantee covers them.
+The figures are computed on real records. They are private: no guarantee covers them.
 """
 
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def nearest(samples: Vectors, records: Vectors) -> Nearest:
     index = np.empty(len(S), dtype=np.int64)
     for rows, squared in _blocks(S, R):
         index[rows] = squared.argmin(axis=1)
-    # Anew from the difference, which is exactly 0 for a copy.
+    # Computed from the difference, which is exactly 0 for a copy.
     distance = np.array(
         [np.linalg.norm(s.astype(np.float64) - records[i]) for s, i in zip(samples, index, strict=True)]
     )

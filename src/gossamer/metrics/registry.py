@@ -4,7 +4,7 @@ Names of figures are the keys of metrics.json. A name says what a figure was com
 "... of the real-data baseline" is the same figure on real records.
 The help of the command line reads this module, so numpy, scipy and PyTorch are loaded only when a metric is measured.
 
-To add a metric: its figures, its function, and `@_metric` with a name. The file is long because they stand side by side.
+To add a metric: its figures, its function, and `@_metric` with a name. The file is long because all metrics are in it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +117,7 @@ class Figure:
 
     Args:
         name: its key.
-        sentence: what it means for a curator who is no statistician, with places for the value and its range.
+        sentence: what it means for a data owner who is no statistician, with places for the value and its range.
         share: whether it is a share, shown in per cent.
         bar: its label where it is drawn as a bar; empty: it is not.
     """
@@ -411,7 +411,7 @@ IN_ALL = tuple(name for name, metric in METRICS.items() if metric.in_all)
 
 
 def chosen_metrics(text: str) -> list[str]:
-    """The metrics of a comma-separated list; "all" stands for the quick ones.
+    """The metrics of a comma-separated list; "all" means the quick ones.
 
     Raises:
         RequestError: if there is no such metric; names the nearest.

@@ -14,8 +14,8 @@ class SmallCNN(nn.Module):
     """The classifier of Bie, Kamath, Zhang 2023 (evaluation of section 4.1).
 
     Two 3x3 convolutions (32 and 64 channels) with ReLU, max-pool 2, dropout 0.25, a layer of 128 with ReLU, dropout
-    0.5, and the classes. On 28x28 pictures the layer of 128 reads 9,216 numbers, and the net has 1,199,882 parameters
-    for one channel and ten classes.
+    0.5, and the classes. On 28x28 pictures the layer of 128 has 9,216 inputs, and the net 1,199,882 parameters for one
+    channel and ten classes.
 
     Args:
         shape: channels, height, width of a picture; height and width at least 6.

@@ -1,4 +1,4 @@
-"""Wavelet scattering: features of a picture that follow from formulas, so that no record has shaped them.
+"""Wavelet scattering: features of a picture by fixed formulas, learnt from no record.
 
 Bruna and Mallat 2013, "Invariant Scattering Convolution Networks"; Oyallon and Mallat 2015 for the settings. The moduli of
 wavelet coefficients, and the moduli of their wavelet coefficients, are averaged over neighbourhoods of 2^J pixels. What is
@@ -30,13 +30,13 @@ _EPSILON = 1e-4
 class Scattering(nn.Module):
     """Pictures to features: scattering of order 0, 1 and 2, normalised within each picture, and a constant.
 
-    Each channel has 1 + JL + L^2 J(J - 1)/2 maps with L = 8 angles: 81 for J = 2, which is what pictures below 64x64 get, and
-    217 for J = 3. A map has a value for every 2^J-th pixel. The maps of a picture are normalised in groups of 3 (of 7 where
-    there are 217): their mean is taken off, and what is left is divided by its standard deviation + 10^-4. The filters are
-    periodic, they follow from the shape, and no weights file holds them.
+    Each channel has 1 + JL + L^2 J(J - 1)/2 maps with L = 8 angles. Pictures below 64x64 have J = 2 and 81 maps, others
+    J = 3 and 217. A map has a value for every 2^J-th pixel. The maps of a picture are normalised in groups of 3 (of 7
+    where there are 217). The mean of a group is subtracted, and the rest is divided by its standard deviation + 10^-4.
+    The filters are periodic and follow from the shape; no weights file holds them.
 
-    Each thread transforms one picture at a time: its features do not depend on the others, to the last bit, and the temporaries
-    fit the cache of a processor, which is faster than a batch, and than several threads on one picture.
+    Each thread transforms one picture at a time, so its features do not depend on the others, to the last bit. The
+    temporaries fit the processor's cache: this is faster than a batch, or several threads on one picture.
 
     Raises:
         RequestError: if the pictures are below 8x8.
@@ -116,8 +116,9 @@ def normalised(maps: Tensor, group: int) -> Tensor:
 def wavelets(height: int, width: int, scales: int) -> Tensor:
     """Fourier transforms of the Morlet wavelets, which are real: [scales, 8, height, width].
 
-    The wavelet of scale j and angle pi l / 8 is a wave of frequency (3 pi / 4) / 2^j under a Gaussian of standard deviation
-    0.8 2^j along the wave and twice that across, whose sum is 1, minus the multiple of the Gaussian that makes its sum 0.
+    The wavelet of scale j and angle pi l / 8 is a wave of frequency (3 pi / 4) / 2^j under a Gaussian. Its standard
+    deviation is 0.8 2^j along the wave and twice that across, and its sum is 1. A multiple of the Gaussian is
+    subtracted, so that the wavelet's sum is 0.
     """
     return torch.stack(
         [

@@ -180,7 +180,7 @@ class DataSetBudget:
                 raise BudgetError(
                     f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
                     f"{len(runs)} before it would spend {total}. Ask for less, or see `gossamer budget {shlex.quote(there)}`. "
-                    f"The curator may raise it: `gossamer budget {shlex.quote(limit.name)} --epsilon E --delta D --force`."
+                    f"To raise it: `gossamer budget {shlex.quote(limit.name)} --epsilon E --delta D --force`."
                 )
 
 
@@ -290,7 +290,7 @@ class OpenBudgetLog:
     def _append(self, body: dict[str, Any]) -> None:
         """Append a line and sync it. An incomplete last line, left by a crash, is overwritten."""
         if self._file is None:
-            raise ValueError("this budget log was opened for looking only")
+            raise ValueError("this budget log was opened for reading only")
         last_hash = chain(self._last_hash, body)
         line = json.dumps({**body, "hash": last_hash}).encode() + b"\n"
         try:

@@ -41,7 +41,7 @@ class Confined(Generic[T]):
     Args:
         value: anything that must not leave.
         ledger: records the cost of every release.
-        ranks: those with the other parts of the records.
+        ranks: the processes with the other parts of the records.
     """
 
     __slots__ = ("__held", "__ledger", "__ranks")
@@ -60,7 +60,7 @@ class Confined(Generic[T]):
         _inside(lambda: fn(self.__held))
 
     def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
-        """Let the answer of a mechanism out: records the cost, then reads.
+        """Release the answer of a mechanism: record the cost, then read the records.
 
         Raises:
             UnplannedRelease: if the ledger has not reserved this release. No record has been read then.
@@ -112,7 +112,7 @@ class Confined(Generic[T]):
         _inside(write)
 
     def unseal(self: "Confined[AnyStateful]", path: Path) -> None:
-        """Go on from a sealed file, and those of other ranks that lie beside it: the way in, so it is free."""
+        """Load the state from a sealed file, and from those of other ranks beside it. Free: nothing leaves."""
 
         def read() -> None:
             for sealed_file in (path, *sorted(path.parent.glob(f"{path.name}.*"))):

@@ -2,7 +2,7 @@
 
 Every rank goes through the same loop, with the same public draws. A release is one mechanism over the records of all ranks:
 
-1. Each rank records the cost. That of rank 0 is on disk before rank 0 reads.
+1. Each rank records the cost. Rank 0 has it on disk before rank 0 reads.
 2. Each rank samples from its own part and asks. Its answer has no noise, and goes to rank 0 alone.
 3. All ranks compare what they are about to release: the event, what is left of the plan, bounds and noise. If one differs or
    has failed, nothing is added up and every rank stops.
@@ -47,7 +47,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0: it has the ledger, draws the noise, and writes what is written."""
+        """Whether this is rank 0: it has the ledger, draws the noise, and writes the files."""
         return self.number == 0
 
     def shard(self, n: int) -> slice:

@@ -79,7 +79,7 @@ class Guarantee:
 def rounded_up(bound: float, digits: int = 3) -> str:
     """A bound with so many decimals, rounded up, never to the nearest: what is printed must still be a bound.
 
-    The one home of this rule. What is rounded is the shortest decimal that stands for the float, so 0.3 stays 0.300.
+    All bounds are rounded here. The rounded number is the shortest decimal of the float, so 0.3 stays 0.300.
 
     >>> rounded_up(9.9981), rounded_up(1e-9), rounded_up(0.3), rounded_up(math.inf)
     ('9.999', '0.001', '0.300', 'infinity')
@@ -91,7 +91,7 @@ def rounded_up(bound: float, digits: int = 3) -> str:
 
 
 def in_full(delta: float) -> str:
-    """A delta with all its digits: it was given, and a shortened one might be smaller.
+    """A delta with all its digits, because a shortened one might be smaller than the delta that was given.
 
     >>> in_full(1e-5), in_full(1.2345612e-6), in_full(0.0)
     ('1e-05', '1.2345612e-06', '0')

@@ -9,11 +9,11 @@ drawn. On disk the ledger only grows, one JSON object a line. Every line has the
     {"session": "5e1f...", "hash": "..."}
     {"charge": 0, "hash": "..."}
 
-A session is a random token that is also in the budget log. It tells a copied folder from the run that went on
-(`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before the
-first of a block is used. So after a crash the file may hold more charges than were used, never fewer. The first line pins the
-settings of the run. It also names the version of the noise (`noise.py`); ledgers of format 2 name none, which is version 1. A
-run that goes on with a newer version writes a line {"noise": 2} before its next charge.
+A session is a random token that is also in the budget log. It distinguishes a copied folder from the run that went on
+(`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before
+the first of a block is used. So after a crash the file may hold more charges than were used, never fewer. The first
+line pins the settings of the run. It also names the version of the noise (`noise.py`); ledgers of format 2 name none,
+which is version 1. A run that goes on with a newer version writes a line {"noise": 2} before its next charge.
 
 The file has over 400 lines, because writing and reading a line must agree.
 """
@@ -46,8 +46,8 @@ from gossamer.privacy.guarantee import (
 )
 
 BLOCK = 16
-"""Charges of the most frequent event that are written ahead and synced together. All others are written one by one. So every
-so many steps nothing is ahead, and a checkpoint may be written. Plain Gaussians, few and costly, are written one by one too."""
+"""Charges of the most frequent event that are written ahead and synced together. All others, and plain Gaussians (few,
+costly), are written one by one. So after each block nothing is ahead, and a checkpoint may be written."""
 
 NOISE_VERSION = 2
 """Of `noise.py`."""
@@ -93,7 +93,7 @@ class PrivacyLedger:
     _path: Path | None = field(default=None, init=False, repr=False)
 
     def reserve(self, plan: Plan) -> None:
-        """Set the releases of `plan` aside, before any record is read.
+        """Reserve the releases of `plan`, before any record is read.
 
         Raises:
             BudgetExceeded: if all that is reserved would cost more than the budget.
@@ -112,8 +112,7 @@ class PrivacyLedger:
     def charge(self, event: DpEvent) -> None:
         """Record the cost of one release. Returns only when it is on disk (where the ledger has a file).
 
-        `NoOpDpEvent` is free: an earlier charge covers it, and the mechanism says which. A composed event is charged part by
-        part.
+        `NoOpDpEvent` is free: the mechanism says which earlier charge covers it. A composed event is recorded in parts.
 
         Raises:
             UnplannedRelease: unless a reserved release of this very event is left.
@@ -149,7 +148,7 @@ class PrivacyLedger:
         self._charged = list(used)
 
     def spent(self) -> Guarantee:
-        """What the releases so far cost. For display only: the promise of a run is its reserved plan."""
+        """Return the cost of the releases so far. For display only: the promise of a run is its reserved plan."""
         return self._cost([(event, count) for event, count in zip(self._events, self.used, strict=True) if count])
 
     def promise(self) -> Guarantee:
@@ -157,7 +156,7 @@ class PrivacyLedger:
         return self._cost(self.plan)
 
     def declassify(self, reason: str) -> None:
-        """Write down that something left without a mechanism. From here on epsilon is infinity. A reason is said once."""
+        """Record that a value left without a mechanism: epsilon is infinity from then on. A reason is recorded once."""
         if not reason.strip():
             raise ValueError("declassify needs a reason: it is printed in every report")
         if reason not in self.reasons:
@@ -228,7 +227,7 @@ class PrivacyLedger:
 
     @classmethod
     def load(cls, path: Path) -> "PrivacyLedger":
-        """Read a ledger from disk, for looking only.
+        """Read a ledger from disk, without writing to it.
 
         Raises:
             LedgerDamaged: if a line was changed, cut or torn; the message names it.
@@ -289,7 +288,7 @@ class PrivacyLedger:
         return len(self._charge_lines) - bisect.bisect_right(self._charge_lines, line)
 
     def hash_at(self, line: int) -> str:
-        """The hash of a line, which was held against it when the file was read."""
+        """The hash of a line, checked when the file was read."""
         if line == self.lines:
             return self.last_hash
         assert self._path is not None
@@ -329,7 +328,7 @@ class PrivacyLedger:
         return min(most, self._reserved[number] - self._charged[number])
 
     def _append(self, bodies: Iterable[dict[str, Any]]) -> None:
-        """Write lines and sync them: after this they survive a crash. What cannot be written (a full disk) leaves no trace.
+        """Write lines and sync them: after this they survive a crash. A failed write (a full disk) leaves no trace.
 
         Raises:
             OSError: if it cannot be written. Nothing has been charged then.
@@ -363,7 +362,7 @@ class PrivacyLedger:
 
     @classmethod
     def _replay(cls, path: Path) -> tuple["PrivacyLedger", int]:
-        """The ledger that the file tells of, and the length in bytes of a torn last line (0: none)."""
+        """The ledger in the file, and the length in bytes of a torn last line (0: none)."""
         ledger: PrivacyLedger | None = None
         last_hash, index, tail = START, 0, b""
         with path.open("rb") as file:
@@ -383,7 +382,7 @@ class PrivacyLedger:
         if ledger is None or not ledger._events:
             raise LedgerDamaged(
                 f"{path.name}, line {index + 1}: the ledger ends before its plan. Either the run never began and can be "
-                "started anew, or the file was cut, and only a copy can tell what was released."
+                "started again, or the file was cut, and only a copy shows what was released."
             )
         ledger._path = path.absolute()
         return ledger, len(tail)
@@ -478,7 +477,7 @@ def read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], s
 
 
 def locked(path: Path, mode: str) -> IO[bytes]:
-    """Open a ledger and keep everyone else from writing it until the file is closed.
+    """Open a ledger and keep other processes from writing it until the file is closed.
 
     Raises:
         RunFolderError: if another process is writing it.

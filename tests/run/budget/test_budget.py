@@ -172,7 +172,7 @@ def test_the_released_settings_follow_from_the_name_and_never_from_the_records(p
     second = place.fit(tmp_path / "second", data=copy)
     assert "no earlier run under this name." in second.certificate.adds_up
     assert len(place.account.entries) == 2
-    assert "The log knows the same records as" in place.words
+    assert "The log has the same records as" in place.words
     settings = (tmp_path / "second" / "config.json").read_text()
     assert place.account.entries[0].charge.mark not in settings
     assert str(tmp_path) not in settings
@@ -1098,7 +1098,7 @@ def test_budget_lists_the_runs_and_their_sum(place: Place, gossamer: Run, tmp_pa
 
 def test_budget_refuses_what_it_cannot_mean(gossamer: Run, data: Path, card: Path, state_home: Path) -> None:
     for words, says in (
-        ([data], "knows no data set"),
+        ([data], "has no data set"),
         ([data, "--epsilon", 1], "--epsilon and --delta together"),
         ([data, "--delta", 1e-5], "--epsilon and --delta together"),
         ([data, "--allow-infinite"], "--epsilon and --delta together"),
@@ -1109,7 +1109,7 @@ def test_budget_refuses_what_it_cannot_mean(gossamer: Run, data: Path, card: Pat
         assert answer.status == 2
         assert says in answer.err
     assert list(state_home.iterdir()) == []
-    begun = f"A new budget log begins in {state_home}/gossamer/accounts.jsonl: it knows no earlier run and no limit."
+    begun = f"A new budget log begins in {state_home}/gossamer/accounts.jsonl: it has no earlier run and no limit."
     for first in ([begun], []):
         told = gossamer("budget", "clinic", "--epsilon", 1, "--delta", 1e-5).out.splitlines()
         assert told[:-2] == [*first, "clinic", "no run yet"]
@@ -1121,7 +1121,7 @@ def test_a_book_that_begins_is_said_and_where(place: Place, tmp_path: Path) -> N
     for number, folder in enumerate(["book", "book", "bok"]):
         place.said.truncate(0)
         place.fit(tmp_path / f"run{number}", accounts=tmp_path / folder)
-        begins = f"A new budget log begins in {tmp_path}/{folder}/accounts.jsonl: it knows no earlier run"
+        begins = f"A new budget log begins in {tmp_path}/{folder}/accounts.jsonl: it has no earlier run"
         assert (begins in place.words) == (number != 1)
     place.crash(20, tmp_path / "its own", accounts=tmp_path / "its own" / PRIVATE / ACCOUNTS)
     assert str(tmp_path / "its own" / PRIVATE) not in place.words

@@ -271,7 +271,7 @@ def test_a_discriminator_that_knows_the_members_is_caught(
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
     told = verdict(found, INFINITE)
-    assert "told members from non-members better than guessing" in told[0]
+    assert "recognised members better than guessing" in told[0]
     assert any("100.0\u00a0% of them" in sentence for sentence in told)
 
 
@@ -286,11 +286,11 @@ def entry(name: str, low: float, chance: float = 0.5, tpr: float | None = None) 
 
 def test_a_verdict_names_success_failure_and_the_limits() -> None:
     failed = verdict([entry("a", 0.3), entry("b", 0.4)], INFINITE)
-    assert failed[0] == "These 2 attacks failed: none told members from non-members better than guessing."
+    assert failed[0] == "These 2 attacks failed: none recognised members better than guessing."
     assert failed[1].startswith("Others may not.")
     assert "no formal guarantee" in failed[-1]
     mixed = verdict([entry("a", 0.3), entry("b", 0.6), entry("b", 0.7)], {"epsilon": 3.0})
-    assert mixed[0] == "1 of these 2 attacks told members from non-members better than guessing: b."
+    assert mixed[0] == "1 of these 2 attacks recognised members better than guessing: b."
     assert "Strongest: b, share 0.8 (0.7 to 0.9)" in mixed[1]
     assert "never that there are none" in mixed[2]
     assert mixed[-1].startswith("The guarantee limits every attacker")

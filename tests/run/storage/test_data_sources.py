@@ -211,7 +211,7 @@ def test_nobody_public_is_said_and_nobody_private_is_not(
 ) -> None:
     """The first follows from the public part alone. The second would tell that the last protected record is gone."""
     monkeypatch.setattr("gossamer.run.training.certify.write_report", lambda *_, **__: None)
-    with pytest.raises(RequestError, match="nobody is in the public part"):
+    with pytest.raises(RequestError, match="no unit is in the public part"):
         sources(
             without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE
         ).read_unconfined(CARD)

@@ -156,7 +156,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     answer = gossamer(*fit_words)
     assert answer.status == 2
     assert "the disk has 3 MB free, and a run needs about" in answer.err
-    assert "Make room, or name another --out; nothing has been written." in answer.err
+    assert "Free some space, or name another --out; nothing has been written." in answer.err
     assert not (tmp_path / "run").exists()
     monkeypatch.undo()
     assert gossamer(*fit_words).status == 0

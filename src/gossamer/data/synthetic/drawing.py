@@ -1,4 +1,4 @@
-"""Drawing programs: pictures from a few numbers, and other numbers nearby. What Private Evolution asks of a simulator.
+"""Drawing programs: pictures from a few numbers, and other numbers nearby. They are simulators for Private Evolution.
 
 All randomness is an argument: standard normals, as many as a picture has parameters. So the same numbers may come from a
 seeded stream, or be the latent of a generator.
@@ -55,15 +55,15 @@ class DrawingProgram(ABC):
 
         Args:
             parameters: [n, size].
-            degree: how far, from 0 to 1: continuous parameters move by degree x their spread x a normal, inside their range,
-                and a choice is made anew with probability degree.
+            degree: how far, from 0 to 1. Continuous parameters move by degree x their spread x a normal, inside their
+                range. A choice is redrawn with probability degree.
             noise: standard normals, [n, size].
         """
         _, spread, low, high = self._table(noise)
         choices, free = self._parts(parameters)
-        coins, steps = self._parts(noise)
-        coin = _uniform(coins)  # below degree, a coin is uniform there: it makes the new choice too
-        again = torch.where(coin < degree, (coin / degree).clamp(max=_BELOW_ONE), choices)
+        normals, steps = self._parts(noise)
+        u = _uniform(normals)  # given u < degree, u / degree is uniform in [0, 1): it is the new choice
+        again = torch.where(u < degree, (u / degree).clamp(max=_BELOW_ONE), choices)
         return torch.cat([again, (free + degree * spread * steps).clamp(low, high)], dim=1)
 
     @abstractmethod
@@ -91,8 +91,8 @@ def _uniform(normals: Tensor) -> Tensor:
 class Patches(DrawingProgram):
     """A rectangle with soft edges on an even ground: for records that are no characters, and for tests. Labels change nothing.
 
-    The parameters are the middle (x, y), the half sides (x, y), the softness of the edges, all in sides of the picture, and the
-    brightness of the patch and of the ground.
+    The first parameters are in sides of the picture: middle (x, y), half sides (x, y) and softness of the edges. The
+    others are the brightness of the patch and of the ground.
     """
 
     choices = 0

@@ -40,7 +40,7 @@ class Learner(StatefulDataclass, Generic[N]):
         self.renew(optimiser)
 
     def renew(self, optimiser: Optimiser) -> None:
-        """Begin anew with an optimiser: the moments of the old one belong to other gradients."""
+        """Take a new optimiser: the moments of the old one belong to other gradients."""
         self.optimiser = optimiser([self.vector])
 
     def step(self, gradient: Tensor) -> None:
@@ -58,7 +58,7 @@ class Average(Generic[N]):
 
     @torch.no_grad()
     def follow(self, *, at_most: float = 1.0) -> None:
-        """average <- decay * average + (1 - decay) * weights; `at_most` is the decay of an average that is young."""
+        """average <- decay * average + (1 - decay) * weights; `at_most` is the decay of a young average."""
         if self._mean is None:
             return
         for mean, value in zip(self._mean.parameters(), self._net.parameters(), strict=True):
@@ -67,7 +67,7 @@ class Average(Generic[N]):
             mine.copy_(theirs)
 
     def restart(self) -> None:
-        """Begin anew with the present weights."""
+        """Start the average again from the present weights."""
         if self._mean is not None:
             self._mean.load_state_dict(self._net.state_dict())
 
@@ -102,7 +102,7 @@ class InTraining(StatefulDataclass, Generic[N]):
         self.optimiser = optimiser(list(net.parameters()))
 
     def renew(self, optimiser: Optimiser) -> None:
-        """Begin anew with an optimiser: the moments of the old one belong to other gradients."""
+        """Take a new optimiser: the moments of the old one belong to other gradients."""
         self.optimiser = optimiser(list(self.net.parameters()))
 
     def descend(self, loss: Tensor, ranks: Ranks = ALONE) -> None:

@@ -1,4 +1,4 @@
-"""A run that starts on what another method releases, within the same budget, in the place of public records.
+"""A run that starts on what another method releases, within the same budget, instead of public records.
 
 Its first phases are those of that method, with their cost in the same ledger. Then samples are drawn from the generator that
 they made, once. They are used as public records would be: post-processing of a release costs nothing more.
@@ -48,10 +48,10 @@ class StartConfig(BaseConfig):
     """What a run starts on.
 
     Args:
-        start: method whose release the run starts on, in the place of public records: evolve or moments; empty: none.
+        start: method whose release the run starts on, instead of public records: evolve or moments; empty: none.
         start_settings: settings of that method where they are not its defaults, as in "drawing=letters,candidates=500".
         start_noise: its noise multiplier, in units of noise_multiplier.
-        start_records: records that are drawn of its release.
+        start_records: synthetic records drawn from its release.
     """
 
     start: str = ""
@@ -74,7 +74,7 @@ class StartState(StatefulDataclass):
 
     @property
     def drawn(self) -> "Records":
-        """The samples, in the place of public records."""
+        """The samples, instead of public records."""
         return records.Records(self.images.numpy(), self.labels.numpy())
 
     def add(self, images: "Tensor", labels: "Tensor") -> None:
@@ -103,7 +103,7 @@ class Startable(Method[C, S], Generic[C, S]):
         ]
 
     def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:
-        """With all settings of the start in the place of their text, but for its noise, which follows from the run's."""
+        """With all settings of the start instead of their text. Its noise is left out: it follows from the run's."""
         own, first = super().in_full(config, card), self.first(config, card)
         if first is None:
             return own

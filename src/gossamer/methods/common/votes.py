@@ -1,9 +1,9 @@
-"""Votes of private records on public candidates, and what is chosen by them. No record enters a picture.
+"""Votes of private records on public candidates, and the choice by votes. No record enters a picture.
 
-Every record votes for the candidate of its class that looks most like it, in an embedding that has seen no record. All votes
-are ONE histogram over the candidates of all classes, released once by a Gaussian. A record adds 1 to one bin; a unit with
-several records adds a vector that is clipped to 1. So the histogram moves by at most 1 in L2, add-or-remove-one. Lin et al.
-2024 ("Differentially private synthetic data via foundation model APIs 1: images"), Algorithm 2.
+Every record votes for the candidate of its class that is most similar to it, in an embedding that has seen no record.
+All votes are ONE histogram over all candidates, released once by a Gaussian. A record adds 1 to one bin; a unit with
+several records adds a vector that is clipped to 1. So the histogram moves by at most 1 in L2, add-or-remove-one. Lin et
+al. 2024 ("Differentially private synthetic data via foundation model APIs 1: images"), Algorithm 2.
 
 That holds only if a vote depends on its record alone, to the last bit. If another record in the batch changed how a sum is
 rounded, a vote near a tie would move to another bin. So points lie on a grid. Everything between a record and its vote is a
@@ -91,7 +91,7 @@ class Votes:
         return total
 
     def _nearest(self, records: Records) -> Tensor:
-        """The cell in which each record votes, int64 [n]; -1: in none."""
+        """The bin in which each record votes, int64 [n]; -1: in none."""
         where = embedded(records, self.embedding, self.positions.device)
         labels = torch.tensor(records.labels, device=where.device)
         cells = torch.full_like(labels, -1)

@@ -41,7 +41,7 @@ class Config(StartConfig):
         warm_steps: steps on public pictures, or on those of a start, before the first private one.
         warm_batch_size: pictures in a warm step.
         warm_learning_rate: Adam's step size in the warm start.
-        label_dropout: share of draws that are not told the label, for guidance.
+        label_dropout: share of draws without a label, for guidance.
         sampler_steps: steps of the sampler, each two calls of the net.
         guidance: how far samples are pushed towards their label; 0: not at all.
         churn: fresh noise per sampler step, from 0 (none) to 1.
@@ -113,10 +113,10 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         return config.votes_noise > 0
 
     def explain(self, config: Config) -> str:
-        """What a net has that begins on nothing."""
+        """Advise a start to a net without pre-training."""
         if config.start or config.network == "unet":
             return ""
-        return "Without public records the net begins on nothing: --start moments or --start evolve cost little and teach much."
+        return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings that contradict each other."""

@@ -105,7 +105,7 @@ def preferred(state: "State", public: Records) -> Records:
 def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Principal axes of public pictures, and steps on their codes. Costs nothing.
 
-    Then Adam begins anew: its moments belong to other gradients.
+    Then Adam is reset: its moments belong to other gradients.
     """
     config, latent = run.config, state.G.latent
     public = preferred(state, public)

@@ -15,14 +15,14 @@ from gossamer.errors import RequestError
 from gossamer.nets.latent import Latent
 
 _WAVES = 16
-"""Cosines, and as many sines, that tell a net how strong the noise is."""
+"""Cosines, and as many sines, that encode the noise level."""
 
 
 class Denoiser(nn.Module):
     """D(z; sigma, y) = c_skip z + c_out F(c_in z, sigma, y). Table 1, "Ours".
 
-    `inner`, F, takes scaled codes [n, ...] and conditions [n, k] to a prediction like the codes. Of K classes the label K means
-    that the label is not told.
+    `inner`, F, takes scaled codes [n, ...] and conditions [n, k] to a prediction like the codes. The label K (of K
+    classes) means that there is no label.
     """
 
     waves: Tensor
@@ -104,7 +104,7 @@ class UNet(nn.Module):
             before = above
         self.norm, self.last = nn.GroupNorm(8, width), nn.Conv2d(width, channels, 3, padding=1)
         nn.init.zeros_(self.last.weight)
-        nn.init.zeros_(self.last.bias)  # type: ignore[arg-type]  # a convolution has one unless it is told not to
+        nn.init.zeros_(self.last.bias)  # type: ignore[arg-type]  # a convolution has one by default
 
     def forward(self, codes: Tensor, conditions: Tensor) -> Tensor:
         """codes: [n, C, H, W]; conditions: [n, k]. Gives [n, C, H, W]."""

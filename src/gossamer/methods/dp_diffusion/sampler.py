@@ -52,7 +52,7 @@ def heun(
 
 
 def denoised(denoiser: Denoiser, config: "Config", x: Tensor, sigma: float, labels: Tensor) -> Tensor:
-    """D(x; sigma, y), pushed away from what the net says without a label. Ho and Salimans 2022, equation 6."""
+    """D(x; sigma, y), pushed away from the prediction without a label. Ho and Salimans 2022, equation 6."""
     sigmas = x.new_full((len(x),), sigma)
     conditional: Tensor = denoiser(x, sigmas, labels)
     if config.guidance == 0:

@@ -1,5 +1,5 @@
 """DP-MEPF: what a run promises and costs. `loop.py` trains and votes, `features.py` learns codes of pictures, `embedding.py`
-asks for their moments, `targets.py` has what fakes are held against, `nets.py` what is released.
+asks for their moments, `targets.py` has the loss of fakes, `nets.py` the released network.
 """
 
 from dataclasses import dataclass
@@ -38,18 +38,18 @@ class Config(StartConfig):
         covariance_weight: how much covariances weigh beside means.
         floor: least variance of an axis by which differences of covariances are divided, in units of the mean of all axes.
         average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
-        bends: how far every picture is bent at random (turned by 7 degrees, stretched by 6 %, slanted by 10 %, and so on, times
-            this) before its last tanh; 0: not at all.
+        bends: strength of the random bend of every picture before its last tanh; 0: none. 1: turned by 7 degrees,
+            stretched by 6 %, slanted by 10 %, and so on.
         black: share of the range of a pixel, at its dark end, that is black in what is released; the rest is spread evenly.
         white: the same at its bright end.
-        likeness_steps: steps in which the features that likeness is measured in learn the classes of what the generator draws.
-        rounds: rounds of votes on what the generator draws, each one release; 0: none.
-        votes_noise: of a round of votes, in units of noise_multiplier.
-        candidates: latents that records vote on, of a class, on average.
-        spread: standard deviation of the first of them; above 1 they reach further than what the generator has learnt on.
-        degree: how far variations of those that were chosen go in the first round, from 0 to 1; later 0.6 times as far each.
+        likeness_steps: steps in which the features for the votes learn the classes of the generator's samples.
+        rounds: rounds of votes on the generator's samples, each one noisy query; 0: none.
+        votes_noise: standard deviation of the noise on a round of votes, in units of noise_multiplier.
+        candidates: latents per class, on average, that records vote on.
+        spread: standard deviation of the first candidates; above 1 they spread wider than the latents of the training.
+        degree: how far variations of chosen candidates go in the first round, from 0 to 1; later 0.6 times as far each.
         width: channels of the generator's last hidden layer, and of the discriminator's first; even.
-        latent_size: length of the generator's latent vector, without what bends.
+        latent_size: length of the generator's latent vector, without the part that bends.
     """
 
     noise_multiplier: float
@@ -84,27 +84,26 @@ class DpMepf(Startable[Config, "loop.State"]):
     """DP-MEPF: a generator that matches moments of perceptual features, released once (Harder, Jalali Asadabadi, Sutherland,
     Park; "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records: to the answer (counts and
-    mean codes of classes, second moments of all classes together) a unit adds a vector of length 1 at most. The features,
-    their axes and the lengths that codes are shortened to come from public pictures alone, or from those that a start makes
-    of its release, which is a phase of the run. The generator never sees a record, however many steps it takes. Then, in each
-    of `rounds`, one Gaussian over all records: each votes for the picture of its class that is most like it among those that
-    the generator draws; to all votes a unit adds a vector of length 1 at most. Likeness is measured in features that have
-    learnt from the generator's own pictures: from what was released.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian query covers all records. Its answer
+    holds the counts and mean codes of classes, and the second moments of all classes together. A unit adds a vector of
+    length 1 at most. The features, their axes and the lengths that codes are shortened to come from public pictures
+    alone. With a start, they come from pictures that the start makes of its release, which is a phase of the run. The
+    generator never sees a record, however many steps it takes. Then each of `rounds` is one Gaussian query over all
+    records. Each record votes for the sample of the generator, of its class, that is most similar to it. A unit adds a
+    vector of length 1 at most to all votes. The features for similarity learn from its pictures: released values.
 
     Departures from the paper:
-        - Features are a small network's, learnt from the classes of the public pictures, with Gram matrices of its layers
-          (after Gatys, Ecker, Bethge 2016) and pixels, each in a few principal axes; the paper's network has seen ImageNet.
+        - A small network learns the features from the classes of the public pictures; the paper's has seen ImageNet.
+          They are Gram matrices of its layers (after Gatys, Ecker, Bethge 2016) and pixels, in a few principal axes.
         - Second moments are products of codes, x x^T, in place of squares of single features; for all classes together, beside
           means for each class. One Gaussian releases counts, means and products; the paper has two, and takes counts as known.
-        - What is matched is a squared Frechet distance to second order, of class means and of the covariance in them, not
-          that of the embeddings. Two halves of a batch give estimates of it without bias.
+        - The loss is a squared Frechet distance to second order, of class means and of the covariance in them, not the
+          distance of the embeddings. Two halves of a batch give estimates of it without bias.
         - The generator begins as one half of a GAN on the public pictures, and a running average of its weights is released.
-        - Its pictures are bent at random before the last tanh: one shape is learnt once, not in every slant.
-        - Votes on its latents follow: Private Evolution (Lin et al. 2024, Algorithm 1) with this generator in the place of the
-          foundation model, in features learnt from its own pictures. Votes above the threshold count in full, where theirs
-          count for what they exceed it by.
-        - It takes public pictures or a start, and is none itself.
+        - Its pictures are bent at random before the last tanh, so it learns a shape once, not in every slant.
+        - Votes on its latents follow: Private Evolution (Lin et al. 2024, Algorithm 1). This generator replaces the
+          foundation model; its pictures train the features. Votes above the threshold count in full, not by excess.
+        - It takes public pictures or a start, and is no start itself.
     """
 
     name = "dp-mepf"

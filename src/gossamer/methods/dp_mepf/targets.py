@@ -1,4 +1,4 @@
-"""What fakes are held against: class means and the covariance within classes, as released, and how far fakes are from them.
+"""The targets of fakes: released class means and covariance within classes, and the distance of fakes from them.
 
 The distance is the squared Frechet distance between normals of these moments (Dowson and Landau 1982), to second order. With
 |m - m'|^2 for the means, and in the axes in which the released covariance is diagonal, with variances v_i,
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gossamer.methods.dp_mepf.embedding import Embedding
 
 _SEEN = 4
-"""A count below so many standard deviations of its noise is nobody."""
+"""A count below so many standard deviations of its noise counts as zero."""
 
 
 class Targets(nn.Module):

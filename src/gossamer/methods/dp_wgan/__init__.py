@@ -27,10 +27,10 @@ class Config(StartConfig):
         max_norm: L2 bound of each group of a record's gradient (C); where private quantiles begin.
         grouping: none: one group; weight-bias: a group for each weight tensor and one for all biases; cluster: Algorithm 2.
         groups: number of groups of `cluster` (k).
-        bounds: fixed: max_norm; public: the mean norm in a batch of public records, at every step; private-quantile: charged.
+        bounds: fixed: max_norm; public: mean norm in a public batch, at every step; private-quantile: by noisy queries.
         quantile: the share of records whose norm is to be below the bound.
-        quantile_noise_multiplier: noise of each question after the quantile, against its sensitivity.
-        quantile_every: critic steps between two such questions.
+        quantile_noise_multiplier: noise of each query for the quantile, against its sensitivity.
+        quantile_every: critic steps between two such queries.
         critic_steps: critic steps per generator step (n_critic).
         width: d of the networks; the paper's have 64.
         latent_size: length of the generator's latent vector.
@@ -70,25 +70,24 @@ class Config(StartConfig):
 
     @property
     def asks(self) -> bool:
-        """Whether the private records are asked after a quantile of their norms. Without noise nothing is clipped or asked."""
+        """Whether the run queries a quantile of the records' norms. Without noise nothing is clipped or queried."""
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
 class DpWgan(Startable[Config, "loop.State"]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian: the k
-    groups of a record's gradient are clipped to c_1 ... c_k, and noise is added to all, as one release of multiplier
-    noise_multiplier. The fakes that a record is compared with are random choices of that record. The generator sees the records
-    through the critic only. Bounds and warm start come from public records, from the config, or from a quantile that is
-    charged.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian.
+    The k groups of a record's gradient are clipped to c_1 ... c_k. Noise is added to all groups, as one query of
+    multiplier noise_multiplier. The fakes that a record is compared with are random choices of that record. The
+    generator sees the records through the critic only. Bounds and warm start come from public records, the config, or a
+    private quantile.
 
     Departures from the paper:
-        - Theorem 4.1 charges k groups like one, by parallel composition. That needs disjoint records, and the groups are
-          disjoint coordinates of the same record. Here the noise on group j is sqrt(k) times wider, and the joint multiplier
-          is charged.
+        - Theorem 4.1 counts k groups as one, by parallel composition. That needs disjoint records, but the groups are
+          coordinates of one record. Here the noise on group j is sqrt(k) times wider, and the joint multiplier counts.
         - Line 12 adds noise to every record's gradient; here it is added once, to the sum, as its accountant assumes.
-        - Records are drawn by independent coins, and the sum is divided by the expected batch.
+        - Records are Poisson-sampled, and the sum is divided by the expected batch.
         - No batch normalisation in the generator, which would tie the fakes of a batch to each other; pixel norm instead.
         - Labels, if `conditional`: the fake of a record carries the record's label. A running average of the generator.
     """

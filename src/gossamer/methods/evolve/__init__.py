@@ -24,20 +24,20 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise on each candidate's votes; those of a unit are at most 1 long. Zero:
-            trains without privacy.
+        noise_multiplier: standard deviation of the noise on each candidate's votes; a unit's votes are at most 1 long.
+            Zero: trains without privacy.
         steps: rounds of votes (T), each one release.
         drawing: what draws the candidates: digits, letters (classes 0 to 25, A to Z), or patches, for records that are neither.
-        candidates: candidates of a class, on average; a class has as many as the declared prior gives it. 0: 500, or one for
-            each declared record where there are fewer.
+        candidates: candidates per class, on average; the declared prior sets how many a class has. 0: 500, or the
+            declared records per class if they are fewer.
         threshold: votes below so many standard deviations of the noise do not count (H).
-        degree: how far the first variation goes, from 0 to 1; what a sample differs from its parent by, if there is one round.
-        shrink: each variation goes so much less far than the one before.
-        variations: a candidate stands where so many variations of it are on average (the lookahead); 0: where it is itself.
-        embedding: how likeness is measured: cosines (the lowest waves of a picture) or features, of a small network that
-            learns the classes from drawings.
-        embedding_steps: steps in which that network learns, on drawings alone.
-        embedding_batch_size: drawings in such a step.
+        degree: how far the first variation goes, from 0 to 1; with one round, how far a sample differs from its parent.
+        shrink: factor on how far variations go, from one round to the next.
+        variations: so many variations of a candidate are averaged to represent it (the lookahead); 0: itself.
+        embedding: how similarity is measured: cosines (the lowest waves of a picture) or features, of a small network
+            that learns the classes from rendered pictures.
+        embedding_steps: steps in which that network learns, on rendered pictures alone.
+        embedding_batch_size: rendered pictures in such a step.
     """
 
     noise_multiplier: float
@@ -54,26 +54,25 @@ class Config(BaseConfig):
 
 
 def candidates_of(config: Config, card: "DataCard") -> int:
-    """Candidates of a class, on average. One that nobody votes for is lost, so there are no more than records are declared."""
+    """Return the candidates per class, on average. One without votes is lost, so declared records limit the number."""
     return config.candidates or max(1, min(_CANDIDATES, card.declared_size // card.classes))
 
 
 class Evolve(Method[Config, "loop.State"]):
-    """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model APIs 1:
-    images", 2024, Algorithm 1; with a simulator as in "... via APIs 3: using simulators instead of foundation models", 2025).
+    """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model
+    APIs 1: images", 2024, Algorithm 1). The program is a simulator, as in "... via APIs 3" (2025).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Pictures are drawn by a program that no record enters. In
-    each round every record votes for the candidate of its class that is most like it; all votes are one histogram, to which
-    a unit adds a vector of length 1 at most, with noise added once. Similarity is measured by what has seen drawings only.
-    The next candidates, and the generator, are made of the histogram with its noise.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. A program that never sees a record renders the
+    pictures. In each round every record votes for the candidate of its class that is most similar to it. All votes are
+    one histogram, with noise added once; a unit adds a vector of length 1 at most. What measures similarity has seen
+    rendered pictures only. The next candidates and the generator follow from the noisy histogram.
 
     Departures from the paper:
-        - Classes share one histogram of disjoint cells. How many candidates a class has is what the declared label prior says;
-          the authors' library counts the records of each class, and tells them.
+        - Classes share one histogram of disjoint bins. The declared label prior sets how many candidates a class has;
+          the authors' library counts the records of each class, and reveals the counts.
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
-        - The features that measure similarity are learnt from drawings; the paper takes a network trained on ImageNet.
-        - What is released is not a set of pictures but a generator: the last candidates with their weights, each sample a
-          variation of one of them.
+        - The features for similarity are learnt from rendered pictures; the paper takes a network trained on ImageNet.
+        - The release is a generator, not pictures: the last candidates with weights. A sample varies one of them.
     """
 
     name = "evolve"
@@ -85,7 +84,7 @@ class Evolve(Method[Config, "loop.State"]):
     takes_public = False
 
     def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
-        """With the number of candidates that 0 stands for."""
+        """Return all settings, with the actual number of candidates instead of 0."""
         return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)

@@ -41,7 +41,7 @@ def next_candidates(run: Run[Config], G: Evolved) -> Tensor:
 
 
 def lookahead(run: Run[Config], state: "State") -> Tensor:
-    """Where each candidate stands: the mean over its variations, as far as the next ones go. float64 [N, d]. Section 4.2"""
+    """Embedding of each candidate: mean over variations as far as the next ones. float64 [N, d]. Section 4.2"""
     G, net = state.G, state.likeness
     if run.config.variations == 0:
         return votes.embedded(_drawn(G, G.parents, G.labels), net, run.device)
@@ -53,7 +53,7 @@ def lookahead(run: Run[Config], state: "State") -> Tensor:
 
 
 def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
-    """The features learn to classify drawings, one step per yield. Sees no record."""
+    """The features learn to classify rendered pictures, one step per yield. Sees no record."""
     config, G, learner = run.config, state.G, state.embedding
     assert isinstance(learner, Learner)
     while state.step < config.embedding_steps:

@@ -1,4 +1,4 @@
-"""GS-WGAN: what a run promises and costs. `loop.py` trains, `critic_pool.py` knows who answers, `nets.py` has the networks.
+"""GS-WGAN: what a run promises and costs. `loop.py` trains, `critic_pool.py` picks critics, `nets.py` has the nets.
 
 The critics are in `critics.py`, and their mathematics in `stacked_critics.py`.
 """
@@ -27,10 +27,10 @@ class Config(StartConfig):
     Args:
         noise_multiplier: standard deviation of the noise / 2 max_norm, per row (sigma). Zero: the non-private run.
         steps: generator steps.
-        answers: answers that a step averages, each of a critic of its own draw and charged by itself: T is steps x answers.
+        answers: answers that a step averages, each from a separate draw and with its own cost: T is steps x answers.
         critics: number of critics and shards (K).
         batch_size: rows of an answer, one for each generated image (B).
-        draw: who answers. secret: nobody learns it; round_robin: in turns; paper: the one that has just trained, by lot.
+        draw: which critic answers. secret: random, kept secret; round_robin: in turns; paper: random, after training.
         max_norm: L2 bound on each row (C).
         critic_steps: training steps in each visit to a critic (n_critic).
         critic_batch_size: records, and fakes, in a training step of a critic.
@@ -83,24 +83,24 @@ class GsWgan(Startable[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
-    `Confined`. An answer is what one critic says about B generated images: the gradient of the generator's loss at each image,
-    clipped to C, with noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
-    change that critic arbitrarily, so an answer is one Gaussian of multiplier noise_multiplier / sqrt(B), and `draw` says
-    what is made of T of them: secret (default, replace-one): 1 of K, sampled without replacement. round_robin
-    (add-or-remove-one): every critic answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, charged as if
-    the draws were published, as its critics are.
+    `Confined`. An answer of a critic holds the gradient of the generator's loss at each of B generated images, clipped
+    to C, with noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
+    change that critic arbitrarily. So an answer is one Gaussian of multiplier noise_multiplier / sqrt(B). `draw`
+    decides how T answers compose. secret (default, replace-one): 1 of K, sampled without replacement. round_robin
+    (add-or-remove-one): every critic answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, whose
+    cost takes the draws as published, as its critics are.
 
     Departures from the paper:
-        - The published epsilon counts T x B separate draws, where B rows share one, and its critics train when they are drawn,
-          so that their state tells the hidden draws. Here each draw is charged for what it is (docs/methods/gs-wgan.md).
-        - In `secret` the critics train in turns that do not look at the draw. One that answers may not have trained for K
-          steps.
+        - The published epsilon counts T x B separate draws, where B rows share one. Its critics train when drawn, so
+          their state reveals the hidden draws. Here the cost follows the draws (docs/methods/gs-wgan.md).
+        - In `secret` the critics train in turns, whatever the draw. An answering critic may have trained K steps ago.
         - Records go to shards by independent random choices, so that one record more moves no other. A shard may be empty.
         - Answering changes nothing: the power iteration of a critic's spectral norm takes a step when it trains, and only then.
-        - The fakes of a step are made once: the critic that trains sees them at each of its steps (paired by label with its
-          records), and the one that answers too. Batches are drawn with replacement. All critics begin with the same weights.
-        - A step may average several answers, each of a critic drawn for it alone and each charged (`answers`; 1 in the paper).
-        - The labels of fakes are drawn from the card's prior; the authors' critics see fakes made for the labels of their
+        - The fakes of a step are made once, for the critic that trains (at all its steps, paired by label with its
+          records) and the one that answers. Batches are drawn with replacement. All critics begin with the same
+          weights.
+        - A step may average several answers, each from its own draw and with its own cost (`answers`; 1 in the paper).
+        - The labels of fakes are drawn from the card's prior; the authors' critics see fakes with the labels of their
           records.
         - The throw-away generators of the warm start are DCGANs, whatever the generator is, and a visit there is as in
           training.
@@ -133,7 +133,7 @@ class GsWgan(Startable[Config, "loop.State"]):
             raise RequestError(f"--critics {config.critics} cannot be shared out among {count} ranks: each needs one.")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse draws that do not go with what is asked of them."""
+        """Refuse settings that do not go with the draw."""
         if config.visits > 1 and config.draw != "secret":
             raise RequestError(f"--visits {config.visits} goes with --draw secret alone.")
         if config.answers > 1 and config.draw == "paper":
@@ -150,8 +150,8 @@ class GsWgan(Startable[Config, "loop.State"]):
         """Which draw a plan has, in words."""
         T, K = config.steps * config.answers, config.critics
         in_words = {
-            "secret": f"each of {T:,} answers is given by one of {K:,} critics, and nobody learns by which",
+            "secret": f"each of {T:,} answers is given by one of {K:,} critics, whose choice stays secret",
             "round_robin": f"{K:,} critics answer in turns, each {-(-T // K):,} times; nothing is amplified",
-            "paper": f"the drawn one of {K:,} critics trains and answers, {T:,} times; charged with the draws known",
+            "paper": f"the drawn one of {K:,} critics trains and answers, {T:,} times; its draws count as known",
         }
         return f"draw {config.draw}: {in_words[config.draw]}"

@@ -47,13 +47,13 @@ class CriticPool:
 
     def train(self, fakes: Fakes) -> None:
         """One visit to each critic whose turn it is. Equations 8 and 12."""
-        here, coins = turns_here(self._run, self._turns())
+        here, streams = turns_here(self._run, self._turns())
         images = fakes.images.detach()
         if here:
-            self._critics.update(lambda value: value.learn(here, images, fakes.labels, coins))
+            self._critics.update(lambda value: value.learn(here, images, fakes.labels, streams))
 
     def release(self, fakes: Fakes) -> Tensor:
-        """What critics say about the first images, sanitised: the left factor of equation 11. [answers x B, C, H, W]"""
+        """Sanitised gradients of critics at the first images: left factor of equation 11. [answers x B, C, H, W]"""
         shape = (self._run.config.answers, self._run.config.batch_size)
         batch = fakes[: shape[0] * shape[1]]
         query = Answers(batch.images.detach().unflatten(0, shape), batch.labels.view(shape))
@@ -77,5 +77,5 @@ class CriticPool:
 def turns_here(run: Run[Config], critics: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
     """The critics that train and are on this rank, and a secret stream of random numbers for each. No record decides which."""
     drawn = [(critic, run.rng.secret_generator()) for critic in critics]
-    here = [(critic, coins) for critic, coins in drawn if critic % run.ranks.count == run.ranks.number]
-    return [critic for critic, _ in here], [coins for _, coins in here]
+    here = [(critic, stream) for critic, stream in drawn if critic % run.ranks.count == run.ranks.number]
+    return [critic for critic, _ in here], [stream for _, stream in here]

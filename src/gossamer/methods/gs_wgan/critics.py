@@ -100,7 +100,7 @@ class Critics:
         self.starts = np.where(self.sizes, np.cumsum(self.sizes) - self.sizes, len(order))
 
     @torch.no_grad()
-    def learn(self, critics: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]) -> None:
+    def learn(self, critics: Sequence[int], fakes: Tensor, labels: Tensor, streams: Sequence[torch.Generator]) -> None:
         """One visit to each chosen critic: `settings.steps` steps on its shard.
 
         A critic with an empty shard takes its steps with a blank image and stays as it is. To leave it out would change the
@@ -110,7 +110,7 @@ class Critics:
             critics: critics that are here, each once.
             fakes: generated images, [n, C, H, W] for all, or [critics, n, C, H, W].
             labels: int64 [n], of the fakes.
-            coins: a generator for each chosen critic, so that no shard can shift the random choices of another.
+            streams: a random generator per chosen critic, so that no shard can shift the random choices of another.
         """
         fakes = fakes.expand(len(critics), *fakes.shape) if fakes.dim() == 4 else fakes
         which = self._rows(critics)
@@ -118,13 +118,13 @@ class Critics:
         flat = self.weights[which].float()
         mean, square = self.mean[which].float(), self.square[which].float()
         directions = self.directions[which]
-        for turn, batch in enumerate(self._batches(critics, fakes, labels, coins), start=1):
+        for turn, batch in enumerate(self._batches(critics, fakes, labels, streams), start=1):
             directions = self.layout.iterate(flat, directions)
             net = self.layout.network(flat, directions)
             g = self.layout.gradient(flat, net, penalised(net, batch, self.settings.penalty, self.settings.drift))
             adam(flat, g, mean, square, (self.visits[which] * self.settings.steps + turn).to(flat), self.settings.rate)
         trained = which[holds]
-        self.weights[trained] = rounded(flat, self.weights.dtype, coins)[holds]
+        self.weights[trained] = rounded(flat, self.weights.dtype, streams)[holds]
         self.mean[trained], self.square[trained] = mean[holds].to(self.mean.dtype), square[holds].to(self.square.dtype)
         self.directions[trained] = directions[holds]
         self.visits[trained] += 1
@@ -150,11 +150,11 @@ class Critics:
         return whole.reshape(*labels.T.shape, *images.shape[2:]).transpose(0, 1)
 
     def _batches(
-        self, critics: Sequence[int], fakes: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
+        self, critics: Sequence[int], fakes: Tensor, labels: Tensor, streams: Sequence[torch.Generator]
     ) -> "list[Batch]":
         """The batches of one visit, for all chosen critics. A fake has the label of its record, where one of them has it."""
         count, M, turns = len(critics), self.settings.batch_size, self.settings.steps
-        drawn = torch.stack([torch.rand(turns, 3, M, generator=stream, dtype=torch.float64) for stream in coins], 1)
+        drawn = torch.stack([torch.rand(turns, 3, M, generator=stream, dtype=torch.float64) for stream in streams], 1)
         u = sent(drawn, self.device)  # [turns, critics, 3, M]
         rows = self._rows(critics).numpy()
         sizes = torch.as_tensor(self.sizes[rows].clip(min=1), device=self.device)[:, None]
@@ -185,14 +185,14 @@ class Critics:
         self.throwaway = WarmupGenerator(self._net, count, self.settings.rate)
 
     def warm_round(
-        self, critics: Sequence[int], latents: Tensor, labels: Tensor, coins: Sequence[torch.Generator]
+        self, critics: Sequence[int], latents: Tensor, labels: Tensor, streams: Sequence[torch.Generator]
     ) -> None:
         """One visit to each chosen critic and one step of its own throw-away generator. latents: [M, z]; labels: [M]."""
         if self.throwaway is None:  # the checkpoint was of another number of ranks, which kept other stacks
             self.begin_warm(len(critics))
         assert self.throwaway is not None
         images = self.throwaway.images(latents, labels)
-        self.learn(critics, images.detach(), labels, coins)
+        self.learn(critics, images.detach(), labels, streams)
         g = self.gradients(critics, images.detach(), labels.expand(len(critics), -1))
         self.throwaway.step(images, g / len(labels))
 
@@ -225,7 +225,7 @@ class Critics:
 
 @dataclass(frozen=True)
 class Answers:
-    """The query: what critics say about these images. images: [answers, B, C, H, W]; labels: int64 [answers, B]."""
+    """The query: gradients of critics at these images. images: [answers, B, C, H, W]; labels: int64 [answers, B]."""
 
     images: Tensor
     labels: Tensor

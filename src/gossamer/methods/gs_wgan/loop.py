@@ -31,7 +31,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 
 def play(run: Run[Config], state: "State", critics: CriticProtocol) -> Iterator[Logs]:
-    """Section 4 of the paper, one generator step per yield, central and federated: what differs is who answers."""
+    """Section 4 of the paper, one generator step per yield, central and federated: only the critics differ."""
     n = run.config.answers * run.config.batch_size
 
     while critics.left:
@@ -47,7 +47,7 @@ def play(run: Run[Config], state: "State", critics: CriticProtocol) -> Iterator[
 def warm_start(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Train every critic inside, a stack after the other; nothing leaves. One visit to a stack per yield.
 
-    The paper's appendix has it and charges nothing for it, rightly: the critics go on inside.
+    The paper's appendix has it at no cost, which is right: the critics stay inside.
     """
     config, critics = run.config, state.confine(run, private)
     for visit in range(state.step, config.warm_visits):
@@ -63,18 +63,18 @@ def warm_visit(
     run: Run[Config], state: "State", critics: Confined[Critics], numbers: Sequence[int], *, begins: bool
 ) -> None:
     """One visit to each critic of a stack, on the run's own fakes, or beside a throw-away generator of the critic's own."""
-    M, (here, coins) = run.config.critic_batch_size, turns_here(run, numbers)
+    M, (here, streams) = run.config.critic_batch_size, turns_here(run, numbers)
     if state.own_fakes:
         fakes = state.fakes(run, M, prefix="warm ")
         images = fakes.images.detach()
         if here:
-            critics.update(lambda value: value.learn(here, images, fakes.labels, coins))
+            critics.update(lambda value: value.learn(here, images, fakes.labels, streams))
         return
     if begins:
         critics.update(lambda value: value.begin_warm(len(here)))
     latents, labels = state.G.latents(run, M, prefix="warm ")
     if here:
-        critics.update(lambda value: value.warm_round(here, latents, labels, coins))
+        critics.update(lambda value: value.warm_round(here, latents, labels, streams))
 
 
 def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:

@@ -1,8 +1,8 @@
 """The networks of GS-WGAN (Chen, Orekondy, Fritz 2020), as their code has them: 28x28, and 32x32 likewise.
 
 Images are in [0, 1] everywhere. Weight matrices are divided by their spectral norm (Miyato et al. 2018), pixels by the root
-mean square of their channels. One departure: the power iteration takes a step when a network trains, never when it is only
-asked (`eval`). The authors' takes one at every forward pass, and would write into a critic that it was drawn.
+mean square of their channels. One departure: the power iteration takes a step when a network trains, never in `eval`
+mode. The authors' takes one at every forward pass, so a critic's state would show that it was drawn.
 
 A residual block doubles the side and then convolves. Both at once are a transposed convolution with a 4x4 kernel, the same
 function with 4/9 of the multiplications; the shortcut's 1x1 convolution commutes with the doubling and comes first.

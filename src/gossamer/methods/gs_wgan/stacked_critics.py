@@ -218,13 +218,13 @@ def adam(rows: Tensor, g: Tensor, mean: Tensor, square: Tensor, step: Tensor, ra
     rows.addcdiv_(mean * (scale / (1 - first**step)[:, None]), square.sqrt().add_(1e-8 * scale), value=-rate)
 
 
-def rounded(rows: Tensor, dtype: torch.dtype, coins: Sequence[torch.Generator]) -> Tensor:
+def rounded(rows: Tensor, dtype: torch.dtype, streams: Sequence[torch.Generator]) -> Tensor:
     """Rows as they are stored. To bfloat16 each number is rounded up or down at random, and right on average.
 
     A step of Adam is often smaller than the spacing of bfloat16: rounding to the nearest would lose it.
     """
     if dtype != torch.bfloat16:
         return rows.to(dtype)
-    low = [torch.randint(1 << 16, rows.shape[1:], generator=stream, dtype=torch.int32) for stream in coins]
+    low = [torch.randint(1 << 16, rows.shape[1:], generator=stream, dtype=torch.int32) for stream in streams]
     bits = rows.view(torch.int32) + torch.stack(low).to(rows.device)
     return (bits & -(1 << 16)).view(torch.float32).to(dtype)

@@ -66,7 +66,7 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
 
 
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
-    """Principal axes of public pictures in the place of cosine waves, and their Gaussians until others come. Costs nothing."""
+    """Principal axes of public pictures replace cosine waves, with their Gaussians until others come. Costs nothing."""
     if state.step == 0:
         images, labels = subset(public, PUBLIC).tensors(run.device)
         state.net.latent.fit(images)

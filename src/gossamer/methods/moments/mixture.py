@@ -18,7 +18,7 @@ from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 _TOGETHER, _BANDS = 500, 32
 """Entries that are judged together, at least, and into how many bands the entries go, at most."""
 _SEEN = 4
-"""A count below so many standard deviations of its noise is nobody."""
+"""A count below so many standard deviations of its noise counts as zero."""
 _FLOOR = 1e-6
 """Least eigenvalue of a covariance, in units of the squared reach."""
 
@@ -99,7 +99,7 @@ class Noisy:
 
     @classmethod
     def of(cls, released: Tensor, query: Moments, noise: float) -> "Noisy":
-        """Out of the sums of all cells."""
+        """From the sums of all cells."""
         d, (a, b, c) = query.latent.axes, WEIGHTS
         blocks = released.view(query.classes * query.cells, -1)
         counts = (blocks[:, 0] / a).clamp(min=max(1.0, noise / a))

@@ -36,10 +36,10 @@ class Config(StartConfig):
         likelihood: bernoulli; laplace: scale 0.1; normal: with a learned standard deviation.
         aggregation: termwise: the paper's method; micro, batch: the baselines of Table 1, with their true sensitivities.
         network: conv (28x28 or 32x32) or dense (one hidden layer, any size).
-        conditional: encoder and decoder know the label; off: without labels, as in the paper.
+        conditional: encoder and decoder get the label; off: without labels, as in the paper.
         width: channels of the outermost hidden layer (conv), or hidden units (dense).
         latent_size: length of a code.
-        extent: pixels stand for coordinates in [-extent, extent], as of the pinwheel; 0: for themselves, in [0, 1].
+        extent: pixels encode coordinates in [-extent, extent], as for the pinwheel; 0: plain pixels in [0, 1].
         optimiser: adam, or sgd as in the paper.
         learning_rate: step size of the optimiser.
         average_decay: decay of the running average of the weights that is released; 0 releases the last weights.
@@ -83,21 +83,22 @@ class Privae(Startable[Config, "loop.State"]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise
-    sum moves by at most C1 (`max_norm`). The batch-wise sum moves by at most 2 C2 (`max_norm_batch`): a unit is in one group,
-    by a coin of its own, and moves that group's clipped gradient between two points of a ball of radius C2. The noise covers
-    the pair (`privacy/mechanisms/two_term.py`). Encoder and decoder see the records through these sums only; the decoder is
-    released.
+    sum moves by at most C1 (`max_norm`). The batch-wise sum moves by at most 2 C2 (`max_norm_batch`). A unit is in one
+    group, chosen at random and independently. It moves that group's clipped gradient between two points of a ball of
+    radius C2. The noise covers the pair (`privacy/mechanisms/two_term.py`). Both networks see the records only through
+    these sums; the decoder is released.
 
     Departures from the paper:
-        - Lemma 2 takes C2 for 2 C2, and Theorem 2 composes two releases on the same draw, at twice the noise (kappa = 2.06).
-          Here both terms are one Gaussian, with noise sqrt(2) C1 and sqrt(2) 2 C2 times the multiplier, or split otherwise.
+        - Lemma 2 takes C2 instead of 2 C2, and Theorem 2 composes two releases on the same draw, at twice the noise
+          (kappa = 2.06). Here both terms are one Gaussian, with noise sqrt(2) C1 and sqrt(2) 2 C2 times the multiplier
+          (or other splits).
         - Groups are independent random choices, so that a removed record does not re-partition the others.
         - No batch normalisation. KL(q || p) in closed form where the prior is standard normal. KL(p || q) averages where the
-          paper sums. The mixture prior has the signed centres and the spread of Mathieu et al. 2019, whom the paper follows;
-          so have the spikes of the sparse prior, 0.05 wide, where the paper's text calls 0.05 their variance.
+          paper sums. The mixture prior has the signed centres and the spread of Mathieu et al. 2019, which the paper
+          follows. The spikes of the sparse prior are theirs too, 0.05 wide; the paper's text calls 0.05 their variance.
         - The baselines of Table 1 with the sensitivity that they have. `batch`: the whole gradient is clipped to C and moves
-          by at most 2 C. `micro`: every record's gradient holds the batch-wise term, so n drawn records move by up to 2 C each,
-          and n is random; the sum is therefore clipped once more, to B C, and moves by at most 2 B C whatever was drawn.
+          by at most 2 C. `micro`: every record's gradient holds the batch-wise term, so n sampled records move by up to
+          2 C each, and n is random. So the sum is clipped once more, to B C, and moves by at most 2 B C for any sample.
         - Labels, if `conditional`; Adam; a running average of the weights; a warm start on public records.
     """
 
@@ -116,7 +117,7 @@ class Privae(Startable[Config, "loop.State"]):
         ]
 
     def check_ranks(self, config: Config, count: int) -> None:
-        """Each rank makes groups of its own records: they must come out even, and nothing may be clipped over all of them."""
+        """Refuse what ranks cannot share: groups that do not divide evenly, or one clipped answer."""
         if config.aggregation != "termwise":
             raise RequestError(f"--aggregation {config.aggregation} clips one whole answer: it runs in one process.")
         if config.divergence != "none" and config.partitions % count:

@@ -27,14 +27,14 @@ class Config(BaseConfig):
     Args:
         pairs: generators, each with a discriminator and a part of the records of its own (N). 1: the plain GAN.
         privacy_weight: weight of misleading the privacy discriminator (lambda).
-        objective: wrong-class: call each sample the work of a random other generator (Algorithm 1); equation-5: log of the
-            probability of the right one, to be made small, without a lower bound.
+        objective: wrong-class: label each sample with a random other generator (Algorithm 1); equation-5: minimise the
+            log of the probability of the right one, without a lower bound.
         adversary_warm_epochs: epochs of the privacy discriminator alone, on records and the number of their part (n_i).
-        adversary_delay_epochs: epochs of the pairs in which the privacy discriminator rests as it is (n_d).
+        adversary_delay_epochs: epochs of the pairs in which the privacy discriminator stays fixed (n_d).
         epochs: passes over a part of the records (n).
         batch_size: records, and samples of each generator, in a batch.
-        labels: conditional: the label is an input of all networks; per-class: a model for each class, as in the paper's
-            section 6.2; none: without labels, as where the paper attacks.
+        labels: conditional: the label is an input of all networks; per-class: a model for each class (section 6.2);
+            none: no labels, as in the paper's attacks.
         release: how many of the generators are released, the first ones of the random order; 0: all.
         shared_latents: all generators get the same latents in a batch, as in the published code; off: each its own.
         network: dense: fully connected, any size; conv: convolutional, 32x32.
@@ -42,7 +42,7 @@ class Config(BaseConfig):
         latent_size: numbers in a latent vector; the last one picks the generator, the others (the paper's 100) are its input.
         learning_rate: Adam's step size for all networks.
         beta1: Adam's decay of the first moment.
-        real_target: what discriminators are taught to answer on records; 1 is the paper's formula, 0.95 its code.
+        real_target: target of discriminators on records; 1 is the paper's formula, 0.95 its code.
     """
 
     pairs: int = 2
@@ -66,18 +66,19 @@ class Config(BaseConfig):
 class Privgan(Method[Config, "loop.State"]):
     """privGAN (Mukherjee, Xu, Trivedi, Patowary, Lavista Ferres; "privGAN: Protecting GANs from membership inference attacks").
 
-    Guarantee: none. Epsilon is infinity, and every run says so first: the networks learn from the records without clipping and
-    without noise, so `train` goes through `declassify` before it reads one. What the method does is make attacks harder. The
-    records are cut into N random parts, each with a generator and a discriminator of its own; a privacy discriminator guesses
-    which generator made a sample, and the generators are also trained to mislead it. How much that helps is measured by attacks
-    (`gossamer attack`), never proved. The privacy discriminator has seen the records with their part: it is never released.
+    Guarantee: none. Epsilon is infinity, and every run says so first. The networks learn from the records without
+    clipping and without noise, so `train` calls `declassify` before it reads a record. The method makes attacks harder.
+    The records are cut into N random parts, each with a generator and a discriminator of its own. A privacy
+    discriminator guesses which generator made a sample, and the generators are also trained to mislead it. Attacks
+    (`gossamer attack`) measure how much that helps; nothing is proved. The privacy discriminator has seen the records
+    and their parts: it is never released.
 
     Departures from the paper:
-        - The steps of Algorithm 1 follow each other per batch, not per epoch, as in the published code; a batch is drawn from
-          its part with replacement. The number of batches in an epoch comes from the declared size.
+        - The steps of Algorithm 1 follow each other per batch, not per epoch, as in the published code. A batch is
+          drawn from its part with replacement. The number of batches in an epoch comes from the declared size.
         - The generators descend on -log D(G(z)), the usual form, not on the log(1 - D(G(z))) of equations 1 and 5.
-        - Records are taught as `real_target` in place of 1. The paper does not mention it; the published code has 0.95, and 0.9
-          for the plain GAN with which it compares. Here both have the same.
+        - Records have the target `real_target` instead of 1. The paper does not mention it; the published code has
+          0.95, and 0.9 for the plain GAN with which it compares. Here both have the same.
         - Labels, as inputs of all networks; the paper trains one model per class (`--labels per-class`), or none has labels.
         - Appendix 1, CIFAR-10: see `methods/privgan/conv.py`.
     """
@@ -102,7 +103,7 @@ class Privgan(Method[Config, "loop.State"]):
         return both if config.pairs > 1 else both[1:]
 
     def check_ranks(self, config: Config, count: int) -> None:  # noqa: ARG002 (what every method is asked)
-        """It hands its records out whole, to one process."""
+        """Refuse ranks: the method needs all records in one process."""
         raise RequestError(f"privgan trains in one process, not on {count} ranks: start it without torchrun.")
 
     def check(self, config: Config, card: "DataCard") -> None:

@@ -62,7 +62,7 @@ class Discriminator(nn.Module):
 
 
 def codes(classes: int) -> int:
-    """Length of a label's code: none where there is nothing to tell apart."""
+    """Length of a label's code: zero where there is one class."""
     return classes if classes > 1 else 0
 
 

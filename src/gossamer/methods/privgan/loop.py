@@ -40,7 +40,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 
 def warm_up(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
-    """Lines 4 to 6: teach the privacy discriminator which part a record lies in, one batch per yield. Shows nothing."""
+    """Lines 4 to 6: train the privacy discriminator to find a record's part, one batch per yield. Shows nothing."""
     parts = parts_of(run, state, private)  # l. 1-3
     steps, _ = length(run.config, run.card)
     for _ in range(state.step, steps):
@@ -98,7 +98,7 @@ def draw_latents(run: Run[Config]) -> tuple[list[Tensor], list[Tensor]]:
 def discriminator_loss(
     run: Run[Config], model: "Model", parts: list[Records], fakes: list[Tensor], labels: list[Tensor]
 ) -> Tensor:
-    """Lines 11 to 13: tell a batch of each part from the fakes of its generator. Summed over the pairs."""
+    """Lines 11 to 13: discriminate a batch of each part from the fakes of its generator. Summed over the pairs."""
     total = torch.zeros((), device=run.device)
     for D, part, fake, label in zip(model.discriminators, parts, fakes, labels, strict=True):
         images, real_labels = _batch(run, part, run.config.batch_size)

@@ -53,5 +53,5 @@ def discriminator(config: Config, card: DataCard, *, outputs: int) -> dense.Disc
 
 
 def _classes(config: Config, card: DataCard) -> int:
-    """The labels that one network tells apart."""
+    """The number of labels that one network distinguishes."""
     return card.classes if config.labels == "conditional" else 1

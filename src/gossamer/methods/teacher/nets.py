@@ -13,7 +13,7 @@ from gossamer.nets.scattering import Scattering
 PIECE = 512
 """Pictures whose features are held in single precision at once."""
 LARGEST = 1 << 31
-"""Bytes of features that are kept through a run; where they are more, those of a draw are computed anew in every step."""
+"""Bytes of features that are kept through a run; beyond them, each step computes the features of its batch."""
 
 
 class Classifier(nn.Module):

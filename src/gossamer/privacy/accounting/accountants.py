@@ -1,8 +1,8 @@
 """The accountants: each bounds what a plan costs, or says that it does not know an event.
 
 Two are of dp_accounting: Renyi differential privacy (RDP; Mironov, Talwar and Zhang 2019) and privacy loss distributions (PLD;
-Doroshenko et al. 2022, "Connect the dots"). To the second we add that of a secret draw (`secret_draw.py`). Two are our own, for
-releases whose draw is known (`revealed_draw.py`).
+Doroshenko et al. 2022, "Connect the dots"). To PLD we add the distribution of a secret draw (`secret_draw.py`). Two are
+our own, for queries whose draw is known (`revealed_draw.py`).
 """
 
 import functools
@@ -39,7 +39,7 @@ _LOOSEST_GRID = 0.05
 _MOST_STEPS = 2_000_000  # beyond, dp_accounting takes minutes: it computes (cells of one step) ** steps as an integer
 _MOST_OFTEN = 2**53  # counts stay exact in float64
 NOISE_END = 2.0**-100
-"""Of delta, for each query: what the end of the noise may add. `noise.py` says why."""
+"""What the end of the noise may add to delta, for each query. `noise.py` says why."""
 _FFT_ROUNDING = 2.0**-52  # of delta, per composed step; the worst seen against exact Gaussians was 2^-54.8
 
 
@@ -51,7 +51,7 @@ class Accountant(Protocol):
         """As the certificate prints it."""
 
     def knows(self, event: DpEvent, relation: NeighboringRelation, /) -> bool:
-        """Whether it can bound this event, no composition, under this relation."""
+        """Whether it can bound this event (no composition) under this relation."""
 
     def epsilon(self, plan: FlatPlan, /, *, delta: float, relation: NeighboringRelation) -> float:
         """An upper bound on epsilon at delta, in (0, 1), for a plan of events that it knows."""
@@ -66,7 +66,7 @@ class Rdp:
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians: plain or Poisson-sampled (add-or-remove-one), or sampled without replacement (replace-one).
 
-        Not plain under replace-one, as dp_accounting has it: to exchange a record may move a sum by twice the sensitivity.
+        Plain ones are refused under replace-one, where exchanging a record may move a sum by twice the sensitivity.
         """
         match event:
             case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent():
@@ -98,8 +98,8 @@ class Pld:
     The grid of losses is at most min(1e-4, sampling_rate / (4 noise_multiplier)), for secret draws a quarter of the second. It
     is coarser where that would take more than `most_cells`. Every grid gives an upper bound, a coarse grid a loose bound.
 
-    Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor. That
-    much is taken off delta first.
+    Self-composition raises a Fourier transform to the power of the steps, and its rounding errors grow by that factor.
+    This error is subtracted from delta first.
 
     The bound is infinity where nothing of delta is left, where `most_cells` would be coarser than 0.05, beyond two million
     steps, and where the arithmetic overflows. RDP alone then counts.
@@ -111,7 +111,7 @@ class Pld:
     def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
         """Gaussians, plain or Poisson-sampled, under add-or-remove-one; sampled without replacement, under replace-one.
 
-        One of K, drawn in secret, is known under add-or-remove-one too: the K are parts, to which units go at random.
+        It also knows one of K, drawn in secret, under add-or-remove-one: units go to the K parts at random.
         """
         match event:
             case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent() | NonPrivateDpEvent():
@@ -135,13 +135,13 @@ SCOUTS: tuple[tuple[Accountant, ...], ...] = (
     (Rdp(), RevealedMixture()),
     (Rdp(), Pld(most_cells=100_000), RevealedMixture()),
 )
-"""Faster sets, with which a search draws near before it asks all."""
+"""Faster sets, with which a search begins before it uses all accountants."""
 
 
 def accountants_for(
     plan: FlatPlan, relation: NeighboringRelation, among: Sequence[Accountant] = ACCOUNTANTS
 ) -> tuple[Accountant, ...]:
-    """Those that know every event of the plan, in their order. May be empty. A plan of nothing is known to the general ones."""
+    """Return the accountants, if any, that know every event of the plan. The general ones know an empty plan."""
     events = [event for event, _ in plan] or [NonPrivateDpEvent()]
     return tuple(accountant for accountant in among if all(accountant.knows(event, relation) for event in events))
 

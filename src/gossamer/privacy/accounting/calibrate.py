@@ -175,7 +175,7 @@ class _Axis:
 
 
 def _solve(costs: _Costs, axis: _Axis) -> float | None:
-    """The dearest value whose printed epsilon meets the target, or None. The scouts find where to begin."""
+    """The dearest value whose printed epsilon meets the target, or None. `SCOUTS` find where to begin."""
     solution: float | None = axis.start
     for among, close in [*zip(SCOUTS, (0.05, _CLOSE), strict=True), (ACCOUNTANTS, _CLOSE)]:
         cost = functools.partial(costs.at, among=among)

@@ -1,13 +1,13 @@
 """What several runs on the same records cost together, where they may differ in method, relation and unit.
 
 Runs whose events one accountant knows are composed like the releases of one run. The rest is added by basic composition:
-epsilons and deltas add (Dwork and Roth 2014, theorem 3.16), delta being shared out evenly beforehand.
+epsilons and deltas add (Dwork and Roth 2014, theorem 3.16). Delta is split evenly beforehand.
 
 **Relations.** Runs that all state one relation for one unit have a total under that relation, as their certificates do.
 Others have a total for add-or-remove-one wherever every run can. A run of secret draws, stated for replace-one, can. Its
-records go to shards at random and independently, so adding or removing a record changes one shard too (`sanitized_rows.py`). A
-federated run cannot: one client more is one more to draw from, and to take turns with.
-Else the total is for replace-one, and that is two steps of add-or-remove-one.
+records go to shards at random and independently, so adding or removing a record changes one shard too
+(`sanitized_rows.py`). A federated run cannot, because one more client changes the draws and the turns. All other totals
+are for replace-one, which is two steps of add-or-remove-one.
 
 **Units.** Runs that protect different units have a total for the record only. A promise for a writer covers each record of
 the writer, and a promise for a record covers no writer. To take one record from a writer is to exchange the writer: two steps.
@@ -47,7 +47,7 @@ class RunCost:
         relation: which data sets are neighbours.
         unit: whose contribution is protected.
         infinite: it has no guarantee, whatever its plan says.
-        by_client: its answers were sampled among clients, so its plan says nothing of one client more.
+        by_client: its answers were sampled among clients, so its plan says nothing about one more client.
     """
 
     plan: Plan

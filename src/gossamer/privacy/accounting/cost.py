@@ -62,7 +62,7 @@ def smallest(bounds: Sequence[Bound]) -> Guarantee:
 class Odometer:
     """Epsilon used so far, quick enough for every step of a run. A display by RDP alone, not a guarantee.
 
-    What is certified is the reserved plan (`guarantee`). To stop by looking at outputs and quote this is unsound.
+    The certificate states the reserved plan (`guarantee`). It is unsound to stop by looking at outputs and quote this.
 
     Raises:
         BudgetError: delta or an event is out of range, or RDP does not know an event.

@@ -19,7 +19,7 @@ Draw: TypeAlias = Literal["secret", "round_robin", "paper"]
 
 
 def poisson_gaussian(*, sampling_rate: float, noise_multiplier: float) -> DpEvent:
-    """The event of one Gaussian over a Poisson draw: what a call charges, and what a plan reserves. At rate 1 all are drawn."""
+    """The event of one Gaussian over a Poisson sample, for a charge or a plan. At rate 1 all units are sampled."""
     of_all = GaussianDpEvent(noise_multiplier)
     return of_all if sampling_rate == 1 else PoissonSampledDpEvent(sampling_rate, of_all)
 

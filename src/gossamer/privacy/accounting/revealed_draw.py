@@ -26,7 +26,7 @@ from gossamer.privacy.guarantee import RELATION_NAMES, NeighboringRelation, Plan
 _ORDERS: np.ndarray = np.unique(
     np.round(np.concatenate([np.arange(1.02, 2, 0.01), dp_accounting.rdp.RdpAccountant().orders]), 2)
 )
-"""Those of dp_accounting, and more near 1, where the best order lies."""
+"""The orders of dp_accounting, and more near 1, where the best order lies."""
 _CUT = 1e-3  # of delta: counts so unlikely together are taken off delta
 _CLOSE = 1e-9  # relative; the upper end of the bracket is the answer
 

@@ -1,7 +1,7 @@
 """A release by one of K parts, where the draw stays secret: its privacy loss distribution.
 
-One of K disjoint parts is drawn uniformly and answers with Gaussian noise; a record is in one part. Let q = 1/K. Let A and B be
-the answer of its part on the two neighbouring data sets, and R the answer of the parts without it (a mixture). The noise
+One of K disjoint parts is drawn uniformly and answers with Gaussian noise; a record is in one part. Let q = 1/K. Let A
+and B be the answers of its part on two neighbouring data sets. Let R be that of the others (a mixture). The noise
 multiplier s is relative to the diameter of what the parts can answer. For gamma >= 1 and gamma' = 1 + (gamma - 1) / q
 
     H_gamma((1-q) R + q A || (1-q) R + q B)

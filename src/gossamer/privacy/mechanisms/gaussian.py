@@ -81,5 +81,5 @@ def check_weights(weights: tuple[float, ...] | None, count: int) -> None:
 
 
 def clipped_to(max_norm: float, *, noise_multiplier: float) -> float:
-    """The bound of a release. Without noise there is no clipping: the non-private run. The one home of this rule."""
+    """The bound of a release. Without noise there is no clipping: the non-private run. All mechanisms use it."""
     return max_norm if noise_multiplier > 0 else math.inf

@@ -17,7 +17,7 @@ from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Gradients, n
 from gossamer.privacy.queries import Bounds
 
 RAMP = 1e-3
-"""Of the bound: so close to it, a vote is between below and above. So the last bits of a norm move a vote by little."""
+"""Share of the bound: this close to it, a vote is fractional. So the last bits of a norm move a vote by little."""
 
 
 @dataclass(frozen=True)

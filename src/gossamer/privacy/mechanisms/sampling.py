@@ -49,7 +49,7 @@ class Mechanism(Protocol[Value]):
         """Sample and ask. The answer has no noise and stays inside. Each mechanism declares the query it asks."""
 
     def noised(self, total: Tensor, query: Any, /) -> Tensor:
-        """The exact answer with its noise; `total` is overwritten. Of the query it asks public facts only: sizes."""
+        """The exact answer with its noise; `total` is overwritten. It uses only public facts of the query: sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)

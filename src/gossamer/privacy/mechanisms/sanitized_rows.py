@@ -1,4 +1,4 @@
-"""Answers of critics as sanitised gradient rows: the way out of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
+"""Answers of critics as sanitised gradient rows: the query of GS-WGAN (Chen, Orekondy, Fritz 2020, equation 11).
 
 K critics are trained on disjoint shards of the records, and none of them leaves. An answer asks one critic for the gradient of
 the generator's loss at B generated images. It clips each row to C and adds noise for a sensitivity of 2C per row. One record
@@ -8,7 +8,7 @@ noise_multiplier / sqrt(B). The draws differ in which critic answers (`docs/acco
 - secret: uniform and secret; nothing else may depend on it. Sampling without replacement of 1 of K, replace-one
   (`secret_draw.py`). It needs critics whose state does not depend on earlier draws.
 - round_robin: one after the other. A charge covers a pass over all K critics, because a record is in one of them.
-- paper: uniform, and known to the loop, which trains the drawn critic. Charged with the draw revealed.
+- paper: uniform, and known to the loop, which trains the drawn critic. Its cost takes the draw as revealed.
 
 A call may ask for several answers. Each has a draw, an event and a charge of its own, as if they came one after the other.
 """
@@ -79,7 +79,7 @@ class SanitizedRows:
 
     @property
     def event(self) -> DpEvent:
-        """What the next call costs, answer by answer: nothing inside a pass of the round robin, whose first has paid."""
+        """What the next call costs, answer by answer. In a pass of the round robin, only the first has a cost."""
         costs = [self._cost_at(self._position + i) for i in range(self.answers)]
         return ComposedDpEvent(costs) if len(costs) > 1 else costs[0]
 

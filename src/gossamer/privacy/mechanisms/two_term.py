@@ -1,4 +1,4 @@
-"""Mechanisms for losses that do not fall apart into records: PriVAE's two terms, and a whole answer clipped at once.
+"""Mechanisms for losses that are no sum over records: PriVAE's two terms, and a whole answer clipped at once.
 
 A batch-wise term (a divergence between the codes of a group of records and a prior) has one gradient per group. Clipped to C2,
 it can move from any point of a ball of radius C2 to any other with one record more. So its sensitivity is the diameter, 2 C2.
@@ -28,7 +28,7 @@ class TwoTermSum(ClippedSum[Drawn], Protocol[Drawn]):
 
 
 class WholeAnswer(Protocol[Drawn]):
-    """A query of which nothing is known but its answer."""
+    """A query of which only the answer is known."""
 
     def whole(self, records: Drawn, /) -> Tensor:
         """[D], of any size: the mechanism clips it."""

@@ -60,14 +60,14 @@ AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 @dataclass
 class Memory:
-    """What a query has learnt about its network, so that it is looked at once."""
+    """What a query remembers of its network, so that it inspects the network once."""
 
     independent: bool = False
     slow: bool = False
 
 
 class Gradients(ABC, Generic[AnyBatch]):
-    """A query for clipped gradients of a network. Its subclasses say of which loss.
+    """A query for clipped gradients of a network. Its subclasses define the loss.
 
     Make it once per run, because it remembers what it has learnt about the network.
     """
@@ -230,7 +230,7 @@ def by_unit(records: AnyBatch) -> tuple[AnyBatch, list[AnyBatch]]:
 
 
 def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
-    """Make sure that the tape saw every use of a parameter, and that row r of every a and b belongs to row r of the batch.
+    """Check that the tape saw every use of a parameter, and that row r of every a and b belongs to row r of the batch.
 
     The gradient of the first loss alone must vanish at every other row. `memory` notes that this was seen. losses: [count].
 
@@ -248,7 +248,7 @@ def check_tape(tape: Tape, losses: Tensor, count: int, memory: Memory) -> None:
         others = call.b[1:]
         if len(call.b) != count or bool(((others != 0) & others.isfinite()).any()):
             raise TapeError(f"{type(call.layer).__name__} on an input whose first dimension is not the record")
-        # A gradient of zero everywhere has shown nothing; the next batch is looked at too.
+        # A gradient that is zero everywhere shows nothing, so the next batch is checked too.
         memory.independent = memory.independent or bool((call.b[0] != 0).any())
 
 

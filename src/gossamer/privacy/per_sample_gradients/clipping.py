@@ -49,7 +49,7 @@ def add_clipped_(
     factors = _factors(squares, bounds, out.dtype)
     views = _views(out, parameters)
     infinite = ~torch.stack(squares).isfinite().all(0)
-    # To ask a GPU is to wait for it, which is dearer than to drop none.
+    # Asking a GPU means waiting for it, which takes longer than a pass that drops nothing.
     dropped = infinite if out.device.type != "cpu" or bool(infinite.any()) else None
     if dropped is not None:
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
@@ -160,7 +160,7 @@ def _by_group(norms: list[tuple[int, Tensor]], n: int, device: torch.device, k: 
 
 
 def _factors(squares: list[Tensor], bounds: Bounds, dtype: torch.dtype) -> list[Tensor]:
-    """[n] per group: 1 where the norm is within its bound, else bound / norm; rounding has been charged to the bound."""
+    """[n] per group: 1 where the norm is within its bound, else bound / norm; the bound already allows for rounding."""
     within = [charged(norm, dtype) for norm in bounds.norms]
     return [(norm / square.sqrt()).clamp(max=1).to(dtype) for norm, square in zip(within, squares, strict=True)]
 

@@ -1,7 +1,7 @@
 """Which functions of torch the tape knows, and the layer that each becomes.
 
-Each function here takes the question whether the tape knows a weight and a bias, and then torch's own arguments. It gives the
-layer and what the layer is run on, or None: torch's function is then left alone.
+Each function here takes a test whether the tape knows a weight and a bias, and then torch's own arguments. It returns
+the layer and its inputs, or None. After None, torch's function stays in place.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,8 +7,8 @@ vectors x and y is off by at most
     k e / 2 |x| |y|,    k the number of roundings that a product goes through,
 
 in any order of summation, with fused multiplication or without (Higham 2002, "Accuracy and Stability of Numerical Algorithms",
-section 3.1). Let a record meet a weight at T positions, with inputs u_t and output gradients b_t. Its gradient is G, the sum of
-the b_t outer u_t, and S = (sum over t of |u_t| |b_t|)^2 is what |G|^2 would be if nothing cancelled.
+section 3.1). Let a record meet a weight at T positions, with inputs u_t and output gradients b_t. Its gradient G is the
+sum of the b_t outer u_t. If nothing cancelled, |G|^2 would be S = (sum over t of |u_t| |b_t|)^2.
 
 - A Gram sum is off |G|^2 by at most k e / 2 S. Here k counts the roundings of both Gram matrices and of the sum over
   positions. Long products are cut into pieces of `PRODUCTS` numbers, so that k grows by one for each further piece. Where a
@@ -18,21 +18,21 @@ the b_t outer u_t, and S = (sum over t of |u_t| |b_t|)^2 is what |G|^2 would be 
 - Squares of the smallest numbers vanish: `UNDERFLOW`.
 
 `raised` adds these up. Where S is about T |G|^2, the norm grows by a tenth of a per cent. A record whose terms cancel almost
-completely is clipped harder than it needs, never less. A gradient that is formed and then added as it is (kept, of rank one, a
-whole unit, the slow form) needs none of this, because its norm has a relative error only (`square_norms`).
+completely is clipped harder than it needs, never less. Other gradients are formed and then added as they are: kept, of
+rank one, a whole unit, the slow form. They need none of this: their norms have a relative error only (`square_norms`).
 
-**What the bounds allow for.** Relative errors stay below 600 machine epsilons of a norm: those of sums of squares in pieces of
-`SQUARES` numbers, and that of the factor. So bounds are divided by 1 + `SLACK` machine epsilons, 1.001 in single precision.
+**What the bounds allow for.** Relative errors stay below 600 machine epsilons of a norm. They come from sums of squares
+in pieces of `SQUARES`, and from the factor. So bounds are divided by 1 + `SLACK` machine epsilons: 1.001 in float32.
 
 **Narrow products.** All of this holds for any u_t and b_t of single precision, whatever they came from. So a forward and
 backward pass in TF32 or bfloat16 (`precision`) needs no other margin. The pairs that it leaves *define* the gradient, and norm
 and sum take the same pairs. `full_precision` keeps both from taking other numbers, or products in ten bits.
 
 **What is assumed.** Where a record joins a sum, the terms of *others* are rounded in another way. No bound per record can cover
-that, and its worst case is too large to charge. In measured sums of 128 to 2,048 records it changed the length of the whole
-movement by 3e-5 of max_norm at most, well inside the slack. `FLOOR` keeps one record's part in it small: its terms, before
-they cancel, are at most 512 max_norm long. Matrix products and convolutions are assumed to add up products. A GPU library that
-transforms a convolution first (Winograd, Fourier) has an error of the same form with another constant.
+that, and its worst case is too large to include. In measured sums of 128 to 2,048 records it changed the length of the
+whole movement by at most 3e-5 of max_norm. That is well inside the slack. `FLOOR` keeps one record's part in it small:
+its terms, before they cancel, are at most 512 max_norm long. Matrix products and convolutions are assumed to add up
+products. GPU libraries that transform convolutions (Winograd, Fourier) have such an error with another constant.
 """
 
 import torch
@@ -120,8 +120,9 @@ def instantiated(u: Tensor, b: Tensor) -> Tensor:
 def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int) -> Tensor:
     """[m] float64: squares, raised to bound what a weight-gradient call adds.
 
-    squares: computed squared norms, [m]; one that is not finite, of either sign, stays so. u, b: |u_t| and |b_t| of the T
-    positions that they come from, [m, T]. dtype: in which the call adds up. steps: roundings on the longest way to `squares`.
+    `squares` has computed squared norms, [m]; a norm that is not finite, of either sign, stays so. `u` and `b` are
+    |u_t| and |b_t| of the T positions that the norms come from, [m, T]. The call adds up in `dtype`. `steps` counts the
+    roundings on the longest way to `squares`.
     """
     kind = torch.finfo(dtype)
     # Products that overflow below zero are no norm of zero.

@@ -37,7 +37,7 @@ class _Taped(torch.autograd.Function):
         ctx: Any, anchor: Tensor, a: Tensor, weight: Tensor | None, bias: Tensor | None, tape: "Tape", call: Call
     ) -> Tensor:
         del anchor  # it requires a gradient, so that the backward pass comes here even if nothing else does
-        ctx.save_for_backward(a, weight)  # autograd then checks that nobody has changed them in place
+        ctx.save_for_backward(a, weight)  # autograd then checks that they were not changed in place
         ctx.tape, ctx.call = tape, call
         out = call.layer.forward(a, weight, bias)
         # Autograd has to forget that this output may be a view, or no activation could change it in place.
@@ -89,7 +89,7 @@ class Tape(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Put the taped form in the place of an operation that uses a watched parameter."""
+        """Replace an operation that uses a watched parameter by its taped form."""
         del types
         kwargs = kwargs or {}
         check_function(func, args, kwargs)

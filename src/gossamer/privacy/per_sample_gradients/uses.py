@@ -1,9 +1,9 @@
-"""One weight and its uses: what the engine asks of every kind of layer.
+"""One weight and its uses: what clipping asks of every kind of layer.
 
 A *call* is one use of a weight by a batch: the layer, its input a and, after the backward pass, the gradient b of its output.
-Of a call the layer makes *patches*: u [m, columns, T] and b [m, rows, T]. The record's gradient, a matrix of rows x columns,
-is b u^T. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of the output in a
-convolution. The groups of a convolution fold into m.
+The layer turns a call into *patches*: u [m, columns, T] and b [m, rows, T]. The record's gradient, a matrix of rows x
+columns, is b u^T. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of
+the output in a convolution. The groups of a convolution fold into m.
 
 Several rows of a batch may belong to one record, its *multiplicity*: record r of n has the rows r, r + n, r + 2n ...
 """
@@ -75,7 +75,7 @@ class Layer(ABC):
         return None
 
     def methods(self, uses: "Uses") -> Mapping[str, Method]:
-        """The ways to norms of a weight that only layers of this kind use, by name; the first wins a draw.
+        """The ways to norms of a weight that only layers of this kind use, by name; the first wins a tie.
 
         None at all: its gradients are always formed.
         """
@@ -107,14 +107,14 @@ class Layer(ABC):
         return 0
 
     def partly_read(self, a: Tensor, b: Tensor, shape: torch.Size) -> Tensor | None:
-        """That of a and b of which some numbers meet no tap at any position; None where all are read."""
+        """Return a or b if some of its numbers meet no tap at any position; None where all are read."""
         del a, b, shape
         return None
 
 
 @dataclass(eq=False)
 class Call:
-    """One use of a weight and a bias. The backward pass fills in a and b. They stay None where it does not come by.
+    """One use of a weight and a bias. The backward pass fills in a and b. They stay None without it.
 
     weight, bias: positions among the parameters; None if they do not learn. a: input, [n, ...]. b: gradient of the output,
     [n, ...].
@@ -131,7 +131,7 @@ class Call:
         """a and b, at least in single precision: rounded numbers define the gradient, their norms are exact."""
         assert self.a is not None
         assert self.b is not None
-        self.a, self.b = _widened(self.a), _widened(self.b)  # once: they are asked for again and again
+        self.a, self.b = _widened(self.a), _widened(self.b)  # once, because many callers use them
         return self.a, self.b
 
     def keep(self, n: int, multiplicity: int) -> None:

@@ -1,6 +1,6 @@
-"""Bytes that cannot be told from true random bits: AES-128 in counter mode on the processor, ChaCha20 on other devices.
+"""Bytes indistinguishable from true random bits: AES-128 in counter mode on the processor, ChaCha20 on other devices.
 
-The only secret source of the privacy core. `noise.py` says what becomes of these bytes.
+This is the only secret source of the privacy core. `noise.py` says how these bytes are used.
 """
 
 import os

@@ -8,8 +8,9 @@ Three kinds of random numbers, never mixed:
   the place of a public number in its stream.
 - With a fixed `noise_seed` the secret numbers repeat. For tests only: the run is then reproducible, and not private.
 
-**Precision of the noise.** The proofs assume real numbers. The last bits of a rounded sum can tell what was added (Mironov
-2012). `test_noise.py` shows it: from noise drawn and added in float32, it names the right one of two sums 59 times of 60. So:
+**Precision of the noise.** The proofs assume real numbers. The last bits of a rounded sum can reveal what was added
+(Mironov 2012). `test_noise.py` shows it: with float32 noise, it names the right one of two sums 59 times of
+60. So:
 
 - The sum is widened to float64, and the noise is drawn and added in float64. The result is rounded to the multiples of a
   grid: 2^-10 times the power of two at or below the standard deviation. The grid depends on nothing else. So rounding is
@@ -38,12 +39,12 @@ ledger of a run names the versions that it used (`ledger.NOISE_VERSION`).
   whole number of steps of 2^-s, so P(c <= k) is a whole number of steps of 2^-sm, computed in integers. The count is the
   number of these probabilities that do not exceed a uniform number in [0, 1). Its first 64 bits decide. If they equal those
   of one of the probabilities (less than once in 2^57 blocks), more bits are drawn. The set is c positions of ten bits each.
-  A block in which a position comes twice draws all of them anew, so every set of c stays equally likely. Units that only
-  fill the last block up are dropped, because they are independent of all others.
+  If a position comes twice in a block, all its positions are redrawn, so every set of c stays equally likely. Units
+  that only fill the last block up are dropped, because they are independent of all others.
 
-**What is assumed.** AES-128 in counter mode and ChaCha20 cannot be told from true random bits. Nor can the Mersenne Twister
-of `secret_generator`, whose whole state comes from the keystream. Its numbers are seen only through sums with noise.
-How sums are rounded before they come here is another matter (`rounding.py`).
+**What is assumed.** AES-128 in counter mode and ChaCha20 are indistinguishable from true random bits. So is the
+Mersenne Twister of `secret_generator`, whose whole state comes from the keystream. Its numbers are seen only through
+sums with noise. How sums are rounded before they come here is another matter (`rounding.py`).
 
 The file has over 400 lines, because a reviewer of the noise needs the argument and the code together.
 """
@@ -352,7 +353,7 @@ class _Pass:
     def refine(self) -> None:
         """Make u of each word: the middle of its step, or, where the word is below `_FAR`, what more words say of the rest.
 
-        The n-th such word takes the n-th row of `more`. Nobody reads how many there are, so a device need not be waited for.
+        The n-th such word takes the n-th row of `more`. Their number is never read, so nothing waits for a device.
         """
         far = self.words < _FAR
         number = far.cumsum(0).sub_(1).clamp_(0, len(self.more) - 1)

@@ -111,14 +111,14 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         method: a key of METHODS.
         epsilon: the epsilon that the method is to claim.
         delta: delta of the claim and of the bound.
-        settings: fields of its Config, in place of the small ones.
-        trials: how many canaries take part, and about as many do not; default: 500 to 180,000, by method and epsilon.
+        settings: fields of its Config, instead of the small ones.
+        trials: how many canaries take part; about as many do not. Default: 500 to 180,000, by method and epsilon.
         confidence: probability with which the lower bound holds.
         final: the attacker sees the released model alone, and none of the noisy queries: the lower bound is mostly much
             lower.
         jobs: how many processes share the trials with one canary each.
         seed: fixes initialisation and public draws; never noise or sampling.
-        sink: is told how far it is.
+        sink: receives the progress.
         noise_seed: for tests: fixes noise and random choices too.
 
     Raises:
@@ -228,10 +228,10 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
         run: a finished RUN.
         trials: see `run.auditing.audit.audit`.
         seed: see `run.auditing.audit.audit`.
-        sink: is told how far it is.
+        sink: receives the progress.
 
     Raises:
-        RunFolderError: if it is no finished run, or another took its place meanwhile.
+        RunFolderError: if it is no finished run, or another run replaced it meanwhile.
         RequestError: if it is a release, or its epsilon is infinity.
     """
     folder = RunFolder(Path(run))

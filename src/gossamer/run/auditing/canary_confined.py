@@ -201,8 +201,8 @@ class RecordCanary(CanaryObserver):
 class CriticCanary(CanaryObserver):
     """One canary, the last record, whose shard turns its critic around.
 
-    With the secret draw nobody knows which critic answers. Otherwise everyone does, and the attacker knows the canary's critic.
-    Answers of other critics show nothing, and are kept as 1/2.
+    With the secret draw the attacker does not know which critic answers. With the other draws it is public, and the
+    attacker knows the canary's critic. Answers of other critics show nothing, and are kept as 1/2.
     """
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:

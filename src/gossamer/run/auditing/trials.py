@@ -139,7 +139,7 @@ class ReleaseProfile:
         rate: sampling rate of each query.
         noise: the noise multiplier.
         count: number of queries.
-        revealed: whether everyone knows which of them had the canary.
+        revealed: whether it is public which of them had the canary.
     """
 
     rate: float
@@ -243,19 +243,19 @@ class TrialRunner:
     def single_trials(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
         """Make twice so many trials, each with or without the canary, at random."""
         observer, records = self._observer_and_records(kind)
-        coins = self._coins(2 * trials)
+        members = self._random_members(2 * trials)
         size = _IN_A_TRAINING if "steps" in self.job.settings else 1
-        for first in range(0, len(coins), size):
-            chunk = coins[first : first + size]
+        for first in range(0, len(members), size):
+            chunk = members[first : first + size]
             noise_seed = None if self.noise_seed is None else self.noise_seed + first
             self._drive(self._lengthened(len(chunk)), records, observer, list(chunk), noise_seed=noise_seed)
-            sink(progress("audit", first + len(chunk), len(coins)))
+            sink(progress("audit", first + len(chunk), len(members)))
         x, noise, rates = (
-            np.reshape(rows, (len(coins), -1)).T for rows in (observer.observed, observer.noise, observer.rates)
+            np.reshape(rows, (len(members), -1)).T for rows in (observer.observed, observer.noise, observer.rates)
         )
         noise, rates = np.mean(noise**2, axis=1) ** 0.5, rates[:, 0]
-        return Observations(x[:, coins], rates, noise, self._revealed), Observations(
-            x[:, ~coins], rates, noise, self._revealed
+        return Observations(x[:, members], rates, noise, self._revealed), Observations(
+            x[:, ~members], rates, noise, self._revealed
         )
 
     def parallel_trials(
@@ -281,22 +281,22 @@ class TrialRunner:
         Returns:
             The queries of a training; scores of the models with the canary, [n], and without, [m].
         """
-        coins = self._coins(2 * trials)
+        members = self._random_members(2 * trials)
         shadows = [
             [self._model(kind, present, noise_seed=_SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)]
             for present in (True, False)
         ]
         direction, scores = fisher_direction(*map(np.stack, shadows)), []
-        for number, present in enumerate(coins):
+        for number, present in enumerate(members):
             noise_seed = None if self.noise_seed is None else self.noise_seed + number
             observer, weights = self._model(kind, bool(present), noise_seed=noise_seed)
             scores.append(float(direction @ weights))
-            sink(progress("audit", number + 1, len(coins)))
+            sink(progress("audit", number + 1, len(members)))
         declared = Observations(
             np.stack(observer.observed), np.array(observer.rates), np.array(observer.noise), self._revealed
         ).declared
         values = np.array(scores)
-        return declared, values[coins], values[~coins]
+        return declared, values[members], values[~members]
 
     def _model(self, kind: str, present: bool, *, noise_seed: int | None) -> tuple[CanaryObserver, NDArray[np.float32]]:
         """Train one model, and return its weights."""
@@ -316,7 +316,7 @@ class TrialRunner:
         }
         return observers[kind], planted(self._ordinary, canary)
 
-    def _coins(self, count: int) -> NDArray[np.bool_]:
+    def _random_members(self, count: int) -> NDArray[np.bool_]:
         return np.random.default_rng(self.noise_seed).random(count) < 0.5
 
     def _lengthened(self, trials: int) -> Job[BaseConfig, State]:
@@ -331,22 +331,22 @@ class TrialRunner:
         job: Job[BaseConfig, State],
         records: Planted,
         observer: CanaryObserver,
-        coins: list[bool],
+        members: list[bool],
         *,
         noise_seed: int | None,
     ) -> Training[BaseConfig, State]:
-        """Train with a ledger of its own. coins: whether the canary takes part, for each trial."""
+        """Train with a separate ledger. members: whether the canary takes part, for each trial."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
         shard = records[self.ranks.shard(len(records))]
         *_, last = job.phases
-        observer.present = coins[0]
-        public = self._ordinary if job.needs_public else None  # pictures of nobody
+        observer.present = members[0]
+        public = self._ordinary if job.needs_public else None  # pictures of no unit
         for result in training.drive(CanaryConfined(Confined(shard, ledger, self.ranks), observer), public):
-            trial, remainder = divmod(result.step * len(coins), last.steps)
-            if result.phase.name == last.name and not remainder and trial < len(coins):
-                observer.present = coins[trial]
+            trial, remainder = divmod(result.step * len(members), last.steps)
+            if result.phase.name == last.name and not remainder and trial < len(members):
+                observer.present = members[trial]
         return training
 
     @property

@@ -19,18 +19,18 @@ from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 
 _LIFTED_DELTA = 1e-5
-"""The delta of a limit that is lifted; nothing reads it."""
+"""The delta of a limit that is lifted; it has no effect."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BudgetReport:
-    """What `gossamer budget` says of a data set.
+    """What `gossamer budget` reports on a data set.
 
     Args:
         account: its runs, names and limits.
         bounds: what the runs have used together; empty if there are none.
         is_place: whether there is something at the place that its name may be.
-        new: what to say of a log that has just been made; empty otherwise.
+        new: a note on a log that has just been made; empty otherwise.
     """
 
     account: DataSetBudget
@@ -140,7 +140,7 @@ def budget(
             log.set_limit(limit, force=force)
     elif name not in names:
         raise RequestError(
-            f"the budget log {log.where} knows no data set {name!r}.{did_you_mean(name, names)} Known: "
+            f"the budget log {log.where} has no data set {name!r}.{did_you_mean(name, names)} Known: "
             f"{', '.join(sorted(names)) or 'none'}. If your card names a data_set, give --card."
         )
     account, exists = log.budget_of_names(name), bool(card_name) or base in EMBEDDED or Path(base).exists()
@@ -187,7 +187,7 @@ def _is_intact(folder: RunFolder) -> bool:
         DataSources.from_json(folder.source()["sources"])
         return PrivacyLedger.load(folder.file(LEDGER)).settings == sha256(folder.file(CONFIG))
     except LedgerDamaged:
-        return True  # nothing can tell
+        return True  # unknown
     except RunFolderError:
         return False
 
@@ -211,7 +211,7 @@ def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
         if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
             return [_copy_note(folder, entry)]
         if entry is None and not _is_counted(run, ledger, folder, log):
-            entry = log.add_run(charge, _discard_token(ledger))  # no other folder tells of its queries
+            entry = log.add_run(charge, _discard_token(ledger))  # no other folder records its queries
             new = [f"The budget log {log.where} did not know the queries of this folder: its whole plan was added now."]
         if entry is not None:
             log.discard(entry, today())
@@ -244,7 +244,7 @@ def _find_entry(ledger: PrivacyLedger, log: OpenBudgetLog) -> BudgetEntry | None
 
 
 def _discard_token(ledger: PrivacyLedger) -> str:
-    """Return a session for a run that is added and deleted at once. No ledger has it, so nobody can go on with it."""
+    """Return a session for a run that is added and deleted at once. No ledger has it, so no folder can resume it."""
     return f"given up at {ledger.settled}"
 
 

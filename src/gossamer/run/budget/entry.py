@@ -1,7 +1,7 @@
 """Runs and the budget log (`privacy/budget_log.py`): how a run is added, goes on and ends.
 
 The certificate counts earlier runs under the data set's *name* only. The log also finds copies of the records by their digest.
-That count is for the curator's terminal and the limit: in a released file it would tell whether one record was added.
+That count is for the data owner's terminal and the limit: in a release it would reveal whether one record was added.
 """
 
 import datetime
@@ -115,7 +115,7 @@ class RunEntry:
         budget_log: the budget log.
         charge: the cost of the run.
         session: the random word that this process wrote into the run's ledger and into the log.
-        log: tells the person at the terminal.
+        log: shows a note on the terminal.
     """
 
     budget_log: BudgetLog
@@ -147,7 +147,7 @@ def add_entry(
         budget_log: the budget log.
         charge: what the run costs.
         write: writes the run's folder and ledger; takes what the settings say of earlier runs, and the session.
-        log: tells the person at the terminal.
+        log: shows a note on the terminal.
 
     Raises:
         BudgetError: if a limit forbids the run; nothing has been written then.
@@ -195,12 +195,12 @@ def resume_entry(budget_log: BudgetLog, charge: Charge, ledger: PrivacyLedger, *
 def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None:
     """Add a finished run to another budget log. Its own log keeps it too.
 
-    No limit keeps it out: its budget is used already, and the sum must say so.
+    No limit refuses it: its budget is used already, and the sum must include it.
 
     Args:
         folder: locked by this process.
         accounts: folder of the log.
-        log: tells the person at the terminal.
+        log: shows a note on the terminal.
 
     Raises:
         BudgetLogError: if the log cannot be used.
@@ -263,15 +263,15 @@ def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge,
     aliases = [name for name in account.names if name not in (charge.name, charge.place)]
     if aliases:
         message += (
-            f" The log knows the same records as {', '.join(aliases)} too. A certificate counts the runs under one name only: "
-            "write one data_set on all cards of these records."
+            f" The log has the same records as {', '.join(aliases)} too. A certificate counts runs under one name "
+            "only: write one data_set on all cards of these records."
         )
     log(message)
 
 
 def new_log_note(open_log: OpenBudgetLog) -> str:
     """Say that the log is new: its folder may be mistyped, or a disk missing."""
-    return f"A new budget log begins in {open_log.where}: it knows no earlier run and no limit."
+    return f"A new budget log begins in {open_log.where}: it has no earlier run and no limit."
 
 
 def cost_of(charge: Charge) -> Guarantee:

@@ -1,6 +1,6 @@
-"""`gossamer attack`: every membership attack that applies to what a run has, beside what guessing would reach.
+"""`gossamer attack`: every membership attack that applies to a run, compared with guessing.
 
-The figures read real records. They are internal: publishing them, or choosing a run by them, is outside the guarantee.
+The figures come from real records. Publishing them, or choosing a run by them, is outside the guarantee.
 """
 
 import dataclasses
@@ -68,14 +68,14 @@ class Target:
 
 @dataclass(frozen=True)
 class AttackReport:
-    """What came of the attacks.
+    """The results of the attacks.
 
     Args:
         attacks: one JSON entry per figure.
         left_out: attacks that do not apply, each with its reason.
         verdict: in plain words, what was found and what that cannot show.
         on: in words, the records that took part.
-        control: the Estimate of a classifier that never saw the run, as JSON: what the sets differ in whatever the run did.
+        control: the Estimate of a classifier that never saw the run, as JSON: how well it separates the sets.
     """
 
     attacks: list[dict[str, Any]]
@@ -104,7 +104,7 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Half of the non-members take part, the other half are held out: for principal components, and as the reference of
     calibrated attacks. Members and non-members are drawn to equal numbers, so that a guess is right half the time. With
-    units, one record of each takes part, and none of whom it is held out: records of one person are no independent trials.
+    units, one record of each takes part, and no record of its unit is held out: a unit's records are not independent.
 
     Args:
         run: a finished RUN, or a release (which has no discriminators).
@@ -117,7 +117,7 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         labels_key: see `data.readers.read.read`.
         units: see `data.readers.read.read`.
         seed: fixes the samples and the choice of records.
-        sink: is told what is going on.
+        sink: receives notes and progress.
 
     Raises:
         RunFolderError: if `run` is no finished run, or another took its place meanwhile.
@@ -226,7 +226,7 @@ def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarr
 def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
     """The run as its checkpoint has it, or None and the reason."""
     training = synthesizer.job.begin(Rng(0))
-    one = synthesizer.sample(1)  # in the place of a record
+    one = synthesizer.sample(1)  # instead of a record
     if training.state.scores(Records(one.images, one.labels)) is None:
         return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
@@ -274,7 +274,7 @@ def _sets(
         )
     on = "Whether the members are the run's own records was not checked."
     if folder.private.is_dir():
-        trained_on = folder.source().get("records")  # a run of an older version knew them by another digest
+        trained_on = folder.source().get("records")  # a run of an older version has another digest of them
         if fingerprint(outside) == trained_on:
             raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
         unit_digests, without_units = digests(inside), dataclasses.replace(inside, units=None, names=None)

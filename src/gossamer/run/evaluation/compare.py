@@ -1,6 +1,6 @@
 """`gossamer compare`: several evaluated runs in one table and one plot, utility against epsilon.
 
-The figures are internal, like those of `evaluate`: choosing one of the runs by them is outside their guarantees.
+The figures are private, like those of `evaluate`: choosing one of the runs by them is outside their guarantees.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def chosen_metric(entries: Sequence[dict[str, Any]], name: str) -> str:
     """The name of a figure that every run has.
 
     Raises:
-        RequestError: if a run lacks it; says the nearest that all have.
+        RequestError: if a run lacks it; names the nearest that all have.
     """
     shared = [metric for metric in entries[0]["metrics"] if all(metric in entry["metrics"] for entry in entries)]
     if name not in shared:

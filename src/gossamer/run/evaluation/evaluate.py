@@ -1,6 +1,6 @@
-"""`gossamer evaluate`: how useful a release is, measured on real records under a ledger of its own.
+"""`gossamer evaluate`: how useful a release is, measured on real records under a separate ledger.
 
-The figures are internal: publishing them, or choosing a run by them, is outside the guarantee.
+The figures are private: publishing them, or choosing a run by them, is outside the guarantee.
 """
 
 import copy
@@ -46,7 +46,7 @@ class Evaluation:
     Args:
         metrics: one JSON entry per figure.
         left_out: metrics that do not apply to these records, each with its reason.
-        class_names: what the labels are called, label 0 first; empty: nobody said.
+        class_names: names of the labels, label 0 first; empty: unknown.
     """
 
     metrics: list[dict[str, Any]]
@@ -189,11 +189,10 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
 
 
 def _read_samples(path: Path, card: DataCard | None) -> Samples:
-    """Samples that somebody drew earlier. The readers know files and give records, whatever is in them.
+    """Samples from a file that was written earlier. The readers return them as records.
 
-    Folders called 0, 1, 2 ... are how labels are written that have no names; where there is no sample of a class there is no
-    such folder. Other names are matched with those of the card, as those of the real records are: folders are read in the order
-    of their names, which the card's need not be.
+    Labels without names are folders called 0, 1, 2 ...; a class without samples has no folder. Other names are matched
+    with the card, like those of the real records: folders are read in name order, the card may have another.
     """
     shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
     records = read(str(path), split="train", shape=shape)
@@ -216,7 +215,7 @@ def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard |
 
 
 def _grid_in(folder: RunFolder, synthesizer: Synthesizer) -> dict[str, Any]:
-    """What `nearest` asks of a RUN: its sample grid, and a place in its private folder for the picture of neighbours."""
+    """What `nearest` needs of a RUN: sample grid, and a place in its private folder for the picture of neighbours."""
     per_class = np.repeat(np.arange(synthesizer.classes), 10)
 
     def show_pairs(images: np.ndarray, labels: np.ndarray) -> None:
@@ -231,7 +230,7 @@ def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
 
 
 def note_reading(folder: RunFolder, entry: dict[str, Any]) -> None:
-    """Write down, in the private folder of a RUN, that real records were read outside the guarantee."""
+    """Record in the private folder of a RUN that real records were read outside the guarantee."""
     line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **entry}
     with (folder.private / READINGS).open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -63,7 +63,7 @@ class Client:
         folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
         records: reads them, and isolates them with the ledger that records their cost.
-        card: the public facts, which all clients and the server were given beforehand.
+        card: the public facts, which all clients and the server have beforehand.
         epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
         accounts: folder of its budget log; None: the user's state folder; False: it keeps none (a simulation).
@@ -216,7 +216,7 @@ class Client:
         return run, saved
 
     def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> tuple[TrainingRun, DataFacts]:
-        """The run of this client, whose records are read and isolated, and what is known of them."""
+        """The run of this client, whose records are read and isolated, and the facts about them."""
         # for the readers: all records here are one unit, so none of them names it
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
         data = self.records(card, ledger)
@@ -242,7 +242,7 @@ class Client:
     def _round(self, message: Message) -> RecordDict | None:
         """Train, then answer, as asked. Every answer is recorded in the ledger before the records are read."""
         if self._terms is None:
-            raise Malformed("the run has not told its terms yet")
+            raise Malformed("the run has not sent its terms yet")
         config = self._config
         request = read_round(
             message.content, shape=self.card.shape, classes=self.card.classes, trains=max(
@@ -271,7 +271,7 @@ class Client:
     # ------------------------------------------------------------------ the end
 
     def _end(self, message: Message) -> None:
-        """Take the released generator, and certify what this client let out."""
+        """Take the released generator, and certify what this client released."""
         if self._terms is None or self.folder.finished:
             return
         net = self._training.state.released

@@ -31,7 +31,7 @@ _OPTIONS = [
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-"""A peer whose machine is gone is noticed after 20 seconds. Each call tries anew, without the back-off of earlier calls."""
+"""The loss of a peer's machine is noticed after 20 seconds. Each call tries again, without back-off."""
 _BACK_OFF = 1.0  # seconds between two calls of a client that was not answered
 
 
@@ -192,7 +192,7 @@ def attend(
         identity: of this client.
         until: whether that was the last answer.
         wait: seconds for which a server that cannot be reached is called again.
-        log: tells the person at the terminal.
+        log: shows a note on the terminal.
 
     Raises:
         RequestError: if no server can be reached for so long, or it does not show or take a certificate.

@@ -41,7 +41,7 @@ class Malformed(GossamerError):
 
 @dataclass(frozen=True)
 class Round:
-    """What a client is asked.
+    """What a client is asked to do.
 
     Args:
         train: fakes for a visit to its critic; None: it does not train.

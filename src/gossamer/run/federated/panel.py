@@ -34,7 +34,7 @@ from gossamer.run.federated.messages import (
 )
 
 LONGEST_NOISE = 9.0
-"""Standard deviations. A number of honest noise is larger once in 4e18 times."""
+"""Standard deviations. A number of honest noise is larger with probability 1 in 4e18."""
 _PAUSE = 0.1  # seconds between two looks for clients
 
 
@@ -44,16 +44,16 @@ class Clients:
 
     At each step some clients train in turns, and others are sampled to answer. The client of an answer is sampled uniformly and
     in secret among those that are there, never among fewer than `critics`. The ledger records the cost before it is asked.
-    An answer that does not come counts as rows of zeros. Sampling another client would tell who was not there.
+    An answer that does not come counts as rows of zeros. Sampling another client would reveal who was away.
 
     Args:
         run: the settings, and the source of randomness.
         ledger: of the release; records the cost of every answer.
         grid: carries the messages.
-        terms: what clients are told at the start: settings, card, seed, and the answers that each has to grant.
+        terms: what clients receive at the start: settings, card, seed, and the answers that each has to grant.
         patience: seconds that a reply may take.
         wait: seconds for which too few clients are waited for.
-        log: tells the person at the terminal.
+        log: shows a note on the terminal.
         start: weights that clients begin with, from public records; None: fresh ones.
     """
 
@@ -141,7 +141,7 @@ class Clients:
             return None
         if not answers:
             if answer.content:
-                self._shut(name, "sent what nobody asked for")
+                self._shut(name, "sent what was not asked for")
             return None
         config = self.run.config
         shape = (answers * config.batch_size, *self.run.card.shape)

@@ -64,7 +64,7 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
         preset: see `run.training.fit.fit`.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
-        seed: fixes initialisation and public draws; never noise, nor who is drawn.
+        seed: fixes initialisation and public draws; never noise, nor which client is sampled.
         accounts: see `run.training.fit.fit`.
         resume: go on with an unfinished simulation in `out`; settings are then its own.
         sink: takes the events, with notes and progress.

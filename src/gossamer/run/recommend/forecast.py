@@ -15,7 +15,7 @@ from gossamer.run.training.memory import peak
 from gossamer.run.training.plan import Request
 
 REFERENCE = "MNIST"
-"""Every method with a guarantee was measured on it: of equally near runs, one on it is taken."""
+"""Every method with a guarantee was measured on it, so of equally near runs the one on it is taken."""
 LAST = EPSILONS[-1]
 _SAME_TIME = ("noise_multiplier", "learning_rate", "max_norm", "average_decay", "beta")
 """Ends of the names of settings that do not change how long a step takes."""
@@ -25,7 +25,7 @@ _SAME_WORK = ("steps", "expected_batch_size")
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What is known of a run before it begins.
+    """The forecast of a run before it begins.
 
     Args:
         expected: its quality, for each measured data set; empty: unknown.

@@ -1,6 +1,6 @@
 """`audit.json`: what an audit at a run's epsilon measured, in words for its report, `verify` and the certificate of a release.
 
-No record of the run was read for it, so that it may be handed out.
+The audit read no record of the run, so the file may be published.
 """
 
 import json
@@ -40,7 +40,7 @@ def audited(folder: Path) -> str:
 
 
 def said_by(certificate: Mapping[str, Any]) -> str:
-    """The same where a release has it, in the certificate; empty where it says nothing."""
+    """The same from the certificate of a release; empty if it has no audit."""
     statement = str(certificate.get("declared", {}).get("audited", NOT_DECLARED))
     return "" if statement == NOT_DECLARED else statement
 

@@ -1,4 +1,4 @@
-"""`report.html`: what a release promises and what it is good for, on one page for a curator who is no cryptographer.
+"""`report.html`: what a release promises and what it is good for, on one page for a data owner who is no cryptographer.
 
 The page shows files of a RUN or of a release: the certificate, the sample grid, and the events and metrics that are there.
 It loads nothing from elsewhere. Curves come from events, so from fakes and released values only. Metrics read real records,
@@ -149,7 +149,7 @@ def _attacks(path: Path) -> dict[str, Any] | None:
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    """The events of kind "step". A release holds none, and has no curves."""
+    """The events of kind "step". A release has no events, so it has no curves."""
     if not path.is_file():
         return []
     steps = []
@@ -284,7 +284,7 @@ def _hundreds(factor: float) -> int:
 
 
 def _percent_up(share: float) -> str:
-    """A share below one, rounded up, and to 100 % only where four decimals do not tell it from one."""
+    """A share below one, rounded up, and to 100 % only where four decimals do not distinguish it from one."""
     for digits in range(1, 5):
         shown = _up(share * 100, digits)
         if float(shown) < 100:

@@ -27,7 +27,7 @@ _PER_CLASS, _ALONE = 10, 100
 _GRID_WIDTH = 640
 """A sample grid is enlarged by a whole factor to about this many pixels."""
 
-# Stand-ins that matplotlib accepts; `_for_page` replaces them by the colours of the page.
+# Placeholders that matplotlib accepts; `_for_page` replaces them by the colours of the page.
 _INK, _ACCENT = "#010203", "#040506"
 _LETTERS = 8.5
 _NAME, _GREY = 24, (128, 128, 128, 255)
@@ -155,7 +155,7 @@ def _svg(draw: Callable[[Axes], None], *, height: float, title: str) -> str:
 
 
 def _for_page(svg: str, title: str) -> str:
-    """Cut what only a file of its own needs, and hand colours, fonts and size over to the page."""
+    """Remove what only a separate file needs, and take colours, fonts and size from the page."""
     svg = svg[svg.index("<svg") :]
     head, body = svg.split(">", 1)
     box = re.search(r'viewBox="([^"]*)"', head)

@@ -1,4 +1,4 @@
-"""Metrics in plain words, for the report: what each figure says to a curator who is no statistician."""
+"""Metrics in plain words, for the report: what each figure means to a data owner who is no statistician."""
 
 import math
 from collections.abc import Sequence
@@ -67,14 +67,14 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
     won = list(dict.fromkeys(entry["attack"] for entry in caught))
     if not won:
         sentences = [
-            f"These {len(names)} attacks failed: none told members from non-members better than guessing.",
+            f"These {len(names)} attacks failed: none recognised members better than guessing.",
             "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
             "are none.",
         ]
     else:
         best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
         sentences = [
-            f"{len(won)} of these {len(names)} attacks told members from non-members better than guessing: {', '.join(won)}.",
+            f"{len(won)} of these {len(names)} attacks recognised members better than guessing: {', '.join(won)}.",
             f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
             f"guessing gives {best['chance']:.3g}. By luck alone, about one figure in 40 would look like a success.",
             "Where an attack failed, another may not: attacks show leaks, never that there are none.",
@@ -98,7 +98,7 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
 
 
 def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
-    """What to know before the verdict: the sets differ whatever the run did, or nobody said whose records they are."""
+    """What to know before the verdict: the sets differ whatever the run did, or the records come without units."""
     sentences = []
     if separability.low > 0.5:
         sentences.append(
@@ -109,8 +109,8 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
         )
     if unit != "record" and not units:
         sentences.append(
-            f"The run protects each {unit}, and nobody said whose these records are: the intervals take records of one {unit} "
-            "for independent ones, and are too narrow. Give --units."
+            f"The run protects each {unit}, but these records come without units: the intervals take records of one "
+            f"{unit} for independent ones, and are too narrow. Give --units."
         )
     return sentences
 
@@ -133,7 +133,7 @@ def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _tpr_at(entry: dict[str, Any], rate: str) -> str:
-    """A true-positive rate with its interval; its upper end only where there are too few records for the rate."""
+    """A true-positive rate with its interval, or only its upper end if there are too few records for the rate."""
     estimate = entry["tpr"].get(rate)
     if estimate is None:
         return NONE
@@ -144,11 +144,11 @@ def _tpr_at(entry: dict[str, Any], rate: str) -> str:
 def remark(epsilon: float) -> str:
     """What to say of a budget that promises nothing; empty: it promises something, however little."""
     if math.isinf(epsilon):
-        return "Epsilon infinity is no guarantee: what is released may tell any record."
+        return "Epsilon infinity is no guarantee: what is released may reveal any record."
     if epsilon >= NOTHING:
         return (
-            f"Epsilon {epsilon:.3g} promises next to nothing: whoever knows all other records may become as good as certain of "
-            "one. Published releases stay at 10 or below, and the stronger promises at 1 to 3."
+            f"Epsilon {epsilon:.3g} promises next to nothing: an attacker who knows all other records may be almost "
+            "certain of one. Published releases stay at 10 or below, and the stronger promises at 1 to 3."
         )
     return ""
 

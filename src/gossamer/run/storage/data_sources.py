@@ -195,12 +195,12 @@ class DataFacts:
 
         Raises:
             DataError: if they are others.
-            RunFolderError: if the run began under a version with another digest, so that nobody can tell.
+            RunFolderError: if the run began under a version whose digest cannot be compared.
         """
         if "records" not in source_json:
             raise RunFolderError(
-                "this run began under an earlier version, so nobody can tell whether its records are still the same. Start a "
-                "new run; the cost of this one stays in the budget log."
+                "this run began under an earlier version, so Gossamer cannot check whether its records are still the "
+                "same. Start a new run; the cost of this one stays in the budget log."
             )
         if self.identity.fingerprint != source_json["records"]:
             raise DataError(
@@ -221,7 +221,7 @@ class LoadedData(PublicData):
     """What a run has of its data: the records to protect are isolated.
 
     Args:
-        sources: where the records are, for other ranks; None: in no place that they can read.
+        sources: where the records are, for other ranks; None: other ranks cannot read them.
     """
 
     private: Confined[Records]
@@ -243,11 +243,11 @@ def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]
     """Split into the public part and the private part, by whole units. The private part may be empty.
 
     Raises:
-        RequestError: if nobody is in the public part. That follows from the public part alone.
+        RequestError: if no unit is in the public part. That follows from the public part alone.
     """
     public = made_public(records, share=share, salt=salt)
     if not public.any():
-        raise RequestError(f"--public-share {share:g}: nobody is in the public part. Give a larger share.")
+        raise RequestError(f"--public-share {share:g}: no unit is in the public part. Give a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
 
 
@@ -273,7 +273,7 @@ def _one_source(data: str, public: str) -> bool:
         return one == other
     try:
         return Path(one).samefile(other)
-    except OSError:  # one of them is not there: the reader says so
+    except OSError:  # one of them is missing: the reader says so
         return False
 
 

@@ -43,7 +43,7 @@ them."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
-"""What `gossamer release` copies. The report is written anew, without private figures."""
+"""What `gossamer release` copies. The report is written again, without private figures."""
 _ANEW = "write it again with `gossamer evaluate`, or remove it."
 _COPY = "restore it from a copy, or delete an unfinished run with `gossamer discard`."
 

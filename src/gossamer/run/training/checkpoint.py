@@ -185,7 +185,7 @@ def load(
         saved = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what torch.load raises on damaged bytes is open-ended
         raise RunFolderError(
-            f"{path} cannot be read ({type(error).__name__}); restore it, or start the run anew."
+            f"{path} cannot be read ({type(error).__name__}); restore it, or start a new run."
         ) from error
     if saved.get("format") != FORMAT:
         raise RunFolderError(

@@ -45,6 +45,6 @@ def check(folder: Path, needed: int, *, remedy: str) -> None:
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise RunFolderError(
-            f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Make room, "
-            f"{remedy}; nothing has been written."
+            f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Free "
+            f"some space, {remedy}; nothing has been written."
         )

@@ -1,4 +1,4 @@
-"""Several processes, started by torchrun, train one network: how they find one another, and what all but rank 0 do.
+"""Several processes, started by torchrun, train one network: how they connect, and what all but rank 0 do.
 
     torchrun --nproc-per-node 4 -m gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --out RUN
 
@@ -81,7 +81,7 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
 
 
 class _NotifyingGroup(Group):
-    """A group that knows whether rank 0 has sent anything."""
+    """A group that notes whether rank 0 has sent anything."""
 
     notified = False
 

@@ -139,7 +139,7 @@ def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
 def disk_full(folder: RunFolder, saved: str) -> DiskFull:
     """The error for a full disk. saved: says what is kept."""
     return DiskFull(
-        f"the disk of {folder.path} is full; {saved}. Make room, then go on with `gossamer resume {folder.path}`."
+        f"the disk of {folder.path} is full; {saved}. Free some space, then go on with `gossamer resume {folder.path}`."
     )
 
 

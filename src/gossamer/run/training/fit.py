@@ -63,8 +63,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         out: run folder, new or empty.
         epsilon: privacy budget; 'inf' trains without privacy. Default: what noise multiplier and steps cost.
         delta: chance that the epsilon bound fails, for example 1e-5; it must be below 1 / (declared size).
-        public: public records for pre-training; they are not protected. To choose who is made public, put them here and
-            take them out of `data`: nobody may be in both.
+        public: public records for pre-training; they are not protected. To choose who is made public, put their records
+            here and take them out of `data`: no unit may be in both.
         public_share: make this share of the data public, instead of `public`: a hash of each unit picks, always the
             same ones. The certificate says that they are not protected.
         public_images_key: what `images_key` is for `data`, for `public`.

@@ -36,7 +36,7 @@ class Scaled:
         name: of the preset.
         about: where it comes from.
         changed: the settings that were scaled.
-        refused: why it cannot be had for this card; empty if it can.
+        refused: why it does not fit this card; empty if it does.
     """
 
     method: str

@@ -1,7 +1,7 @@
 """Where events go: JSON lines, the terminal, TensorBoard.
 
 `events.jsonl` carries what the methods show and no clock: how long a step took depends on how many records were drawn.
-Speed and time left are shown on the curator's own terminal only.
+Only the data owner's own terminal shows speed and time left.
 """
 
 import errno
@@ -37,13 +37,13 @@ class JsonLines:
 
     Args:
         path: of the file.
-        up_to: phase and step of the checkpoint; None: the file begins anew.
+        up_to: phase and step of the checkpoint; None: the file is emptied.
     """
 
     def __init__(self, path: Path, *, up_to: tuple[str, int] | None = None) -> None:
         size = _size_up_to(path, *up_to) if up_to is not None and path.is_file() else 0
         self._file = path.open("ab", buffering=0)
-        self._file.truncate(size)  # nothing is written anew: a disk that is full at this moment loses nothing
+        self._file.truncate(size)  # nothing is rewritten: a disk that is full at this moment loses nothing
 
     def __call__(self, event: Event, /) -> None:
         """Write one event."""
@@ -59,7 +59,7 @@ class JsonLines:
 
 
 def _size_up_to(path: Path, phase: str, step: int) -> int:
-    """The length of the complete lines up to this step of this phase; the phases before it stand above."""
+    """The length of the complete lines up to this step of this phase; the phases before it come first."""
     size = 0
     begun = False
     for line in path.read_bytes().splitlines(keepends=True):

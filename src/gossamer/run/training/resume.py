@@ -52,7 +52,7 @@ def resume(
         return _finished(folder, accounts, sink)
     if not folder.begun:
         raise RunFolderError(
-            f"{folder.path} was cut off before its ledger was written; no budget is used. Start it anew."
+            f"{folder.path} was cut off before its ledger was written; no budget is used. Start a new run."
         )
     disk_space.check(folder.path, disk_space.of(folder.private), remedy="then resume again")
     with (

@@ -1,4 +1,4 @@
-"""What torchrun's environment variables say of this process. Needs no PyTorch."""
+"""What torchrun's environment variables say about this process. Needs no PyTorch."""
 
 import os
 import signal

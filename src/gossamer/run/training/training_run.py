@@ -38,5 +38,5 @@ class TrainingRun:
     ranks: Ranks = ALONE
 
     def log(self, text: str) -> None:
-        """Tell the person at the terminal."""
+        """Show a note on the terminal."""
         self.sink(note(text))

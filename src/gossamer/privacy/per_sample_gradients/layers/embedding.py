@@ -25,7 +25,7 @@ class Embedding(Layer):
         return F.embedding(a, weight)
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """Never asked: indices have no gradient."""
+        """Never called: indices have no gradient."""
         raise NotImplementedError("indices have no gradient")
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:

@@ -76,7 +76,7 @@ def _phase_groups(here: Unfolding) -> Iterator[tuple[_Phases, _Phases]]:
 
 
 def _phases(taps: int, stride: int, dilation: int) -> list[_Phases]:
-    """Which phases of the stride the taps meet, and at which shifts: phases with the same shifts stand together."""
+    """Which phases of the stride the taps meet, and at which shifts: phases with the same shifts are in one entry."""
     shifts: dict[int, list[int]] = {}
     for tap in range(taps):
         shifts.setdefault(tap * dilation % stride, []).append(tap * dilation // stride)

@@ -18,8 +18,8 @@ from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses
 class Planes(Layer):
     """A convolution of constant planes: each channel of a record is one number, repeated over height and width.
 
-    Labels enter a discriminator so: one-hot, expanded over the image. The convolution of a constant is the constant times
-    the sum of the taps that fall inside the image, taken from a small table. a: [n, C], the numbers; y: [n, p, Ho, Wo].
+    Labels enter a discriminator like this: one-hot, expanded over the image. The convolution of a constant is the
+    constant times the sum of the taps inside the image, from a small table. Shapes: a [n, C]; y [n, p, Ho, Wo].
     """
 
     convolution: Convolution
@@ -37,7 +37,7 @@ class Planes(Layer):
         return out.view(len(a), p, height, width)
 
     def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        """Never asked: planes whose gradient is needed take the ordinary convolution."""
+        """Never called: planes whose gradient is needed take the ordinary convolution."""
         raise NotImplementedError("planes have no gradient; the tape takes an ordinary convolution where one is needed")
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
