@@ -16,7 +16,7 @@ if typing.TYPE_CHECKING:
     from gossamer.data.card import DataCard as DataCard
     from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
-    from gossamer.data.records import Samples as Samples
+    from gossamer.data.samples import Samples as Samples
     from gossamer.errors import BudgetError as BudgetError
     from gossamer.errors import BudgetExceeded as BudgetExceeded
     from gossamer.errors import BudgetLogError as BudgetLogError
@@ -68,7 +68,8 @@ _NAMES = {
     # for data owners (docs/python.md)
     "gossamer.data.card": "DataCard",
     "gossamer.data.readers.read": "read",
-    "gossamer.data.records": "Records Samples",
+    "gossamer.data.records": "Records",
+    "gossamer.data.samples": "Samples",
     "gossamer.errors": "BudgetError BudgetExceeded BudgetLogError CardError ConfinedError DataError GossamerError Interrupted "
     "LedgerDamaged PrivacyError RequestError RunFolderError UnplannedRelease",
     "gossamer.estimate": "Estimate",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.readers.read import read
-from gossamer.data.records import Samples
+from gossamer.data.samples import Samples
 from gossamer.data.writers import write_samples
 from gossamer.errors import RequestError, RunFolderError
 

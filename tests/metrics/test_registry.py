@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.data.records import Labelled, Records, Samples
+from gossamer.data.records import Labelled, Records
+from gossamer.data.samples import Samples
 from gossamer.estimate import Estimate
 from gossamer.metrics import classify, fidelity, registry
 from gossamer.metrics.baseline_cache import Baselines

@@ -1,4 +1,4 @@
-"""Records: images with labels and, where the unit is a person, whose they are. Samples: synthetic images with labels."""
+"""Records: images with labels and, where the unit is a person, the person of each."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,23 +32,13 @@ class Labelled:
         _, channels, height, width = self.images.shape
         return channels, height, width
 
-
-@dataclass(frozen=True)
-class Samples(Labelled):
-    """Synthetic images with labels: the output of a generator. They belong to no unit.
-
-    Args:
-        images: uint8 [n, C, H, W].
-        labels: int64 [n], from 0 to classes - 1.
-        class_names: names of the labels, label 0 first; empty: unknown.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    class_names: tuple[str, ...] = ()
+    @property
+    def in_words(self) -> str:
+        """Number and shape, without a pixel or a label."""
+        return f"{len(self):,} images of {'x'.join(map(str, self.shape))}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Records(Labelled):
     """A set of records, kept as the readers give them; each method scales to its own range.
 
@@ -67,6 +57,10 @@ class Records(Labelled):
     names: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Show number and shape: a log or a notebook that shows records must not show what is in them."""
+        return f"Records({self.in_words})"
 
     @property
     def population(self) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from gossamer.data.records import Samples
+from gossamer.data.records import Labelled
 from gossamer.errors import RequestError, RunFolderError
 
 _NUMERALS = [str(value) for value in range(256)]
 
 
-def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, force: bool = False) -> None:
+def write_samples(path: str | Path, chunks: Iterable[Labelled], *, count: int, force: bool = False) -> None:
     """Write samples; memory holds one chunk of images at a time. `readers.read` reads them back.
 
     The ending of the path picks the form. A .npz has the keys images and labels, uncompressed, and class_names if classes have
@@ -53,7 +53,7 @@ def write_samples(path: str | Path, chunks: Iterable[Samples], *, count: int, fo
         ) from None
 
 
-def _with_room(path: Path, chunks: Iterator[Samples], count: int, least: Callable[[int], int]) -> Iterator[Samples]:
+def _with_room(path: Path, chunks: Iterator[Labelled], count: int, least: Callable[[int], int]) -> Iterator[Labelled]:
     """The chunks. Raises RunFolderError at the first one: all of them cannot fit on the disk."""
     first = next(chunks)
     needed, free = count * least(first.images[0].size), shutil.disk_usage(path.parent).free
@@ -91,7 +91,7 @@ def _holds_samples(path: Path) -> bool:
     return sorted(int(file.stem) for file in files) == list(range(len(files)))
 
 
-def _write_npz(path: Path, chunks: Iterator[Samples], count: int) -> None:
+def _write_npz(path: Path, chunks: Iterator[Labelled], count: int) -> None:
     """Uncompressed members without dates, so that equal samples give equal files."""
     labels: list[np.ndarray] = []
     names: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def _write_npz(path: Path, chunks: Iterator[Samples], count: int) -> None:
                 np.lib.format.write_array(member, np.array(names), allow_pickle=False)
 
 
-def _write_csv(path: Path, chunks: Iterator[Samples], _count: int) -> None:
+def _write_csv(path: Path, chunks: Iterator[Labelled], _count: int) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         for number, chunk in enumerate(chunks):
             quoted = ['"' + name.replace('"', '""') + '",' for name in chunk.class_names]
@@ -123,7 +123,7 @@ def _write_csv(path: Path, chunks: Iterator[Samples], _count: int) -> None:
                 file.write(f"{label},{name}{','.join([_NUMERALS[value] for value in image.tobytes()])}\n")
 
 
-def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
+def _write_parquet(path: Path, chunks: Iterator[Labelled], _count: int) -> None:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
         from pyarrow import parquet  # noqa: PLC0415 - an optional extra
@@ -144,7 +144,7 @@ def _write_parquet(path: Path, chunks: Iterator[Samples], _count: int) -> None:
             writer.close()
 
 
-def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
+def _write_pngs(path: Path, chunks: Iterator[Labelled], count: int) -> None:
     """path/CLASS/NUMBER.png. Classes that do not occur get an empty folder, so that the names still give the labels."""
     digits = len(str(count - 1))
     number = highest = 0
@@ -161,7 +161,7 @@ def _write_pngs(path: Path, chunks: Iterator[Samples], count: int) -> None:
         (path / name).mkdir(exist_ok=True)
 
 
-_FORMS: dict[str, tuple[Callable[[Path, Iterator[Samples], int], None], Callable[[int], int]]] = {
+_FORMS: dict[str, tuple[Callable[[Path, Iterator[Labelled], int], None], Callable[[int], int]]] = {
     ".npz": (_write_npz, lambda pixels: pixels + 8),
     ".csv": (_write_csv, lambda pixels: 2 * pixels + 2),
     ".parquet": (_write_parquet, lambda _: 0),

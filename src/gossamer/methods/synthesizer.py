@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.memory_mapped import free_memory
-from gossamer.data.records import Samples
+from gossamer.data.samples import Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import method_of
@@ -31,7 +31,7 @@ def _counted(n: int) -> int:
     return int(n)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Synthesizer:
     """A released generator with its certificate. Built by `fit` or `load`, never by hand.
 
@@ -44,6 +44,15 @@ class Synthesizer:
     net: nn.Module
     job: Job[BaseConfig, State]
     certificate: Certificate
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.card.shape))
+        return f"Synthesizer({self.job.method.name}, images of {shape}, {self.classes} classes; {self.certificate!r})"
+
+    def _repr_html_(self) -> str:
+        """Show some samples and the certificate, in a notebook. The samples have a fixed seed."""
+        labels = np.repeat(np.arange(self.classes), 10)
+        return self.sample(len(labels), labels=labels, seed=0)._repr_html_() + self.certificate._repr_html_()
 
     @property
     def config(self) -> BaseConfig:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gossamer import intervals
-    from gossamer.data.records import Labelled, Records, Samples
+    from gossamer.data.records import Labelled, Records
+    from gossamer.data.samples import Samples
     from gossamer.metrics import classical, classify, features, fidelity, neighbours, per_class
     from gossamer.metrics.baseline_cache import Baselines
 else:

@@ -16,7 +16,7 @@ from gossamer.data import to_uint8
 from gossamer.data.card import DataCard
 from gossamer.data.readers import image_files
 from gossamer.data.readers.read import read
-from gossamer.data.records import Samples
+from gossamer.data.samples import Samples
 from gossamer.data.writers import write_samples
 
 Run = Callable[..., Any]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gossamer.data.sample_grid import sample_grid
 from gossamer.errors import RunFolderError
 from gossamer.run.report import html, plots
 from gossamer.run.report.html import write_report
@@ -64,7 +65,7 @@ def make_run(folder, *, metrics=METRICS, events=400, **changes):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "certificate.json").write_text(json.dumps(make_certificate(**changes)))
     images = np.random.default_rng(0).integers(0, 256, (100, 1, 28, 28), dtype=np.uint8)
-    (folder / "samples.png").write_bytes(plots.sample_grid(images, np.arange(100) % 10, columns=10))
+    (folder / "samples.png").write_bytes(sample_grid(images, np.arange(100) % 10, columns=10))
     lines = [{"kind": "warm", "step": 10, "values": {"generator_loss": 0.5}}]
     for i in range(1, events + 1):
         values = {
@@ -386,7 +387,7 @@ def test_sample_grid_puts_classes_in_rows():
     images = np.zeros((5, 1, 20, 20), np.uint8)
     images[:, 0] = np.array([10, 20, 30, 40, 50])[:, None, None]
     labels = np.array([7, 3, 7, 3, 3])
-    sheet = pixels(plots.sample_grid(images, labels, columns=3))
+    sheet = pixels(sample_grid(images, labels, columns=3))
     side = 640 // 60 * 20
     gap = sheet.shape[0] - 2 * side
     assert sheet.shape == (2 * side + gap, 3 * side + 2 * gap, 4)
@@ -398,7 +399,7 @@ def test_sample_grid_puts_classes_in_rows():
 
 def test_sample_grid_keeps_colours_and_pixels():
     image = np.random.default_rng(0).integers(0, 256, (1, 3, 8, 9), dtype=np.uint8)
-    sheet = pixels(plots.sample_grid(image, np.array([0]), columns=1))
+    sheet = pixels(sample_grid(image, np.array([0]), columns=1))
     scale = 640 // 9
     assert (sheet[::scale, ::scale, :3] == image[0].transpose(1, 2, 0)).all()
 

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from gossamer import notebook
 from gossamer.errors import GossamerError, LedgerDamaged
 from gossamer.files import write_atomically
 from gossamer.privacy.accounting import cost
@@ -44,7 +45,7 @@ _LARGEST = 2**24  # bytes of certificate.json or config.json; a larger one must 
 _DEEPEST = 50  # levels of JSON; what was written has a handful
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Certificate:
     """What `certificate.json` says. Built by `build`, read by `load`."""
 
@@ -121,6 +122,23 @@ class Certificate:
             facts=statements.facts(ledger, settings),
             figures=figures.figures(ledger, settings),
         )
+
+    def __repr__(self) -> str:
+        guarantee = Guarantee.from_json(
+            {name: self.guarantee[name] for name in ("epsilon", "delta", "relation", "unit")}
+        )
+        return f"Certificate({guarantee}; {self.method}, {self.created})"
+
+    def _repr_html_(self) -> str:
+        """Show the guarantee and its conditions, in a notebook."""
+        rows = [
+            ("method", self.method),
+            ("trained on", self.created),
+            ("covers", "; ".join(self.covered)),
+            ("public data", self.public_data),
+            ("other runs", self.adds_up),
+        ]
+        return notebook.card("Certificate", [("guarantee", self.statement), *rows])
 
     def save(self, folder: Path) -> None:
         """Write certificate.json, sealed line by line."""

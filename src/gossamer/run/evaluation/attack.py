@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer import notebook
 from gossamer.attacks.control import separability
 from gossamer.attacks.density import domias
 from gossamer.attacks.discriminator import white_box
@@ -23,7 +24,8 @@ from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.fingerprint import digests, fingerprint, shared
 from gossamer.data.readers.read import check_two_arrays, read
-from gossamer.data.records import Records, Samples
+from gossamer.data.records import Records
+from gossamer.data.samples import Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
@@ -66,7 +68,7 @@ class Target:
     seed: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttackReport:
     """The results of the attacks.
 
@@ -83,6 +85,14 @@ class AttackReport:
     verdict: list[str]
     on: str
     control: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"AttackReport({' '.join(self.verdict)} These are private figures: do not publish them.)"
+
+    def _repr_html_(self) -> str:
+        """Show the verdict and the figures, in a notebook."""
+        head, *rows = wording.attack_rows(self.attacks)
+        return notebook.table("Attacks", head, rows, " ".join([*self.verdict, "Private figures: do not publish them."]))
 
 
 @checked_arguments

@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from gossamer import notebook
 from gossamer.data import polarity
 from gossamer.data.card import MOST_CLASSES, DataCard
 from gossamer.data.class_names import absent, match_labels
 from gossamer.data.readers.read import read
-from gossamer.data.records import Records, Samples
+from gossamer.data.records import Records
+from gossamer.data.sample_grid import sample_grid
+from gossamer.data.samples import Samples, frame
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
 from gossamer.events import Sink, note, silent
@@ -28,7 +31,6 @@ from gossamer.metrics import registry
 from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.registry import chosen_metrics, measured
 from gossamer.run.report.html import write_report
-from gossamer.run.report.plots import sample_grid
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
@@ -39,7 +41,10 @@ CACHE = "baselines"
 """In the private folder of a RUN: what depends on the real records alone."""
 
 
-@dataclass(frozen=True)
+PRIVATE_FIGURES = "private figures: do not publish them"
+
+
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """What was measured.
 
@@ -52,6 +57,26 @@ class Evaluation:
     metrics: list[dict[str, Any]]
     left_out: dict[str, str]
     class_names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Evaluation({', '.join(entry['metric'] for entry in self.metrics)}; {PRIVATE_FIGURES})"
+
+    def _repr_html_(self) -> str:
+        """Show the figures with their intervals, in a notebook."""
+        rows = [
+            (entry["metric"], *(f"{entry[part]:.4g}" for part in ("value", "low", "high"))) for entry in self.metrics
+        ]
+        return notebook.table(
+            "Evaluation", ("metric", "value", "95 % from", "to"), rows, PRIVATE_FIGURES.capitalize() + "."
+        )
+
+    def to_frame(self) -> Any:
+        """Return a DataFrame with one row for each figure: metric, value, low, high, and what it was computed on.
+
+        Raises:
+            RequestError: pandas is not installed.
+        """
+        return frame(self.metrics)
 
 
 @checked_arguments

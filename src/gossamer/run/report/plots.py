@@ -7,16 +7,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
+from gossamer.data.sample_grid import sample_grid
 from gossamer.privacy.guarantee import rounded_up
 
 if TYPE_CHECKING:
@@ -24,14 +23,10 @@ if TYPE_CHECKING:
 
 _PER_CLASS, _ALONE = 10, 100
 """Samples of each class on the grid of a generator, and of one without labels."""
-_GRID_WIDTH = 640
-"""A sample grid is enlarged by a whole factor to about this many pixels."""
 
 # Placeholders that matplotlib accepts; `_for_page` replaces them by the colours of the page.
 _INK, _ACCENT = "#010203", "#040506"
 _LETTERS = 8.5
-_NAME, _GREY = 24, (128, 128, 128, 255)
-"""Letters of a name on the sample grid, and their colour."""
 
 
 def drawn_by(synthesizer: "Synthesizer") -> bytes:
@@ -39,51 +34,6 @@ def drawn_by(synthesizer: "Synthesizer") -> bytes:
     labels = np.repeat(np.arange(synthesizer.classes), _PER_CLASS if synthesizer.classes > 1 else _ALONE)
     grid = synthesizer.sample(len(labels), labels=labels, seed=0)
     return sample_grid(grid.images, grid.labels, columns=_PER_CLASS, names=grid.class_names)
-
-
-def sample_grid(
-    images: NDArray[np.uint8], labels: NDArray[np.integer[Any]], *, columns: int, names: Sequence[str] = ()
-) -> bytes:
-    """A PNG with one row for each class, in rising order, and the first samples of the class in it.
-
-    The space between samples is transparent, for light pages and for dark ones. So are the places that a class with fewer
-    samples leaves empty.
-
-    Args:
-        images: uint8 [N, C, H, W], one channel (grey) or three (colour).
-        labels: integers [N].
-        columns: samples in a row.
-        names: what the labels are called, written to the left of their rows; empty: nothing is.
-    """
-    _, _, height, width = images.shape
-    scale = max(1, _GRID_WIDTH // (columns * width))
-    gap = max(2, round(0.1 * width * scale))
-    classes = np.unique(labels)
-    step_down, step_right = height * scale + gap, width * scale + gap
-    sheet = np.zeros((len(classes) * step_down - gap, columns * step_right - gap, 4), dtype=np.uint8)
-    for row, label in enumerate(classes):
-        for column, image in enumerate(images[labels == label][:columns]):
-            tile = np.broadcast_to(image, (3, height, width)).transpose(1, 2, 0).repeat(scale, 0).repeat(scale, 1)
-            top, left = row * step_down, column * step_right
-            sheet[top : top + height * scale, left : left + width * scale, :3] = tile
-            sheet[top : top + height * scale, left : left + width * scale, 3] = 255
-    whole = _titled(sheet, [names[label] for label in classes], step_down) if names else Image.fromarray(sheet)
-    file = io.BytesIO()
-    whole.save(file, format="PNG", optimize=True)
-    return file.getvalue()
-
-
-def _titled(sheet: NDArray[np.uint8], names: Sequence[str], step: int) -> Image.Image:
-    """A sheet with a name to the left of each row, in a grey that a light page and a dark one show."""
-    font = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), min(16, step - 2))
-    shown = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}\u2026" for name in names]
-    margin = math.ceil(max(font.getlength(name) for name in shown)) + 10
-    whole = Image.new("RGBA", (sheet.shape[1] + margin, sheet.shape[0]))
-    whole.paste(Image.fromarray(sheet), (margin, 0))
-    pen = ImageDraw.Draw(whole)
-    for row, name in enumerate(shown):
-        pen.text((margin - 10, row * step + step // 2), name, fill=_GREY, font=font, anchor="rm")
-    return whole
 
 
 def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gossamer.data.records import Samples
+from gossamer.data.samples import Samples
 from gossamer.data.writers import write_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
