@@ -205,14 +205,8 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
         return []
     links = [_links(line, into, page) for line in lines]
     body = [_markdown([*row, link]) for row, link in zip(rows, links, strict=True)]
-    told = [
-        f"Scale: {scale}{_SCALE[scale]}.",
-        "",
-        _markdown([*head, "files, by seed"]),
-        _markdown(["---"] * (len(head) + 1)),
-        *body,
-        "",
-    ]
+    heads = [_markdown([*head, "files, by seed"]), _markdown(["---"] * (len(head) + 1))]
+    told = [f"Scale: {scale}{_SCALE[scale]}.", "", *heads, *body, ""]
     found = [result for line in lines for result in line.found.values()]
     for line in lines if table.show_samples else ():
         if (cell := line.first) is not None and (path := result_files.samples_of(into, cell)).is_file():

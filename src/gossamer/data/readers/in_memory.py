@@ -1,0 +1,216 @@
+"""Records that a Python program holds: arrays, tensors, `Records`, map-style datasets of PyTorch, datasets of Hugging Face.
+
+No library of the user is imported here: each form is recognised by what it can do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from gossamer.data.labels import MISSING, NONE
+from gossamer.data.readers.image_files import Decoder, stacked
+from gossamer.data.readers.stored import Stored
+from gossamer.data.records import Records
+from gossamer.errors import DataError
+
+FORMS = (
+    "a path, (images, labels) as arrays or tensors, Records, a torch Dataset with a length, or one split of a Hugging Face "
+    "dataset"
+)
+_IMAGES = ("image", "images", "img", "pixel_values")
+_LABELS = ("label", "labels")
+_TWICE = 3
+"""Items that are read twice: a random transform returns another picture the second time."""
+
+
+def is_place(data: object) -> bool:
+    """Return whether data is a path, or the name of embedded data, and no records in memory."""
+    return isinstance(data, str) or hasattr(data, "__fspath__")
+
+
+def stored(data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None) -> Stored:
+    """Return the images and labels of records in memory, copied from whatever holds them.
+
+    Args:
+        data: a pair (images, labels), where images are [N, H, W], [N, C, H, W] or [N, H, W, C] and labels [N]; images alone
+            with `labels_key` "none"; `Records`; a dataset with a length, whose items are (picture, label) or a mapping.
+        decoder: brings pictures of Pillow to the card's form.
+        where: what the data is called in messages, for example "train".
+        images_key: the entry of an item that is a mapping, or the column. None: the only usual one.
+        labels_key: the same for labels. "none": there are none.
+
+    Raises:
+        DataError: anything else, and a dataset that returns other pictures when it is read again.
+    """
+    if isinstance(data, Records):
+        labels = np.zeros_like(data.labels) if labels_key == NONE else data.labels
+        return Stored(data.images, labels, class_names=() if labels_key == NONE else data.class_names)
+    if hasattr(data, "iloc"):
+        raise DataError(
+            f"{where}: tables are not supported yet: Gossamer learns from labelled pictures. {where} is {FORMS}."
+        )
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return _of_pair(*data, where=where, labels_key=labels_key)
+    if isinstance(pair := getattr(data, "tensors", None), tuple) and len(pair) == 2:  # a TensorDataset
+        return _of_pair(*pair, where=where, labels_key=labels_key)
+    if hasattr(data, "__array__"):
+        if labels_key != NONE:
+            raise DataError(
+                f'{where}: these images have no labels. Pass (images, labels), or labels_key="none" if all are of one class.'
+            )
+        return _of_pair(data, None, where=where, labels_key=labels_key)
+    if isinstance(getattr(data, "column_names", None), Mapping):
+        splits = ", ".join(map(repr, data))
+        raise DataError(f"{where}: this dataset has several splits ({splits}). Pass one of them.")
+    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+        iterable = "an iterable dataset has no length to sample from" if hasattr(data, "__iter__") else "no records"
+        raise DataError(f"{where} is of type {type(data).__name__}: {iterable}. It must be {FORMS}.")
+    return _of_dataset(data, decoder, where=where, images_key=images_key, labels_key=labels_key)
+
+
+def array_of(values: Any, *, where: str) -> np.ndarray:
+    """Return an array, tensor or sequence as a NumPy array; a tensor comes to the CPU. Raises DataError."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{where}: this is no array of numbers ({type(error).__name__}).") from None
+    if array.dtype == object:
+        if array.ndim == 1 and all(isinstance(value, str) for value in array):
+            return array.astype(np.str_)  # of pandas
+        raise DataError(f"{where}: this is no array of numbers: its items differ in shape or type.")
+    return array
+
+
+def _of_pair(images: Any, labels: Any, *, where: str, labels_key: str | None) -> Stored:
+    """Images and labels that are whole arrays."""
+    pixels = array_of(images, where=f"{where}: images")
+    count = len(pixels) if pixels.ndim else 0
+    if labels_key == NONE or labels is None:
+        return Stored(pixels, np.zeros(count, np.int64))
+    return Stored(pixels, _whole(array_of(labels, where=f"{where}: labels")))
+
+
+def _whole(labels: np.ndarray) -> np.ndarray:
+    """Labels [N, 1] as [N]; floats that are whole numbers as such."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.rint(labels)).all():
+        return labels.astype(np.int64)
+    return labels
+
+
+def _of_dataset(data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None) -> Stored:
+    """A dataset that is read item by item, in order."""
+    count = len(data)
+    if not count:
+        raise DataError(f"{where}: there are no records in it.")
+    first = data[0]
+    keys = _keys(data, first, where=where, images_key=images_key, labels_key=labels_key)
+    for at in range(min(_TWICE, count)):
+        one, other = (_pixels(_parts(data[at], keys, where)[0]) for _ in range(2))
+        if one.shape != other.shape or not np.array_equal(one, other):
+            raise DataError(
+                f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform. "
+                "Pass the dataset without it."
+            )
+    labels: list[Any] = []
+
+    def pictures() -> Iterator[tuple[int, Any]]:
+        for at in range(count):
+            picture, label = _parts(data[at], keys, where)
+            labels.append(label)
+            yield at, picture
+
+    formed = isinstance(_parts(first, keys, where)[0], Image.Image)
+    if formed:
+        images = stacked(
+            ((f"{where}, item {at} (counted from 0)", picture) for at, picture in pictures()),
+            decoder, where=where, count=count,
+        )  # fmt: skip
+    else:
+        images = _stack([(at, _pixels(picture)) for at, picture in pictures()], where)
+    names = () if labels_key == NONE else _class_names(data, keys)
+    return Stored(images, _labels(labels, where), class_names=names, formed=formed)
+
+
+Keys = tuple[Any, Any]
+"""Of the picture and of the label in an item: positions, or names. None for a label: there is none."""
+
+
+def _keys(data: Any, item: Any, *, where: str, images_key: str | None, labels_key: str | None) -> Keys:
+    """Return where picture and label are in each item."""
+    if not isinstance(item, Mapping):
+        if not isinstance(item, Sequence) or isinstance(item, str) or len(item) < 1:
+            item = (item,)
+        if labels_key == NONE:
+            return 0, None
+        if len(item) < 2:
+            raise DataError(
+                f'{where}: its items have no labels. Return (picture, label), or pass labels_key="none" if all are of one '
+                "class."
+            )
+        return 0, 1
+    names = list(item)
+    if images_key is None:
+        features = getattr(data, "features", None) or {}
+        usual = [name for name in names if type(features.get(name)).__name__ == "Image"]
+        usual = usual or [name for name in _IMAGES if name in names]
+        if len(usual) != 1:
+            raise DataError(f"{where}: choose the pictures among its columns with images_key: {', '.join(names)}.")
+        images_key = usual[0]
+    if labels_key is None:
+        labels_key = next((name for name in _LABELS if name in names), None)
+        if labels_key is None:
+            raise DataError(
+                f'{where}: choose the labels among its columns with labels_key: {", ".join(names)}; "none" if all are of one '
+                "class."
+            )
+    for key in (images_key, labels_key):
+        if key not in names and key != NONE:
+            raise DataError(f"{where}: there is no column {key!r}; the columns are: {', '.join(names)}.")
+    return images_key, None if labels_key == NONE else labels_key
+
+
+def _parts(item: Any, keys: Keys, where: str) -> tuple[Any, Any]:
+    """Return picture and label of an item; label 0 where there is none."""
+    image_key, label_key = keys
+    whole = item if isinstance(item, Mapping | Sequence) and not isinstance(item, str) else (item,)
+    try:
+        return whole[image_key], 0 if label_key is None else whole[label_key]
+    except (KeyError, IndexError):
+        raise DataError(f"{where}: its items differ in form: each must have a picture and a label.") from None
+
+
+def _pixels(picture: Any) -> np.ndarray:
+    """Return one picture as an array."""
+    return array_of(picture, where="the picture of an item")
+
+
+def _stack(pictures: list[tuple[int, np.ndarray]], where: str) -> np.ndarray:
+    """Return pictures of one shape and type as [N, ...]."""
+    _, first = pictures[0]
+    for at, picture in pictures:
+        if (picture.shape, picture.dtype) != (first.shape, first.dtype):
+            raise DataError(
+                f"{where}: item {at} (counted from 0) differs from the first in shape or type. Return pictures of Pillow, "
+                "which are brought to the shape of the card."
+            )
+    return np.stack([picture for _, picture in pictures])
+
+
+def _labels(labels: list[Any], where: str) -> np.ndarray:
+    """Return labels as whole numbers or text, [N]; a missing label is -1 or ""."""
+    if any(isinstance(label, str) for label in labels):
+        return np.array(["" if label is None else label for label in labels], np.str_)
+    return _whole(array_of([MISSING if label is None else label for label in labels], where=f"{where}: labels"))
+
+
+def _class_names(data: Any, keys: Keys) -> tuple[str, ...]:
+    """Return what a dataset calls its labels; empty: it does not say."""
+    label = (getattr(data, "features", None) or {}).get(keys[1])
+    names: Any = getattr(label, "names", None) or getattr(data, "classes", ())
+    return tuple(names) if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names) else ()
