@@ -19,6 +19,7 @@ from gossamer.data.fingerprint import made_public
 from gossamer.data.labels import NONE
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
 from gossamer.data.readers.image_files import Decoder
+from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, Missing, matched
@@ -49,7 +50,7 @@ class SplitResult:
 
 
 def split(
-    data: str,
+    data: Data,
     *,
     out: str | Path,
     share: float = 0.2,
@@ -82,16 +83,20 @@ def split(
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
-    if Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
+    if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
         raise RequestError(f"{out} lies in {data}, whose folders are classes or splits. Choose a place beside it.")
     check_range(pixel_range or STORED)
     try:
-        pictures, leaves_out = contents(data, images_key, labels_key, unit_folders=units == FOLDERS)
+        pictures, leaves_out = (
+            (None, False)
+            if not is_place(data)
+            else contents(str(data), images_key, labels_key, unit_folders=isinstance(units, str) and units == FOLDERS)
+        )
     except OSError as error:
         raise DataError(f"{data}: the data cannot be read ({error.strerror or error})") from None
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
-        raise RequestError(f"{out}: the split of {data} goes into {kind}. Choose another name.")
+        raise RequestError(f"{out}: the split of {called(data, 'data')} goes into {kind}. Choose another name.")
     deal = partial(_falls_to_test, share=share, salt=f"gossamer split {seed}")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:

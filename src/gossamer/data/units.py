@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,10 +41,12 @@ class Units:
     names: np.ndarray
 
 
-def matched(spec: str | None) -> Literal["none", "name", "folder", "position"]:
-    """How the ids of `--units SPEC` are matched with the records."""
+def matched(spec: Any) -> Literal["none", "name", "folder", "position"]:
+    """How the ids of `--units SPEC` are matched with the records; ids in memory by position."""
     if spec is None:
         return "none"
+    if not isinstance(spec, str):
+        return "position"
     if spec == FOLDERS:
         return "folder"
     return "name" if Path(spec).suffix.lower() == ".csv" else "position"

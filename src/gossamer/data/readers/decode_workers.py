@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from PIL import Image
 
 from gossamer.errors import DataError, GossamerError
 
-Source = tuple[str, Path | bytes]
-"""A picture's place, for messages, and its file or bytes."""
+Source = tuple[str, Path | bytes | Image.Image]
+"""A picture's place, for messages, and its file, its bytes, or what Pillow has opened."""
 
 _ALONE = 1_024
 """Pictures that are decoded before workers are worth their start."""
@@ -34,7 +35,7 @@ class Decodes(Protocol):
 
     notes: set[str]
 
-    def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
+    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
         """Return the pixels. Raises DataError: the picture cannot be read."""
 
 

@@ -58,7 +58,7 @@ class Decoder:
     pixel_range: tuple[float, float] | None = None
     notes: set[str] = field(default_factory=set)
 
-    def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
+    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
         """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only. where: its place, for messages.
 
         Raises:
@@ -67,7 +67,10 @@ class Decoder:
         try:
             with warnings.catch_warnings():  # of Pillow and pydicom, on damaged files
                 warnings.simplefilter("ignore")
-                image = self._of_dicom(source) if _is_dicom(source) else self._of_picture(source)
+                if isinstance(source, Image.Image):
+                    image = self._of_opened(source.copy())
+                else:
+                    image = self._of_dicom(source) if _is_dicom(source) else self._of_picture(source)
         except _Refused as refused:
             raise DataError(f"{where}: {refused}") from None
         except RequestError:
@@ -93,15 +96,19 @@ class Decoder:
     def _of_picture(self, source: Path | bytes) -> np.ndarray:
         """A picture that Pillow reads."""
         with Image.open(_stream(source), formats=_FORMATS) as picture:
-            _check_size(*picture.size)
-            if getattr(picture, "is_animated", False):
-                self.notes.add(FIRST_FRAME)
-            if picture.getexif().get(_ORIENTATION, 1) in range(2, 9):
-                self.notes.add(UPRIGHT)
-            with _quiet() if picture.format == "TIFF" else nullcontext():
-                picture.load()
-            ImageOps.exif_transpose(picture, in_place=True)
-            return self._plain(picture)
+            return self._of_opened(picture)
+
+    def _of_opened(self, picture: Image.Image) -> np.ndarray:
+        """A picture that Pillow has opened, upright."""
+        _check_size(*picture.size)
+        if getattr(picture, "is_animated", False):
+            self.notes.add(FIRST_FRAME)
+        if picture.getexif().get(_ORIENTATION, 1) in range(2, 9):
+            self.notes.add(UPRIGHT)
+        with _quiet() if picture.format == "TIFF" else nullcontext():
+            picture.load()
+        ImageOps.exif_transpose(picture, in_place=True)
+        return self._plain(picture)
 
     def _plain(self, picture: Image.Image) -> np.ndarray:
         """A picture of any mode as uint8 [C, H, W]."""
@@ -160,7 +167,7 @@ class _Refused(Exception):
     """A picture that is not read, and why."""
 
 
-def _is_dicom(source: Path | bytes) -> TypeGuard[Path]:
+def _is_dicom(source: Path | bytes | Image.Image) -> TypeGuard[Path]:
     return isinstance(source, Path) and source.suffix.lower() == ".dcm"
 
 
@@ -208,7 +215,7 @@ class Sizer(Decoder):
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     channels: int = 0
 
-    def read(self, source: Path | bytes, *, where: str) -> np.ndarray:
+    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
         """Count one picture. Return one black pixel. Raises DataError: the first picture cannot be read."""
         if not self.channels:
             self.channels = len(super().read(source, where=where))
@@ -222,9 +229,13 @@ class Sizer(Decoder):
         return ((where, self.read(source, where=where)) for where, source in sources)
 
 
-def _size(source: Path | bytes) -> tuple[int, int]:
+def _size(source: Path | bytes | Image.Image) -> tuple[int, int]:
     """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
-    with Image.open(_stream(source), formats=list(_FORMATS)) as picture:
+    with (
+        nullcontext(source)
+        if isinstance(source, Image.Image)
+        else Image.open(_stream(source), formats=list(_FORMATS)) as picture
+    ):
         has_exif = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
         turned = has_exif and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
         return picture.size if turned else (picture.height, picture.width)

@@ -3,8 +3,9 @@
 No library of the user is imported here: each form is recognised by what it can do.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from PIL import Image
@@ -25,12 +26,38 @@ _TWICE = 3
 """Items that are read twice: a random transform returns another picture the second time."""
 
 
+class MapStyle(Protocol):
+    """Arrays, tensors, pairs of them, Records, and datasets: all that has a length and items."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+Data: TypeAlias = str | os.PathLike[str] | MapStyle
+"""What `fit`, `evaluate`, `attack` and `split` take as records: a path, the name of embedded data, or records in memory."""
+
+
 def is_place(data: object) -> bool:
     """Return whether data is a path, or the name of embedded data, and no records in memory."""
-    return isinstance(data, str) or hasattr(data, "__fspath__")
+    return isinstance(data, str | os.PathLike)
 
 
-def stored(data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None) -> Stored:
+def called(data: Data, name: str) -> str:
+    """Return what messages call data: its path, or for records in memory the name of the argument."""
+    return str(data) if is_place(data) else name
+
+
+def own_units(data: Any) -> np.ndarray | None:
+    """Return the ids of units that `Records` bring, [N]; None: there are none."""
+    if not isinstance(data, Records) or data.units is None:
+        return None
+    return data.units if data.names is None else data.names[data.units]
+
+
+def stored_in_memory(
+    data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None
+) -> Stored:
     """Return the images and labels of records in memory, copied from whatever holds them.
 
     Args:

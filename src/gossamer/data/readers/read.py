@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gossamer.data.class_names import match_labels
 from gossamer.data.labels import MISSING, NONE, as_labels, first, refuse_missing
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
+from gossamer.data.readers.in_memory import Data, MapStyle, array_of, is_place, own_units, stored_in_memory
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.synthetic.digits import digits
@@ -53,12 +54,12 @@ class _Asked:
 
 
 def read(  # noqa: PLR0913 (its arguments are the options of a command)
-    source: str,
+    source: Data,
     *,
     split: Split,
     images_key: str | None = None,
     labels_key: str | None = None,
-    units: str | None = None,
+    units: str | MapStyle | None = None,
     missing_unit: Missing = "refuse",
     unit_folders: bool = False,
     missing_label: Literal["refuse", "drop"] = "refuse",
@@ -67,6 +68,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
     invert: bool = False,
     class_names: Sequence[str] = (),
     pixel_range: tuple[float, float] | None = None,
+    called: str = "data",
 ) -> Records:
     """Read records. The card's `reading` gives the last six arguments.
 
@@ -92,34 +94,41 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
         class_names: the declared names of the classes, by which records are matched if the source has names of its own.
             Empty: the names, in the order, of the source.
         pixel_range: the values of black and of white where pixels are not of 8 bits, such as 0 4095 for 12 bits.
+        called: what messages call records in memory, for example "train".
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value. Or a full disk.
     """
-    name, named_split = split_of(source)
+    in_memory = not is_place(source)
+    where = called if in_memory else str(source)
+    name, named_split = split_of(where)
     decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
     query = _Asked(
         name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
         labels_key=labels_key, unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
     )  # fmt: skip
-    stored = _stored(query)
-    pixels = as_images(stored.images, where=source, pixel_range=pixel_range)
+    if in_memory:
+        stored = stored_in_memory(source, decoder, where=where, images_key=images_key, labels_key=labels_key)
+        units = own_units(source) if units is None else units
+    else:
+        stored = _stored(query)
+    pixels = as_images(stored.images, where=where, pixel_range=pixel_range)
     if pixel_range is not None and stored.images.dtype != np.uint8:
         decoder.notes.add(SCALED)
-    labels, called = as_labels(stored.labels, count=len(pixels), where=source, others=stored.others)
+    labels, label_names = as_labels(stored.labels, count=len(pixels), where=where, others=stored.others)
     if missing_label == "refuse":
-        refuse_missing(labels, where=source)
+        refuse_missing(labels, where=where)
     if not stored.formed:
         pixels = decoder.formed(pixels)
     decoder.notes.update(memory_mapped.remarks(pixels))
     owners = None if units is None else _units(units, query, stored, len(pixels), missing_unit)
     numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
-    declared = tuple(class_names) or stored.class_names or called
+    declared = tuple(class_names) or stored.class_names or label_names
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
     if first(labels, lambda batch: batch == MISSING) is not None:
-        records = _labelled(records, source)
-    if source_names := called or stored.class_names:  # a missing label would be the last name's
-        return replace(records, labels=match_labels(records.labels, source_names, declared, where=source))
+        records = _labelled(records, where)
+    if source_names := label_names or stored.class_names:  # a missing label would be the last name's
+        return replace(records, labels=match_labels(records.labels, source_names, declared, where=where))
     return records
 
 
@@ -138,7 +147,7 @@ def _labelled(records: Records, source: str) -> Records:
 
 
 def sizes(
-    source: str,
+    source: Data,
     *,
     split: Split,
     images_key: str | None = None,
@@ -146,8 +155,12 @@ def sizes(
     pixel_range: tuple[float, float] | None = None,
 ) -> Sizer:
     """The sizes of the pictures of a source, by their heads. Arrays have none. Arguments and errors as of `read`."""
-    name, named_split = split_of(source)
-    path, sizer = Path(name), Sizer(pixel_range=pixel_range)
+    sizer = Sizer(pixel_range=pixel_range)
+    if not is_place(source):
+        stored_in_memory(source, sizer, where="data", images_key=images_key, labels_key=labels_key)
+        return sizer
+    name, named_split = split_of(str(source))
+    path = Path(name)
     if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
         query = _Asked(
             name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
@@ -281,9 +294,13 @@ def _npz_arrays(path: Path, query: _Asked) -> Stored:
     return Stored(images, npz.member(path, matches[0]), others=beyond, class_names=names)
 
 
-def _units(spec: str, query: _Asked, stored: Stored, count: int, missing: Missing) -> Units:
+def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missing) -> Units:
     """The units of the records that were read. Pictures are matched by name or folder, arrays by position."""
     name, split = query.name, query.split
+    if not isinstance(spec, str):
+        if stored.listing is not None:
+            raise DataError(f"units: pictures in folders have no order, as an array of ids needs. Pass {_FOR_FOLDERS}.")
+        return from_array(array_of(spec, where="units"), count, missing, where="units")
     if stored.listing is not None:
         return units_of(stored.listing, spec, missing)
     if matched(spec) != "position":

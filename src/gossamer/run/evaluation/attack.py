@@ -23,6 +23,7 @@ from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.fingerprint import digests, fingerprint, shared
+from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records
 from gossamer.data.samples import Samples
@@ -99,8 +100,8 @@ class AttackReport:
 def attack(  # noqa: PLR0913 (its arguments are the options of a command)
     run: str | Path,
     *,
-    members: str | Path,
-    nonmembers: str | Path,
+    members: Data,
+    nonmembers: Data,
     count: int = 20_000,
     limit: int = 2_000,
     out: str | Path | None = None,
@@ -139,7 +140,7 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         check_own_place(folder.path)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
-    inside, outside, on = _sets(folder, synthesizer, str(members), str(nonmembers), images_key, labels_key, units)
+    inside, outside, on = _sets(folder, synthesizer, members, nonmembers, images_key, labels_key, units)
     for text in dict.fromkeys((*inside.notes, *outside.notes)):
         sink(note(text))
     training, reason = _private_state(folder, synthesizer)
@@ -166,7 +167,7 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
     if path is not None:
         write_atomically(path, json.dumps(dataclasses.asdict(report), indent=2) + "\n", private=True)
     if folder.private.is_dir():
-        note_reading(folder, {"attack": [str(members), str(nonmembers)]})
+        note_reading(folder, {"attack": [called(members, "members"), called(nonmembers, "nonmembers")]})
         write_report(folder.path, internal=True)
     return report
 
@@ -254,8 +255,8 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
 def _sets(
     folder: RunFolder,
     synthesizer: Synthesizer,
-    members: str,
-    nonmembers: str,
+    members: Data,
+    nonmembers: Data,
     images_key: str | None,
     labels_key: str | None,
     units: str | None,
@@ -271,9 +272,9 @@ def _sets(
         **card.reading,
     }
     if units is not None:
-        check_two_arrays(units, [(members, "train"), (nonmembers, "test")])
-    inside = read(members, split="train", **read_options)
-    outside = read(nonmembers, split="test", **read_options)
+        check_two_arrays(units, [(called(members, "members"), "train"), (called(nonmembers, "nonmembers"), "test")])
+    inside = read(members, split="train", called="members", **read_options)
+    outside = read(nonmembers, split="test", called="nonmembers", **read_options)
     for name, records in (("--members", inside), ("--nonmembers", outside)):
         if len(records) and int(records.labels.max()) >= classes:
             raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")

@@ -18,6 +18,7 @@ from gossamer import notebook
 from gossamer.data import polarity
 from gossamer.data.card import MOST_CLASSES, DataCard
 from gossamer.data.class_names import absent, match_labels
+from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.sample_grid import sample_grid
@@ -83,8 +84,8 @@ class Evaluation:
 def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     synth: str | Path,
     *,
-    train: str | Path,
-    test: str | Path,
+    train: Data,
+    test: Data,
     metrics: str = "accuracy",
     count: int = 60_000,
     out: str | Path | None = None,
@@ -126,7 +127,7 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     """
     names = chosen_metrics(metrics)
     check_place(out)
-    synth, train, test = Path(synth), str(train), str(test)
+    synth = Path(synth)
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
     if folder.begun and not is_run:
@@ -142,9 +143,10 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     samples = _read_samples(synth, facts) if synthesizer is None else synthesizer.sample(count, seed=seed)
     reading = _reading(samples, synthesizer, facts)
     read_options: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
-    real = read(train, split="train", **read_options)
+    real = read(train, split="train", called="train", **read_options)
     read_options["class_names"] = read_options["class_names"] or real.class_names
-    tests = read(test, split="test", **read_options)
+    tests = read(test, split="test", called="test", **read_options)
+    train, test = called(train, "train"), called(test, "test")
     remarks = (polarity.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
     for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
         if remark:

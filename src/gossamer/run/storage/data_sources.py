@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.polarity import contrast, nearly_constant
+from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.units import FOLDERS, matched
@@ -23,11 +24,40 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 
 _KEY = re.compile("--(?=(images|labels)-key)")
+IN_MEMORY = "records in memory"
+"""What a run folder says of records that a program passed to `fit`. `resume` needs them again."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Records in memory, as a program passed them; None: there are none, or they have a path.
+
+    Args:
+        data: the private records.
+        public: the public records.
+        units: the ids of the units of `data`.
+    """
+
+    data: MapStyle | None = None
+    public: MapStyle | None = None
+    units: MapStyle | None = None
+
+    @classmethod
+    def of(cls, **given: Any) -> "Held":
+        """Keep what is in memory. given: paths are left out."""
+        return cls(**{name: value for name, value in given.items() if value is not None and not is_place(value)})
+
+    @property
+    def names(self) -> list[str]:
+        """Which of them are in memory."""
+        return [field.name for field in dataclasses.fields(self) if getattr(self, field.name) is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSources:
     """Where records come from. Private: kept in the checkpoint folder, never released.
+
+    A field whose records are in memory says `IN_MEMORY`, and `held` has them.
 
     Args:
         data: DATA as on the command line.
@@ -45,11 +75,39 @@ class DataSources:
     images_key: str | None = None
     public_images_key: str | None = None
     public_labels_key: str | None = None
+    held: Held = field(default=Held(), repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields but `held`."""
+        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.name != "held"}
+
+    def named(self, digest: str) -> "DataSources":
+        """Return the same, with a name of their own for records in memory. digest: of the records; it stays private."""
+        return dataclasses.replace(self, data=f"{IN_MEMORY} {digest[:12]}") if self.held.data is not None else self
+
+    def with_held(self, held: Held) -> "DataSources":
+        """Return the same with the records in memory that a resumed run needs again.
+
+        Raises:
+            RequestError: if it needs others, or none.
+        """
+        wanted = [name for name in ("data", "public", "units") if str(getattr(self, name)).startswith(IN_MEMORY)]
+        if missing := [name for name in wanted if name not in held.names]:
+            again = ", ".join(f"{name}=..." for name in wanted)
+            raise RequestError(
+                f"The {' and '.join(missing)} of this run were in memory. Pass the same records again from Python: "
+                f"gossamer.resume(run, {again})."
+            )
+        if more := [name for name in held.names if name not in wanted]:
+            source = getattr(self, more[0])
+            place = f"from {source}" if source else "nowhere"
+            raise RequestError(f"This run has its {more[0]} {place}. Leave {more[0]} out.")
+        return dataclasses.replace(self, held=held)
 
     def refuse_gone(self) -> None:
         """Refuse records that are gone, with a DataError that names the place."""
         for source in (self.data, self.public):
-            place = None if source is None else split_of(source)[0]
+            place = None if source is None or source.startswith(IN_MEMORY) else split_of(source)[0]
             if place is not None and place not in EMBEDDED and not Path(place).exists():
                 raise DataError(
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
@@ -71,15 +129,15 @@ class DataSources:
     def read_unconfined(self, card: DataCard) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.units, where=self.data)
-        if self.public is not None and _one_source(self.data, self.public):
+        if self.public is not None and _one_source(self):
             raise RequestError(
                 "--public names the private records themselves, and public records have no protection. Give records of "
                 "other people, or make a part of --data public with --public-share."
             )
         public, stated = self.read_public(card)
         records = read(
-            self.data, split="train", images_key=self.images_key, labels_key=self.labels_key, units=self.units,
-            missing_unit=card.missing_unit, **card.reading,
+            _first(self.held.data, self.data), split="train", images_key=self.images_key, labels_key=self.labels_key,
+            units=_first(self.held.units, self.units), missing_unit=card.missing_unit, **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
         private, notes = records, records.notes
@@ -114,17 +172,17 @@ class DataSources:
         if self.public is None:
             return None, NO_PUBLIC
         _fits_the_classes(self.public, card)
-        public = self._read_public(self.public, card)
+        public = self._read_public(_first(self.held.public, self.public), card)
         check(public, card, where=self.public)
         name, count = Path(self.public).name, len(public)
         return public, {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
 
-    def _read_public(self, public: str, card: DataCard) -> Records:
+    def _read_public(self, public: Data, card: DataCard) -> Records:
         """Read the public records. Messages name the --public options in place of those for --data."""
         try:
             return read(
                 public, split="train", images_key=self.public_images_key, labels_key=self.public_labels_key,
-                unit_folders=self.units == FOLDERS, **card.reading,
+                unit_folders=self.units == FOLDERS, called="public", **card.reading,
             )  # fmt: skip
         except DataError as error:
             raise DataError(_KEY.sub("--public-", str(error))) from None
@@ -132,18 +190,21 @@ class DataSources:
     @classmethod
     def of(
         cls,
-        data: str | Path,
+        data: Data,
         *,
-        public: str | Path | None = None,
-        units: str | Path | None = None,
+        public: Data | None = None,
+        units: Data | None = None,
         **other: Any,
     ) -> "DataSources":
-        """Return sources that name the same files from any working folder. other: further fields."""
-        in_place = units is None or str(units) == FOLDERS or str(units).startswith(":")
+        """Return sources that name the same files from any working folder, and hold what is in memory. other: further."""
+        if data is None:
+            raise RequestError(f"data is missing. It is {FORMS}.")
+        held = Held.of(data=data, public=public, units=own_units(data) if units is None else units)
         return cls(
             data=_absolute(data),
             public=None if public is None else _absolute(public),
-            units=None if units is None else str(units) if in_place else str(Path(units).absolute()),
+            units=IN_MEMORY if held.units is not None else None if units is None else _absolute_units(str(units)),
+            held=held,
             **other,
         )
 
@@ -165,7 +226,7 @@ class DataSources:
                 "the private folder of this run does not say where its records are any more. Restore it from a copy, or "
                 "delete an unfinished run with `gossamer discard`."
             )
-        if not set(stated) <= {field.name for field in dataclasses.fields(cls)}:
+        if not set(stated) <= {entry.name for entry in dataclasses.fields(cls)} - {"held"}:
             raise RunFolderError(
                 "this run began under an earlier version, which chose public records in another way. Start a new run."
             )
@@ -264,8 +325,11 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
     )
 
 
-def _one_source(data: str, public: str) -> bool:
-    """Whether two sources are one, also by another path, through a link, or with and without its split."""
+def _one_source(sources: DataSources) -> bool:
+    """Whether data and public are one source, also by another path, through a link, or with and without its split."""
+    if sources.held.data is not None or sources.held.public is not None:
+        return sources.held.data is sources.held.public
+    data, public = sources.data, str(sources.public)
     (one, split), (other, other_split) = split_of(data), split_of(public)
     if (split or "train") != (other_split or "train"):
         return False
@@ -277,8 +341,20 @@ def _one_source(data: str, public: str) -> bool:
         return False
 
 
-def _absolute(source: str | Path) -> str:
+def _first(held: MapStyle | None, place: Any) -> Any:
+    """Return records in memory, or where there are none the place."""
+    return place if held is None else held
+
+
+def _absolute_units(units: str) -> str:
+    """Return a source of units that names the same file from any working folder."""
+    return units if units == FOLDERS or units.startswith(":") else str(Path(units).absolute())
+
+
+def _absolute(source: Data) -> str:
     """Return a source that names the same file from any working folder. Names of embedded data stay as they are."""
+    if not is_place(source):
+        return IN_MEMORY
     path, split = split_of(str(source))
     if path in EMBEDDED:
         return str(source)

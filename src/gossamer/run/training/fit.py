@@ -8,6 +8,7 @@ import torch
 
 from gossamer.data.card import DataCard, protected_part
 from gossamer.data.polarity import NEARLY_CONSTANT
+from gossamer.data.readers.in_memory import Data
 from gossamer.data.to_uint8 import SCALED
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
@@ -33,18 +34,18 @@ from gossamer.run.validation import checked_arguments
 def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str,
     *,
-    data: str | Path,
+    data: Data,
     card: DataCard | str | Path,
     out: str | Path,
     epsilon: float | None = None,
     delta: float | None = None,
-    public: str | Path | None = None,
+    public: Data | None = None,
     public_share: float | None = None,
     public_images_key: str | None = None,
     public_labels_key: str | None = None,
     images_key: str | None = None,
     labels_key: str | None = None,
-    units: str | None = None,
+    units: Data | None = None,
     preset: str | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -104,6 +105,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         data, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share,
         public_images_key=public_images_key, public_labels_key=public_labels_key,
     )  # fmt: skip
+    if sources.held.names and present().count > 1:
+        raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
     folder = RunFolder(Path(out))
     _check(request, folder, public=public is not None or public_share is not None, device=device)
     if with_tensorboard:
@@ -118,8 +121,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
         loaded = sources.read(card, ledger, present())
-        _log_start(run, request, loaded.facts, data)
-        run = reserve(run, sources, loaded.facts, accounts=accounts)
+        _log_start(run, request, loaded.facts, sources)
+        run = reserve(run, sources.named(loaded.facts.identity.fingerprint), loaded.facts, accounts=accounts)
         return train_and_certify(run, loaded)
 
 
@@ -145,7 +148,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
 
-def _log_start(run: TrainingRun, request: Request, facts: DataFacts, data: str | Path) -> None:
+def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: DataSources) -> None:
     """Show what is remarkable about the data and the request on the terminal.
 
     Raises:
@@ -161,12 +164,17 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, data: str |
         run.log("Records and their units are matched by position: the first record has the first unit, and so on.")
     if facts.one_shade and SCALED in facts.notes:
         raise DataError(
-            f"{data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so the run "
-            "has not begun. Declare the values that are black and white in these pictures; "
-            f"`gossamer card {data}` names those of a DICOM header."
+            f"{sources.data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so "
+            "the run has not begun. Declare the values that are black and white in these pictures; "
+            "`gossamer card DATA` names those of a DICOM header."
         )
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)
+    if sources.held.data is not None and not run.job.card.data_set:
+        run.log(
+            "These records have no path. Put a name as data_set on the card: then the budget log also counts runs on changed "
+            "versions of them."
+        )
 
 
 def _check_device(device: str) -> None:

@@ -45,7 +45,7 @@ def reserve(
     folder, ledger = run.folder, run.ledger
     config_json = {**_config_json(run, facts), "run": new_run_id(), "accounts": None, **(config or {})}
     source_json = {
-        "sources": dataclasses.asdict(sources),
+        "sources": sources.to_json(),
         "records": facts.identity.fingerprint,
         "mark": facts.identity.mark,
         "accounts": str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None,

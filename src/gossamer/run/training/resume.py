@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gossamer.data.card import DataCard
+from gossamer.data.readers.in_memory import Data, own_units
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods import method_of
@@ -13,7 +14,7 @@ from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at, charge_of, enter_finished, resume_entry
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataSources, Held
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint, disk_space
 from gossamer.run.training.certify import train_and_certify
@@ -28,6 +29,9 @@ from gossamer.run.validation import checked_arguments
 def resume(
     run: str | Path,
     *,
+    data: Data | None = None,
+    public: Data | None = None,
+    units: Data | None = None,
     accounts: str | Path | None = None,
     sink: Sink = silent,
     rng: Rng | None = None,
@@ -36,6 +40,9 @@ def resume(
 
     Args:
         run: the RUN folder.
+        data: the private records, if they were in memory when the run began. They must be the same.
+        public: the same for the public records.
+        units: the same for the ids of units.
         accounts: folder of the budget log; default: the one that the run was added to. Another log gets the run too.
         sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         rng: for tests, as in `fit`.
@@ -65,7 +72,8 @@ def resume(
             raise RequestError(
                 f"{folder.path} is a federated run. Go on with the command that began it: `gossamer federated`."
             )
-        return _resume(folder, ledger, accounts=accounts, sink=sink, rng=rng or Rng(config_json["seed"]))
+        held = Held.of(data=data, public=public, units=own_units(data) if units is None else units)
+        return _resume(folder, ledger, held, accounts=accounts, sink=sink, rng=rng or Rng(config_json["seed"]))
 
 
 def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
@@ -78,13 +86,13 @@ def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Syn
 
 
 def _resume(
-    folder: RunFolder, ledger: PrivacyLedger, *, accounts: str | Path | None, sink: Sink, rng: Rng
+    folder: RunFolder, ledger: PrivacyLedger, held: Held, *, accounts: str | Path | None, sink: Sink, rng: Rng
 ) -> Synthesizer:
     """Load the records and the last checkpoint, find the run's entry in the budget log, and train to the end."""
     config_json, source_json = folder.config(), folder.source()
     card = DataCard.from_dict(config_json["card"])
     job = method_of(config_json["method"], folder=folder.path).job(config_json["config"], card)
-    sources = DataSources.from_json(source_json["sources"])
+    sources = DataSources.from_json(source_json["sources"]).with_held(held)
     sources.refuse_gone()
     data = sources.read(card, ledger, present())
     data.facts.refuse_others(source_json, sources)

@@ -1,0 +1,241 @@
+"""The same records as a path, arrays, tensors, Records and datasets: one digest, and the bit-equal release."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import Dataset, TensorDataset
+
+from gossamer.data.card import DataCard
+from gossamer.data.readers.read import read
+from gossamer.data.records import Records
+from gossamer.errors import DataError, Interrupted, RequestError
+from gossamer.events import Event
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.evaluation.evaluate import evaluate
+from gossamer.run.release.verify import verify
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
+
+CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=64)
+RUN: dict[str, Any] = {
+    "card": CARD, "noise_multiplier": 1.0, "delta": 1e-4, "steps": 3, "expected_batch_size": 8, "width": 4,
+    "discriminator_steps": 1,
+}  # fmt: skip
+
+
+def arrays(count: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(0)
+    return draw.integers(0, 256, (count, 28, 28), dtype=np.uint8), np.arange(count) % 2
+
+
+class Pictures(Dataset[Any]):
+    """A map-style dataset, as torchvision's are."""
+
+    classes = ("0", "1")
+
+    def __init__(self, form: str = "pil") -> None:
+        self.form, (self.images, self.labels) = form, arrays()
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, at: int) -> tuple[Any, int]:
+        if at >= len(self):
+            raise IndexError
+        image, label = self.images[at], int(self.labels[at])
+        if self.form == "pil":
+            return Image.fromarray(image), label
+        if self.form == "float":
+            return torch.from_numpy(image)[None].float() / 255, label
+        return torch.from_numpy(image)[None], label
+
+
+class HubDataset:
+    """What a split of a Hugging Face dataset can do."""
+
+    class ClassLabel:
+        names = ("0", "1")
+
+    class Image:
+        """As `datasets.Image`: known by the name of its class."""
+
+    column_names = ("image", "label")
+    features: ClassVar[Mapping[str, object]] = {"image": Image(), "label": ClassLabel()}
+
+    def __init__(self) -> None:
+        self.inner = Pictures()
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        return dict(zip(self.column_names, self.inner[at], strict=True))
+
+
+def in_form(form: str, folder: Path) -> Any:
+    images, labels = arrays()
+    np.savez(folder / "data.npz", images=images, labels=labels)
+    match form:
+        case "path":
+            return folder / "data.npz"
+        case "arrays":
+            return images, labels
+        case "channels last":
+            return images[..., None], labels.astype(np.int32)
+        case "floats":
+            return images.astype(np.float32) / 255, labels[:, None]
+        case "tensors":
+            return torch.from_numpy(images), torch.from_numpy(labels)
+        case "lists":
+            return list(images), list(labels)
+        case "Records":
+            return read(str(folder / "data.npz"), split="train")
+        case "TensorDataset":
+            return TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
+        case "Dataset of pictures":
+            return Pictures()
+        case "Dataset of tensors":
+            return Pictures("uint8")
+        case "Dataset of floats":
+            return Pictures("float")
+        case _:
+            return HubDataset()
+
+
+FORMS = [
+    "arrays", "channels last", "floats", "tensors", "lists", "Records", "TensorDataset", "Dataset of pictures",
+    "Dataset of tensors", "Dataset of floats", "Hugging Face",
+]  # fmt: skip
+
+
+def run_of(data: Any, out: Path, **more: Any) -> tuple[str, bytes]:
+    """Digest of the records and bytes of the model."""
+    fit("dpgan", data=data, out=out, rng=Rng(0, noise_seed=1), accounts=out.parent / "log", **{**RUN, **more})
+    source = (out / "checkpoint" / "source.json").read_text()
+    return source.split('"records": "')[1].split('"')[0], (out / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def from_path(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
+    folder = tmp_path_factory.mktemp("path")
+    return run_of(in_form("path", folder), folder / "run")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_digest_and_the_same_model(
+    form: str, from_path: tuple[str, bytes], tmp_path: Path
+) -> None:
+    assert run_of(in_form(form, tmp_path), tmp_path / "run") == from_path
+
+
+def test_a_run_from_memory_is_certified_and_names_no_record(tmp_path: Path) -> None:
+    synthesizer = fit("dpgan", data=arrays(), out=tmp_path / "run", accounts=tmp_path / "log", **RUN)
+    assert verify(tmp_path / "run").ok
+    assert len(synthesizer.sample(3, seed=0)) == 3
+    for name in ("certificate.json", "config.json", "report.html", "events.jsonl"):
+        assert "in memory" not in (tmp_path / "run" / name).read_text(encoding="utf-8")
+    result = evaluate(tmp_path / "run", train=arrays(), test=arrays(30), count=200, protocol="reduced")
+    assert "accuracy" in [entry["metric"] for entry in result.metrics]
+
+
+def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if event.kind == "step" and event.step == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    settings = {**RUN, "steps": 80, "accounts": tmp_path / "log"}
+    with pytest.raises(Interrupted):
+        fit("dpgan", data=arrays(), out=tmp_path / "run", sink=stop, **settings)
+    with pytest.raises(
+        RequestError, match=r"Pass the same records again from Python: gossamer.resume\(run, data=...\)"
+    ):
+        resume(tmp_path / "run")
+    images, labels = arrays()
+    with pytest.raises(DataError, match="is not what it was when the run began"):
+        resume(tmp_path / "run", data=(images[::-1].copy(), labels))
+    with pytest.raises(RequestError, match="This run has its public"):
+        resume(tmp_path / "run", data=(images, labels), public=(images, labels))
+    steps: list[int] = []
+    resume(tmp_path / "run", data=(images, labels), sink=lambda event: steps.append(event.step))
+    assert max(steps) == 80
+    assert verify(tmp_path / "run").ok
+    with pytest.raises(RequestError, match="data is missing"):
+        fit("dpgan", data=None, out=tmp_path / "other", **settings)  # type: ignore[arg-type]  # the mistake
+
+
+def test_units_are_an_array(tmp_path: Path) -> None:
+    card = DataCard(shape=(1, 28, 28), classes=2, declared_size=32, unit="patient")
+    ids = [f"p{at // 2}" for at in range(64)]
+    model = run_of(arrays(), tmp_path / "run", units=ids, card=card)
+    images, labels = arrays()
+    np.savez(tmp_path / "data.npz", images=images, labels=labels, who=np.array(ids))
+    assert run_of(tmp_path / "data.npz", tmp_path / "other", units=":who", card=card)[1] == model[1]
+    records = read(str(tmp_path / "data.npz"), split="train", units=":who")
+    assert run_of(records, tmp_path / "third", card=card)[1] == model[1]
+
+
+class Random(Pictures):
+    """With augmentation."""
+
+    def __getitem__(self, at: int) -> tuple[Any, int]:
+        picture, label = super().__getitem__(at)
+        return picture.rotate(float(np.random.default_rng().uniform(5, 90))), label
+
+
+class Endless:
+    """An iterable dataset."""
+
+    def __iter__(self) -> Any:
+        return iter(Pictures())
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (5, "data is of type int: no records"),
+        (arrays()[0], r"these images have no labels. Pass \(images, labels\), or labels_key=\"none\""),
+        (Endless(), "an iterable dataset has no length to sample from"),
+        (Random(), "item 0 .* is another picture each time it is read, perhaps by a random transform"),
+        ((arrays()[0], arrays(10)[1]), r"64 images need labels of shape \[64\], not \[10\]"),
+        ((arrays()[0][:, 0], arrays()[1]), r"images must be \[N, height, width\]"),
+        ((arrays()[0].astype(object), arrays()[1]), "this is no array of numbers"),
+        ((arrays()[0].astype(np.float32) - 1.0, arrays()[1]), "holds a pixel outside 0 to 255"),
+        (([], []), "there are no images"),
+    ],
+)
+def test_what_holds_no_records_is_refused_in_one_paragraph(data: Any, what: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=what) as caught:
+        fit("dpgan", data=data, out=tmp_path / "run", accounts=tmp_path / "log", **RUN)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_frame_is_told_that_tables_are_not_supported(tmp_path: Path) -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"age": [1, 2]})
+    with pytest.raises(DataError, match="tables are not supported yet"):
+        fit("dpgan", data=frame, out=tmp_path / "run", **RUN)
+
+
+def test_public_records_in_memory_must_be_others(tmp_path: Path) -> None:
+    data = arrays()
+    settings = {**RUN, "warm_steps": 2, "accounts": tmp_path / "log"}
+    with pytest.raises(RequestError, match="names the private records themselves"):
+        fit("dpgan", data=data, public=data, out=tmp_path / "run", **settings)
+    with pytest.raises(DataError, match="at least one of these pictures is among the private records"):
+        fit("dpgan", data=data, public=(data[0][:5].copy(), data[1][:5]), out=tmp_path / "run", **settings)
+    public = 255 - data[0][:20], data[1][:20]
+    fit("dpgan", data=data, public=public, out=tmp_path / "run", **settings)
+    assert verify(tmp_path / "run").ok
+
+
+def test_records_hold_units_of_their_own(tmp_path: Path) -> None:
+    images, labels = arrays()
+    records = Records(images[:, None], labels, np.arange(64) // 2)
+    with pytest.raises(RequestError, match='the card says unit = "record"'):
+        fit("dpgan", data=records, out=tmp_path / "run", **RUN)
