@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from gossamer.data.readers.in_memory import Data
     from gossamer.data.records import Records
 else:
     torch = Lazy("torch")
+card_draft: Any = Lazy("gossamer.data.card_draft")
 
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
@@ -61,7 +63,7 @@ _HEADER = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DataCard:
     """The public facts about a data set.
 
@@ -125,6 +127,28 @@ class DataCard:
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
         check_range(self.pixel_range)
+
+    def __repr__(self) -> str:
+        """Show the call that makes this card: the required fields, and those that are not the default."""
+        shown = [
+            entry for entry in fields(self) if entry.name in _REQUIRED or getattr(self, entry.name) != entry.default
+        ]
+        return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
+
+    @classmethod
+    def draft(cls, data: "Data", **options: Any) -> "DataCard":
+        """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
+
+        Args:
+            data: the private records, as `fit` takes them.
+            options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them.
+
+        Raises:
+            DataError: if the records cannot be read.
+            CardError: if no card can describe them.
+        """
+        card: DataCard = card_draft.draft_card(data, **options)
+        return card
 
     @property
     def probabilities(self) -> tuple[float, ...]:

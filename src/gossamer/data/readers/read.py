@@ -59,7 +59,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
     split: Split,
     images_key: str | None = None,
     labels_key: str | None = None,
-    units: str | MapStyle | None = None,
+    units: Data | None = None,
     missing_unit: Missing = "refuse",
     unit_folders: bool = False,
     missing_label: Literal["refuse", "drop"] = "refuse",

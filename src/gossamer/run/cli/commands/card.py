@@ -1,14 +1,11 @@
 """`gossamer card`."""
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gossamer.data.card import STORED, check_range, draft
-from gossamer.data.card_hints import drafted_size, remarks
-from gossamer.data.readers.read import LEFT_OUT, read, sizes
+from gossamer.data.card import STORED, check_range
+from gossamer.data.card_draft import draft_text
 from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
 
 
@@ -34,15 +31,8 @@ def card(
     check_range(pixel_range or STORED)
     if out is not None:
         refuse_taken(out, force=force)
-    keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
-    looked = sizes(data, split="train", **keys)
-    shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
-    records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=shape, **keys)
-    text = draft(
-        records, unit="person" if units else "record", pixel_range=pixel_range,
-        missing_label="drop" if LEFT_OUT in records.notes else "refuse",
-    )  # fmt: skip
-    for hint in (*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))):
+    text, hints = draft_text(data, images_key=images_key, labels_key=labels_key, units=units, pixel_range=pixel_range)
+    for hint in hints:
         click.echo(f"Note: {hint}", err=True)
     if out is None:
         click.echo(text, nl=False)
