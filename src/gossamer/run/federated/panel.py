@@ -44,8 +44,8 @@ class Clients:
 
     At each step some clients train in turns, and others are sampled to answer. The client of an answer is sampled uniformly and
     in secret among those that are there, never among fewer than `critics`. The ledger records the cost before it is asked.
-    An answer that does not come is replaced by rows of zeros with the noise of an answer. Rows without noise, or another client,
-    would reveal who was picked.
+    Noise alone, as wide as that of an answer, replaces an answer that does not come. Zeros, or another client, would reveal who
+    was picked.
 
     Args:
         run: the settings, and the source of randomness.
