@@ -36,7 +36,7 @@ def resume(
 
     Args:
         run: the RUN folder.
-        accounts: folder of the budget log; default: the one that the run was added to. Another log gets the run too.
+        accounts: folder of the budget log. Default: the log that the run is in. Another log gets the run too.
         sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         rng: for tests, as in `fit`.
 
