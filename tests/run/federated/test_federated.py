@@ -748,7 +748,9 @@ def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     for _ in range(40):  # 80 draws miss it with a chance of 1e-10
         answers = panel.release(fakes).view(2, -1)
-        assert all(not part.any() or LOST[0] < part.std() < LOST[1] for part in answers), "zeros of the honest, or noise"
+        assert all(not part.any() or LOST[0] < part.std() < LOST[1] for part in answers), (
+            "zeros of the honest, or noise"
+        )
     assert [said for said in heard if said.startswith(f"{NAMES[3]}: shut out: ")]
     assert why in " ".join(heard)
     assert panel._wait_for_clients().keys() == set(NAMES[:3])
