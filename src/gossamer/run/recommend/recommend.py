@@ -353,7 +353,7 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         return [
             *sentences,
             f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
-            "forecast. Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
+            "forecast. Measure one on public pictures of the same kind first. The order below is from runs on other pictures.",
         ]
     enough = [candidate.enough for candidate in ranked if candidate.enough is not None]
     least_clear = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)

@@ -57,9 +57,10 @@ def _lines(request: "Request", expected: "Forecast") -> list[str]:
             f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
             *expected.lines(),
         ]
-    lines = [f"{job.method.title}: reads no record."]
+    lines = [f"{job.method.title}. No record was read for this plan."]
     lines += [
-        f"releases: {count:,} x {release_in_words(event_json.event_to_json(event))}" for event, count in request.plan
+        f"noisy queries: {count:,} x {release_in_words(event_json.event_to_json(event))}"
+        for event, count in request.plan
     ]
     if explanation := job.method.explain(job.config):
         lines.append(explanation)
