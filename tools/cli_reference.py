@@ -13,8 +13,8 @@ def page() -> str:
         "",
         "For everyone who types commands. `gossamer COMMAND --help` prints the same in a terminal.",
         "",
-        "Exit status: 0 done, 1 the run failed or does not verify, 2 the request was wrong. An error is one paragraph.",
-        "`--debug` adds the traceback.",
+        "Exit status: 0 done, 1 the run failed or does not verify, 2 the request was wrong. An error is one paragraph or",
+        "a list. `--debug` adds the traceback.",
     ]
     with click.Context(cli, info_name="gossamer") as context:
         for group, commands in GROUPS.items():

@@ -18,7 +18,9 @@ from gossamer.run.report.wording import aligned
 NOT_RUN = "not run yet"
 LARGE = 1_000_000
 """Beyond this the digits of an epsilon say nothing."""
-SPREAD = "Ours: the mean over seeds, in brackets the lowest and the highest; of one seed, the figure alone."
+SPREAD = (
+    "The figures of ours are means over seeds, with the lowest and the highest in brackets. One seed has one figure."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -365,11 +365,13 @@ def test_workers_give_the_same_pictures_in_the_same_order(
 
 
 @pytest.mark.usefixtures("many")
-def test_the_first_damaged_picture_is_named_whoever_decodes_it(tmp_path: Path) -> None:
+def test_damaged_pictures_are_named_in_order_whoever_decodes_them(tmp_path: Path) -> None:
     paths = pictures(tmp_path)
     for at in (25, 11):
         paths[at].write_bytes(b"not a picture")
-    with pytest.raises(DataError, match=r"011\.png: the picture cannot be read") as refused:
+    with pytest.raises(
+        DataError, match=r"2 problems with the data:\n  .*011\.png, .*025\.png: the picture cannot be read"
+    ) as refused:
         read_files(paths, Decoder())
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from gossamer.data import class_names
+from gossamer.data import class_names, problems
 from gossamer.data.card_hints import USUAL
-from gossamer.data.labels import first
+from gossamer.data.labels import positions
 from gossamer.data.to_uint8 import Resize
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
@@ -261,7 +261,7 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
     """Refuse records that contradict their card. Call it before the records are isolated. where: their place.
 
     Raises:
-        CardError: another shape, or a label outside the declared classes (named by index, not by value).
+        CardError: another shape, or labels outside the declared classes (named by index, not by value).
     """
     if records.shape != card.shape:
         declared, found = ("x".join(map(str, shape)) for shape in (card.shape, records.shape))
@@ -269,11 +269,10 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
             f"{where}: the card declares images of shape {declared} (channels, height, width), and these are {found}: "
             "read them with the card's shape, or correct the card"
         )
-    outside = first(records.labels, lambda batch: (batch < 0) | (batch >= card.classes))
-    if outside is not None:
+    if outside := problems.records(positions(records.labels, lambda batch: (batch < 0) | (batch >= card.classes))):
         raise CardError(
-            f"{where}: the label of record {outside} (counted from 0) is outside the {card.classes} classes that the card "
-            f"declares, 0 to {card.classes - 1}: correct the label, or the card"
+            f"{where}: the card declares classes = {card.classes}, labels 0 to {card.classes - 1}. Another label was found for "
+            f"{outside}: correct the label, or the card"
         )
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gossamer.data.labels import first
+from gossamer.data.labels import positions
+from gossamer.data.problems import records
 from gossamer.data.records import Labelled
 from gossamer.errors import DataError
 
@@ -34,22 +35,19 @@ def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequ
     [N], positions in `source_names`.
 
     Raises:
-        DataError: a record of a class that has no name, or one that is not declared.
+        DataError: records of a class that has no name, or of one that is not declared.
     """
-    beyond = first(labels, lambda batch: batch >= len(source_names))
-    if beyond is not None:
+    if beyond := records(positions(labels, lambda batch: batch >= len(source_names))):
         raise DataError(
-            f"{where}: the label of record {beyond} (counted from 0) is beyond the {len(source_names)} names of classes in "
-            "the file: name every class"
+            f"{where}: the file names {len(source_names)} classes, labels from 0. A larger label was found for {beyond}: name "
+            "every class"
         )
     position = {_same(name): number for number, name in enumerate(declared)}
     number = np.array([position.get(_same(name), -1) for name in source_names], np.int64)
-    unknown = first(labels, lambda batch: number[batch] < 0)
-    if unknown is not None:
+    if unknown := records(positions(labels, lambda batch: number[batch] < 0)):
         raise DataError(
-            f"{where}: the class of record {unknown} (counted from 0) is not among the declared ones: {listed(declared)}. "
-            "Rename that class, take its records out, or name it in class_names on the card, where it is public. Without "
-            "class_names, classes are called by their numbers."
+            f"{where}: the card does not name the class of {unknown}. It names {listed(declared)}. Rename that class, take its "
+            "records out, or name it in class_names in the card, where it is public. Without names, classes are 0, 1 and so on."
         )
     return labels if np.array_equal(number, np.arange(len(number))) else np.asarray(number[labels])
 

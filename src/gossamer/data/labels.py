@@ -1,10 +1,11 @@
 """Labels, as numbers or as names, to int64 [N]. A missing label is -1 until it is refused or its record is left out."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from gossamer.data.problems import records
 from gossamer.errors import DataError
 
 NONE = "none"
@@ -33,7 +34,7 @@ def as_labels(
             "check that both come from the same split and that neither is cut"
         )
     if array.dtype.kind != "U":
-        if array.dtype == np.int64 and first(array, lambda batch: batch < 0) is None:
+        if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:
             return array, ()
         labels = np.asarray(array).astype(np.int64)
         return np.maximum(labels, MISSING, out=labels), ()
@@ -73,20 +74,16 @@ def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tupl
     return np.array([number.get(name, MISSING) for name in names], np.int64), classes
 
 
-def first(labels: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray]) -> int | None:
-    """The position of the first wrong label, or None. wrong: from some of the labels to bool, [n] to [n]."""
+def positions(labels: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray]) -> Iterator[int]:
+    """The positions of all labels that are wrong. wrong: from some of the labels to bool, [n] to [n]."""
     for start in range(0, len(labels), _PIECE):
-        flags = wrong(labels[start : start + _PIECE])
-        if flags.any():
-            return start + int(flags.argmax())
-    return None
+        yield from (start + np.flatnonzero(wrong(labels[start : start + _PIECE]))).tolist()
 
 
 def refuse_missing(labels: np.ndarray, *, where: str) -> None:
-    """Refuse a missing label, by index. Raises DataError."""
-    missing = first(labels, lambda batch: batch == MISSING)
-    if missing is not None:
+    """Refuse missing labels, by index. Raises DataError."""
+    if missing := records(positions(labels, lambda batch: batch == MISSING)):
         raise DataError(
-            f"{where}: the label of record {missing} (counted from 0) is missing: it is negative or empty. Say missing_label "
-            '= "drop" in the card to leave such records out (declared_size counts the others), or give them a class'
+            f"{where}: no label was found for {missing}: it is negative or empty. Give each a class. To leave them out, write "
+            'missing_label = "drop" in the card; declared_size then counts the others.'
         )

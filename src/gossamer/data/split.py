@@ -17,7 +17,9 @@ import numpy as np
 from gossamer.data.card import STORED, check_range
 from gossamer.data.fingerprint import made_public
 from gossamer.data.labels import NONE
+from gossamer.data.problems import Problems
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
+from gossamer.data.readers.decode_workers import attempted
 from gossamer.data.readers.image_files import Decoder
 from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
@@ -65,11 +67,11 @@ def split(
 
     Args:
         data: DATA. Of its own splits, if it has any, one is read (default: train).
-        out: a new folder for class folders of pictures, else a new .npz. Both are read as one data set with two splits.
+        out: a new folder for class folders of pictures, else a new .npz file. It gets both splits.
         share: expected share of test, between 0 and 1.
-        seed: another seed gives another split.
+        seed: number that fixes the split. Another seed gives another split.
         units: see `data.readers.read.read`.
-        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
+        missing_unit: a record without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
         pixel_range: see `data.readers.read.read`.
@@ -180,10 +182,14 @@ def _pictures(
         unit_ids = units_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
     named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
-    images = (
-        named if name else decoder.read(file, where=str(file)) for file, name in zip(listing.paths, names, strict=True)
-    )
-    test = np.array([deal(name, image) for name, image in zip(names, images, strict=True)], bool)
+    test, problems = np.zeros(len(names), bool), Problems()
+    for at, (source, name) in enumerate(zip(listing.paths, names, strict=True)):
+        image = named if name else attempted(decoder, source, str(source))
+        if isinstance(image, DataError):
+            problems.add(source, image)
+        else:
+            test[at] = deal(name, image)
+    problems.refuse()
     how = matched(units)
     result = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
     below = len(listing.root.parts)

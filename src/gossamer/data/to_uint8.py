@@ -4,7 +4,7 @@ Every record is converted by itself. By the maximum or mean of all pixels, one r
 bounds that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from gossamer.data.memory_mapped import filled
+from gossamer.data.problems import records
 from gossamer.errors import DataError
 
 Resize = Literal["squash", "crop", "pad"]
@@ -68,11 +69,12 @@ def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float]
     array = _channels_first(array, where)
     if array.dtype == np.uint8:
         return array
+    if array.dtype.kind == "f":
+        _refuse(array, lambda piece: ~np.isfinite(piece), where, "a pixel that is NaN or infinite: mend or remove it")
     if pixel_range is not None:
-        return filled((scaled(piece, pixel_range) for _, piece in _finite(array, where)), array.shape)
-    outside = "holds a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
-    for start, piece in _finite(array, where):
-        _refuse((piece < 0) | (piece > 255), start, where, outside)
+        return filled((scaled(piece, pixel_range) for _, piece in _pieces(array)), array.shape)
+    outside = "a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
+    _refuse(array, lambda piece: (piece < 0) | (piece > 255), where, outside)
     scale = _scale_of_floats(array, where) if array.dtype.kind == "f" else 1
     return filled((np.rint(piece * scale).astype(np.uint8) for _, piece in _pieces(array)), array.shape)
 
@@ -135,13 +137,6 @@ def _pieces(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     return ((start, array[start : start + size]) for start in range(0, len(array), size))
 
 
-def _finite(array: np.ndarray, where: str) -> Iterator[tuple[int, np.ndarray]]:
-    """As `_pieces`. Raises DataError: a pixel is not finite; names its image."""
-    for start, piece in _pieces(array):
-        _refuse(~np.isfinite(piece), start, where, "holds a pixel that is NaN or infinite: mend or remove it")
-        yield start, piece
-
-
 def _channels_first(array: np.ndarray, where: str) -> np.ndarray:
     """A view [N, C, H, W]."""
     if array.size == 0:
@@ -173,9 +168,8 @@ def _scale_of_floats(array: np.ndarray, where: str) -> int:
     return scale or 255
 
 
-def _refuse(bad: np.ndarray, start: int, where: str, problem: str) -> None:
-    """Raise for the first image with a bad pixel. bad: bool [n, C, H, W], the first of them number `start`."""
-    images = bad.any(axis=(1, 2, 3))
-    if images.any():
-        index = start + int(images.argmax())
-        raise DataError(f"{where}: image {index} (counted from 0) {problem}")
+def _refuse(array: np.ndarray, bad: Callable[[np.ndarray], np.ndarray], where: str, problem: str) -> None:
+    """Raise for the images with a bad pixel, if there are any. bad: from [n, C, H, W] to bool of the same shape."""
+    found = (start + np.flatnonzero(bad(piece).any(axis=(1, 2, 3))) for start, piece in _pieces(array))
+    if images := records((index for indices in found for index in indices.tolist()), "image"):
+        raise DataError(f"{where}: {images}: {problem}")

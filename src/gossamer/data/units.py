@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gossamer.data.labels import text_of
+from gossamer.data.problems import Problems
 from gossamer.errors import DataError
 
 FOLDERS = "folder"
@@ -58,24 +59,27 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
     An empty id or a negative number is missing. place: from a position to the place of its id, for messages.
 
     Raises:
-        DataError: a missing id that is refused, or a word that may mean one; names the place of the first.
+        DataError: missing ids that are refused, or words that may mean one; names their places.
     """
-    names_so_far = []
+    names_so_far, problems = [], Problems()
     for index, unit_id in enumerate(ids):
         name = unicodedata.normalize("NFC", unit_id).strip()
         if name.casefold() in _WORDS:
-            raise DataError(
-                f"{place(index)}: the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a "
-                "missing id empty, or rename the unit"
+            problems.add(
+                place(index),
+                "the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a missing id empty, "
+                "or rename the unit",
             )
         if _NO_NUMBER.match(name):
             name = ""
         if not name and missing == "refuse":
-            raise DataError(
-                f"{place(index)}: this record has no unit, and a unit without all its records is not protected. Give the id, "
-                'or say missing_unit = "own" in the card if such a record is a unit of its own'
+            problems.add(
+                place(index),
+                "this record has no unit, and a unit without all its records is not protected. Give the id, "
+                'or say missing_unit = "own" in the card if such a record is a unit of its own',
             )
         names_so_far.append(name)
+    problems.refuse()
     names = np.array(names_so_far, dtype=np.str_)
     alone = names == ""
     repeated, several = np.unique(names[~alone], return_inverse=True)
@@ -121,29 +125,31 @@ def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing
     Raises:
         DataError: names the file and the line, or the picture that the list lacks.
     """
-    there = {*pictures, *others}
+    there, problems = {*pictures, *others}, Problems()
     sharing = Counter(PurePosixPath(name).name for name in there)
     bare = {PurePosixPath(name).name: name for name in there}
     ids: dict[str, tuple[str, int]] = {}
-    for line, name, unit in _rows(path):
+    for line, name, unit in _rows(path, problems):
+        whole, wrong = bare.get(name, "") if "/" not in name else str(PurePosixPath(name)), ""
         if "/" not in name and sharing[name] > 1:
-            raise DataError(f"{path}, line {line}: several pictures have this file name: give their paths below DATA")
-        whole = bare.get(name, "") if "/" not in name else str(PurePosixPath(name))
-        if whole not in there:
-            raise DataError(
-                f"{path}, line {line}: DATA has no such picture: give its path below DATA (class/picture.png), or a unique name"
-            )
-        if whole in ids:
-            raise DataError(f"{path}, line {line}: line {ids[whole][1]} names this picture too: keep one of them")
-        ids[whole] = (unit, line)
+            wrong = "several pictures have this file name: give their paths below DATA"
+        elif whole not in there:
+            wrong = "DATA has no such picture: give its path below DATA (class/picture.png), or a unique name"
+        elif whole in ids:
+            wrong = f"line {ids[whole][1]} names this picture too: keep one of them"
+        if wrong:
+            problems.add(f"{path}, line {line}", wrong)
+        else:
+            ids[whole] = (unit, line)
     for name in pictures:
         if name not in ids:
-            raise DataError(f"{path}: no line names the picture {name}: every picture needs its unit")
+            problems.add(path, f"no line names the picture {name}: every picture needs its unit")
+    problems.refuse()
     return numbered([ids[name][0] for name in pictures], missing, lambda at: f"{path}, line {ids[pictures[at]][1]}")
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Line, name and unit of each row."""
+def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, str, str]]:
+    """Line, name and unit of each row; other lines are problems."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file, skipinitialspace=True, strict=True)
@@ -152,8 +158,9 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
             for row in rows:
                 name, unit = row["name"], row["unit"]
                 if not name or unit is None or None in row:
-                    raise DataError(f"{path}, line {rows.line_num}: the line does not fit the first one: name,unit")
-                yield rows.line_num, name.strip(), unit
+                    problems.add(f"{path}, line {rows.line_num}", "the line does not fit the first one: name,unit")
+                else:
+                    yield rows.line_num, name.strip(), unit
     except OSError as error:
         raise DataError(f"{path}: the list of units cannot be read ({error.strerror or error})") from None
     except (UnicodeDecodeError, csv.Error):

@@ -134,7 +134,8 @@ def verdict(status: int, said: str) -> str:
     """
     if status == 0 and "Traceback" not in said:
         return "read"
-    one_paragraph = said.startswith("gossamer: ") and said.count("\n") == 1 and said.endswith("\n")
+    first, *lines = said.splitlines() or [""]  # several problems have lines of their own
+    one_paragraph = first.startswith("gossamer: ") and all(line.startswith("  ") for line in lines)
     no_memory = "(MemoryError)" in said or "Cannot allocate memory" in said
     return "refused" if status == 2 and one_paragraph and not no_memory else "wrong"
 

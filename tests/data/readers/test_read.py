@@ -257,7 +257,9 @@ def test_resize(tmp_path):
     assert read(str(sizes), split="train", shape=(1, 32, 32)).shape == (1, 32, 32)
     pictures(sizes, np.zeros((7, 1, 30, 40), np.uint8), np.zeros(7, int))
     pictures(sizes, IMAGES)
-    with pytest.raises(DataError, match=r"1\.png: the picture differs from .*0\.png in size"):
+    with pytest.raises(
+        DataError, match=r"5 problems with the data:\n  .*1\.png, .*6\.png: the picture differs from .*0\.png in size"
+    ):
         read(str(sizes), split="train")
 
 
@@ -288,11 +290,11 @@ def test_digits_are_centred():
 
 
 def test_missing_and_unknown_sources(tmp_path):
-    with pytest.raises(DataError, match=r"none: there is no such file or folder; DATA is an \.npz file"):
+    with pytest.raises(DataError, match=r"none: there is no such file or folder\. Give class folders"):
         read(str(tmp_path / "none"), split="train")
-    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "a.pkl").write_text("x")
     with pytest.raises(DataError, match="this kind of file is not read"):
-        read(str(tmp_path / "a.txt"), split="train")
+        read(str(tmp_path / "a.pkl"), split="train")
     single = write_idx(tmp_path / "mnist") / "train-images-idx3-ubyte"
     with pytest.raises(DataError, match="single idx file: give the folder"):
         read(str(single), split="train")
@@ -369,16 +371,16 @@ def with_pixel(value: float) -> np.ndarray:
         ({"images": with_pixel(-np.inf)}, "image 4 .*NaN or infinite"),
         ({"images": with_pixel(np.inf)}, "image 4 .*NaN or infinite"),
         ({"images": with_pixel(-0.5)}, "image 4 .*outside 0 to 255"),
-        ({"images": IMAGES.astype(np.int32) + 1}, "image 0 .*outside 0 to 255"),
+        ({"images": IMAGES.astype(np.int32) + 1}, "images 0, 1, 2, 3, 4 .*and 1 more: a pixel outside 0 to 255"),
         ({"images": IMAGES > 3}, "pixels must be numbers, not bool"),
         ({"images": IMAGES[:0]}, "there are no images"),
         ({"images": IMAGES.reshape(6, -1)}, r"\[6, 784\]: reshape"),
         ({"images": np.zeros((6, 4, 8, 8))}, "alpha"),
-        ({"labels": np.array([0, 1, -1, 0, 0, 0])}, "label of record 2 .*is missing.*negative or empty.*drop"),
+        ({"labels": np.array([0, 1, -1, 0, 0, 0])}, "no label was found for record 2 .*negative or empty.*drop"),
         ({"labels": LABELS.astype(np.float32)}, "whole numbers or names, not float32"),
         ({"labels": LABELS.astype(bytes)}, "whole numbers or names, not |S"),
         ({"labels": LABELS[:, None]}, r"not \[6, 1\]"),
-        ({"labels": np.full(6, 2**63, np.uint64)}, "is missing"),
+        ({"labels": np.full(6, 2**63, np.uint64)}, r"for records 0, 1, 2, 3, 4 \(counted from 0\) and 1 more"),
         ({"labels": np.array([None] * 6)}, "Python objects"),
     ],
 )

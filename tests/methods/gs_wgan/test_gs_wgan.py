@@ -649,7 +649,7 @@ def test_plan_says_which_draw(capsys: pytest.CaptureFixture[str], tmp_path: Path
     words = ["--card", tmp_path / "card.toml", "--delta", 1e-5, "--noise-multiplier", 400, "--steps", 1_050]
     text = said(capsys, "plan", "gs-wgan", *words, "--draw", "round_robin", "--critics", 100)
     assert "100 critics answer in turns, each 11 times; nothing is amplified" in text
-    assert "releases: 11 x a sum with Gaussian noise, noise multiplier 100" in text
+    assert "noisy queries: 11 x a sum with Gaussian noise, noise multiplier 100" in text
     assert "steps 1,050" in text
 
 

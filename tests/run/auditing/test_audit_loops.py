@@ -208,8 +208,11 @@ def test_the_audit_of_a_run_goes_into_its_report_and_into_the_certificate_of_its
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--run", "RUN", "moments", "--trials", "40"], "--run stands before moments: the METHOD of a RUN is known"),
-        (["--trials", "40", "moments"], "--trials stands before moments: it goes after moments."),
+        (
+            ["--run", "RUN", "moments", "--trials", "40"],
+            "--run is written before moments. Leave moments out: the run has a method.",
+        ),
+        (["--trials", "40", "moments"], "--trials is written before moments. Write it after moments."),
         (["--run", "nope"], "nope is not a folder."),
         (["--run", "."], "holds no finished run"),
     ],

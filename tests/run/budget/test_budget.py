@@ -155,7 +155,7 @@ def test_the_certificate_says_what_the_book_knew_and_verifies(place: Place, tmp_
     assert "no earlier run under this name." in first.certificate.adds_up
     second = place.fit(tmp_path / "second")
     both = cost.guarantee([(PrivacyLedger.load(place.run / "ledger.jsonl").plan[0][0], 4 * BLOCK)], delta=DELTA)
-    assert f"one earlier run under this name: together with this one, {both}." in second.certificate.adds_up
+    assert f"one earlier run under this name. Together with this run: {both}." in second.certificate.adds_up
     assert verify(tmp_path / "second").ok
     assert "one earlier run under this name" in (tmp_path / "second" / "report.html").read_text()
     config = json.loads((tmp_path / "second" / "config.json").read_text())

@@ -111,7 +111,7 @@ def test_the_terminal_shows_chance_beside_every_figure_and_the_limits(
     assert rated and all("(" in row or "at most" in row for row in rated)
     assert max(map(len, rows[: second + 1 + len(rated)])) <= 135
     assert "attacks show leaks, never that there are none" in answer.out
-    assert answer.out.strip().endswith("not covered by any guarantee.")
+    assert answer.out.strip().endswith("no guarantee covers them.")
 
 
 def test_a_privgan_run_cannot_be_mistaken_for_a_private_one(
@@ -340,12 +340,12 @@ def test_units_from_a_file_beside_the_data_have_an_array_for_each_set(
         np.savez(ids, **arrays)
         refused = gossamer(*words, "--units", f"{ids}:writer")
         assert refused.status == 2
-        assert "one array cannot say whose the members and the non-members are" in refused.err
+        assert "one array cannot have the ids of members and of non-members" in refused.err
         assert "train_writer for --members and test_writer for --nonmembers" in refused.err
-        assert "or give --units :writer if both sets have an array of that name" in refused.err
+        assert "Or give --units :writer if both sets have an array of that name" in refused.err
     both = gossamer(*words[:3], f"{data}:train", "--nonmembers", f"{strangers}:train", "--units", f"{ids}:writer")
     assert both.status == 2
-    assert "one array cannot say" in both.err
+    assert "one array cannot have" in both.err
 
 
 def test_units_in_both_files_are_named_by_their_key(

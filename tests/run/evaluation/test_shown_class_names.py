@@ -34,7 +34,7 @@ def test_the_samples_of_a_release_carry_the_names_and_its_readme_says_so(
         assert held["class_names"].tolist() == [*NAMES]
         assert len(held["labels"]) == 30
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "`labels` int64 [30], and `class_names` text [2], what label 0 is called first." in readme
+    assert "`labels` int64 [30], and `class_names` text [2], from label 0 on." in readme
     assert "The labels: 0 benign, 1 malignant." in readme
 
 

@@ -77,6 +77,8 @@ TINY: dict[str, Any] = {
     "latent_size": 4, "warm_steps": 0, "generator": "dcgan", "visits": 2, "answers": 2,
 }  # fmt: skip
 NAMES = [f"client-{number}" for number in range(K)]
+LOST = 1.8, 2.2
+"""Bounds on the deviation of the noise in place of a lost answer: 2 with TINY, and 8 standard errors of 3,136 numbers."""
 
 
 def records(seed: int, n: int = 10) -> Records:
@@ -745,7 +747,10 @@ def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
     panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     for _ in range(40):  # 80 draws miss it with a chance of 1e-10
-        assert torch.equal(panel.release(fakes), torch.zeros(8, 1, 28, 28))
+        answers = panel.release(fakes).view(2, -1)
+        assert all(not part.any() or LOST[0] < part.std() < LOST[1] for part in answers), (
+            "zeros of the honest, or noise"
+        )
     assert [said for said in heard if said.startswith(f"{NAMES[3]}: shut out: ")]
     assert why in " ".join(heard)
     assert panel._wait_for_clients().keys() == set(NAMES[:3])
@@ -771,7 +776,7 @@ def test_a_client_that_does_not_agree_takes_no_part(app: Any, why: str) -> None:
 
 
 def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
-    """Rows of zeros, in the place of the answer that did not come; the charge stays, and nobody is drawn in its stead."""
+    """The answer that did not come is noise of its size; the charge stays, and no other client is picked for it."""
     honest, calls = granting(10_000), []
 
     def ones(message: Message, given: Any) -> Message:
@@ -793,9 +798,12 @@ def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
     lost = 0
     for step in range(1, 41):
         rows = panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
-        per_answer = rows.view(2, -1).mean(1)
-        assert set(per_answer.tolist()) <= {0.0, 1.0}
-        lost += int((per_answer == 0).sum())
+        for part in rows.view(2, -1):
+            if (part == 1).all():
+                continue
+            lost += 1
+            assert LOST[0] < part.std() < LOST[1], "as wide as the noise of an answer"
+            assert abs(part.mean()) < 6 * LOST[1] / len(part) ** 0.5
         assert sum(panel.ledger.used) == 2 * step
     assert lost >= len(calls) > 0
 

@@ -247,13 +247,13 @@ REDONE: dict[str, Edit] = {
     "certificate: Renyi divergences halved": lambda out, _: certify(
         out, "figures", "rdp", "epsilon", to=lambda curve: [each / 2 for each in curve]
     ),
-    "certificate: nothing is outside the guarantee": lambda out, _: certify(out, "not_covered", to=[]),
+    "certificate: the list of what is not covered emptied": lambda out, _: certify(out, "not_covered", to=[]),
     "certificate: epsilon less by 9e-7 of itself": slightly_less,
     "certificate: date": lambda out, _: certify(out, "created", to="2020-01-01"),
     "certificate: versions": lambda out, _: certify(out, "versions", "torch", to="9.9"),
     "declared: who made it": lambda out, _: certify(out, "declared", "made_by", to="NIST"),
     "declared: an audit": lambda out, _: certify(out, "declared", "audited", to="passed by NIST"),
-    "all of it made to look like format 4, with another sentence": earlier,
+    "all rewritten as an older format, with another sentence": earlier,
     "the same, and epsilon 2 in its first sentence": earlier_and_less,
     "config.json: all runs together cost less than this one": smaller_budget,
     "settings, ledger and certificate of a run with more noise, the same model": louder,
@@ -261,7 +261,7 @@ REDONE: dict[str, Edit] = {
     "ledger and certificate: replace-one": other_relation,
     "ledger.jsonl without its charge": lambda out, _: everything(out, lines=charges(0)),
     "ledger.jsonl with its charge twice": lambda out, _: everything(out, lines=charges(2)),
-    "metrics.json beside them": lambda out, _: (out / "metrics.json").write_text("[]"),
+    "metrics.json added to the folder": lambda out, _: (out / "metrics.json").write_text("[]"),
     "torch.py beside load.py": lambda out, _: (out / "torch.py").write_text(""),
 }
 """By their rows: edits after which the sums are redone and the signature is taken away."""

@@ -57,11 +57,11 @@ def test_the_certificate_repeats_how_deep_pixels_and_missing_labels_were_read(
     assert answer.status == 0, answer.err
     said = json.loads((tmp_path / "deep" / "certificate.json").read_text())["assumptions"]
     assert (
-        "pixels that are not of 8 bits were scaled: 0 became black, 65535 white, and what lies beyond either the nearer of "
-        "the two"
+        "pixels that are not of 8 bits were scaled: 0 became black, 65535 became white, and values beyond them became the "
+        "nearer of the two"
     ) in said
     assert (
-        "a record without a label was left out, which follows from that record alone; the declared size counts the others"
+        "records without a label were left out, which depends on each record alone. The declared size counts the others"
     ) in said
     assert gossamer("verify", tmp_path / "deep").status == 0
 

@@ -186,7 +186,7 @@ def test_any_command_on_a_full_disk_says_so(
     )
     answer = gossamer("sample", run, "-n", 3, "-o", tmp_path / "s.npz")
     assert answer.status == 1
-    assert "the disk is full. Make room" in answer.err
+    assert "the disk is full. Free some space" in answer.err
     assert "report it" not in answer.err
 
 
@@ -226,4 +226,4 @@ def test_memory_that_there_is_not_is_said(gossamer: Callable[..., Any], card: Pa
         "plan", "dpgan", "--card", card, "--epsilon", 1, "--delta", 1e-4, "--expected-batch-size", 16, "--width", 10**8
     )
     assert answer.status == 1
-    assert answer.err.startswith("gossamer: there is not enough memory. Take a smaller --physical-batch-size")
+    assert answer.err.startswith("gossamer: there is not enough memory. Use a smaller --physical-batch-size")

@@ -108,4 +108,4 @@ def test_a_refusal_is_said_once_and_other_commands_are_one_process(data: Path, c
     )
     _, err = process.communicate(timeout=200)
     assert process.returncode != 0
-    assert err.count("verify runs in one process: leave torchrun out") == 1
+    assert err.count("verify runs in one process. Leave torchrun out") == 1

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from gossamer.data.problems import TABLES, TEXTS, Problems, no_pictures
 from gossamer.data.readers.image_files import SUFFIXES
 from gossamer.errors import DataError
 
@@ -57,7 +59,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
         unit_folders: a class folder may hold folders of units with pictures.
 
     Raises:
-        DataError: no class folders, no pictures, or another file.
+        DataError: no class folders, no pictures, or other files.
     """
     splits = _split_folders(folder)
     if must_split and split not in splits:
@@ -68,23 +70,29 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if root is None or not names:
         single = sorted(path for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
         hint = f"; or name the file that is meant, {single[0]}" if single else ""
+        kinds = {path.suffix.lower(): path for path in folder.iterdir()}
+        if not {*SUFFIXES, *_ARRAYS} & {*kinds} and (unlike := {*TABLES, *TEXTS} & {*kinds}):
+            raise no_pictures(kinds[min(unlike)])
         raise DataError(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class into a folder "
             f"of their own, optionally below train and test; or say --labels-key none if there are no classes{hint}"
         )
+    problems = Problems()
     for other in roots:
-        _refuse_loose(other)
-    files = [(path, label) for label, name in enumerate(names) for path in _pictures(root / name, unit_folders)]
+        _find_loose(other, problems)
+    found = partial(_pictures, unit_folders=unit_folders, problems=problems)
+    files = [(path, label) for label, name in enumerate(names) for path in found(root / name)]
+    others = [path for other in roots if other != root for name in names for path in found(other / name)]
+    problems.refuse()
     if not files:
         raise DataError(f"{root}: the class folders hold no {', '.join(SUFFIXES)} files")
-    rest = [other for other in roots if other != root]
     return Listing(
         folder,
         root,
         paths=[path for path, _ in files],
         labels=np.array([label for _, label in files], np.int64),
         units=[path.parent.name if path.parent.parent != root else "" for path, _ in files],
-        others=[path for other in rest for name in names for path in _pictures(other / name, unit_folders)],
+        others=others,
         class_names=tuple(names),
     )
 
@@ -101,11 +109,11 @@ def _split_folders(folder: Path) -> dict[str, Path]:
     return subfolders if subfolders and set(subfolders) <= set(_SPLITS) else {}
 
 
-def _refuse_loose(root: Path) -> None:
-    """Refuse pictures beside the class folders, which have no class."""
-    loose = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
-    if pictures := [path for path in loose if not path.name.startswith(".")]:
-        raise DataError(f"{pictures[0]}: this picture lies beside the class folders and is of no class: move it")
+def _find_loose(root: Path, problems: Problems) -> None:
+    """Add the pictures beside the class folders, which have no class."""
+    for path in sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file()):
+        if not path.name.startswith("."):
+            problems.add(path, "this picture lies beside the class folders and is of no class: move it")
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -121,18 +129,18 @@ def _place(name: str) -> tuple[bool, int, str]:
     return not number, int(name) if number else 0, name
 
 
-def _pictures(folder: Path, unit_folders: bool) -> list[Path]:
-    """The files of one class, sorted. Hidden files and those of Windows are passed over."""
+def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path]:
+    """The files of one class, sorted. Hidden files and those of Windows are passed over, and others are problems."""
     if not folder.is_dir():
         return []
     pictures = []
     there = (path for path in folder.iterdir() if path.name.casefold() not in _OF_WINDOWS)
     for path in sorted(path for path in there if not path.name.startswith(".")):
         if path.is_dir() and unit_folders:
-            pictures += _pictures(path, False)
+            pictures += _pictures(path, False, problems)
         elif path.suffix.lower() in SUFFIXES and path.is_file():
             pictures.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
-            raise DataError(f"{path}: a class folder holds {', '.join(SUFFIXES)} files only{units}: move it away")
+            problems.add(path, f"a class folder holds {', '.join(SUFFIXES)} files only{units}: move it away")
     return pictures

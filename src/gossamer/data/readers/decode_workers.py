@@ -14,15 +14,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from gossamer.errors import DataError, GossamerError
 
-Source = tuple[str, Path | bytes | Image.Image]
-"""A picture's place, for messages, and its file, its bytes, or what Pillow has opened."""
+if TYPE_CHECKING:
+    from gossamer.data.readers.image_files import Decoder
+
+Source = tuple[str, Path | bytes | Image.Image | DataError]
+"""A picture's place, for messages, and its file, its bytes or what Pillow has opened; or why there is none."""
 
 _ALONE = 1_024
 """Pictures that are decoded before workers are worth their start."""
@@ -30,24 +33,14 @@ _FILES, _BYTES = 64, 1 << 22
 """The files that a worker is given at a time, fewer if they are large."""
 
 
-class Decodes(Protocol):
-    """What reads one picture: `image_files.Decoder`."""
-
-    notes: set[str]
-
-    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """Return the pixels. Raises DataError: the picture cannot be read."""
-
-
-def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, np.ndarray]]:
+def decoded(sources: Iterable[Source], decoder: "Decoder") -> Iterator[tuple[str, np.ndarray | DataError]]:
     """Place and pixels of each picture, in order, by as many workers as this process may use processors.
 
-    Raises:
-        DataError: the first picture that cannot be read, as `decoder.read` says it.
+    A picture that cannot be read gives the DataError of `decoder.read` in place of pixels, and the next follows.
     """
     rest = iter(sources)
     for where, source in islice(rest, _ALONE):
-        yield where, decoder.read(source, where=where)
+        yield where, attempted(decoder, source, where)
     idle, busy = deque[_Worker](), deque[_Worker]()
     try:
         for batch in _given(rest):
@@ -62,16 +55,28 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
             yield from busy[0].taken()
             idle.append(busy.popleft())
     except (OSError, EOFError, pickle.UnpicklingError):
-        raise DataError("a process that decodes pictures has ended, perhaps for want of memory: begin again") from None
+        raise DataError(
+            "a process that decodes pictures has ended, perhaps for lack of memory: run the command again"
+        ) from None
     finally:
         for worker in (*idle, *busy):
             worker.end()
 
 
+def attempted(decoder: "Decoder", source: Path | bytes | Image.Image | DataError, where: str) -> np.ndarray | DataError:
+    """The pixels of a picture, or the error that says why there are none."""
+    if isinstance(source, DataError):
+        return source
+    try:
+        return decoder.read(source, where=where)
+    except DataError as error:
+        return error
+
+
 class _Worker:
     """One process."""
 
-    def __init__(self, decoder: Decodes) -> None:
+    def __init__(self, decoder: "Decoder") -> None:
         begin = (
             f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.readers.decode_workers import serve; serve()"
         )
@@ -87,11 +92,11 @@ class _Worker:
         pickle.dump((self._decoder, sources), self._to)
         self._to.flush()
 
-    def taken(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Place and pixels of all given pictures."""
+    def taken(self) -> Iterator[tuple[str, np.ndarray | DataError]]:
+        """Place and pixels of all given pictures, as `decoded` gives them."""
         for where, _ in self._given:
             answer, notes = pickle.load(self._from)
-            if isinstance(answer, GossamerError):
+            if isinstance(answer, GossamerError) and not isinstance(answer, DataError):
                 raise answer
             self._decoder.notes.update(notes)
             yield where, answer
@@ -115,7 +120,7 @@ def serve() -> None:
             decoder, sources = pickle.load(sys.stdin.buffer)
             for where, source in sources:
                 try:
-                    answer = decoder.read(source, where=where)
+                    answer: np.ndarray | GossamerError = attempted(decoder, source, where)
                 except GossamerError as error:
                     answer = error
                 pickle.dump((answer, decoder.notes), answers)

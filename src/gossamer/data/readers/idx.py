@@ -38,7 +38,7 @@ def read_folder(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     for name in NAMES[split]:
         path = _find(folder, name)
         if path is None:
-            raise DataError(f"{folder}: the {split} split needs the file {name} or {name}.gz, and it is not there")
+            raise DataError(f"{folder}: the {split} split needs the file {name} or {name}.gz: copy it there")
         paths.append(path)
     return read_file(paths[0], dimensions=3), read_file(paths[1], dimensions=1)
 

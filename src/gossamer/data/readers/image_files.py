@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.problems import Problems
 from gossamer.data.readers import dicom
 from gossamer.data.readers.decode_workers import Source, decoded
 from gossamer.data.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
@@ -82,8 +83,8 @@ class Decoder:
         whole: np.ndarray = self.formed(image[None])[0]
         return whole
 
-    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray]]:
-        """Place and pixels of each picture, in order; many are decoded by workers. Raises DataError: as `read`."""
+    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
+        """Place and pixels of each picture, in order, or the DataError of `read`. Workers decode many pictures."""
         return decoded(sources, self)
 
     def formed(self, images: np.ndarray) -> np.ndarray:
@@ -209,24 +210,27 @@ def _quiet() -> Iterator[None]:
 class Sizer(Decoder):
     """Counts the pictures of each height and width by their heads. A `Decoder` refuses those without a sound head.
 
-    channels: of the first picture, which is read; 0: there is none.
+    channels: of the first picture, which is read; 1 if it cannot be read. 0: there is none.
     """
 
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     channels: int = 0
 
     def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """Count one picture. Return one black pixel. Raises DataError: the first picture cannot be read."""
+        """Count one picture. Return one black pixel."""
         if not self.channels:
-            self.channels = len(super().read(source, where=where))
+            self.channels = 1
+            with suppress(DataError):
+                self.channels = len(super().read(source, where=where))
         with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
             warnings.simplefilter("ignore")
             self.sizes[dicom.size(source) if _is_dicom(source) else _size(source)] += 1
         return np.zeros((1, 1, 1), np.uint8)
 
-    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray]]:
-        """One black pixel for each picture, counted in this process."""
-        return ((where, self.read(source, where=where)) for where, source in sources)
+    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
+        """One black pixel for each picture, counted in this process. A `Decoder` names those that are missing."""
+        there = ((where, source) for where, source in sources if not isinstance(source, DataError))
+        return ((where, self.read(source, where=where)) for where, source in there)
 
 
 def _size(source: Path | bytes | Image.Image) -> tuple[int, int]:
@@ -247,30 +251,38 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
     Links are followed. A file under two names would be two records, and a record is protected once.
     """
     names: dict[tuple[int, int], Path] = {}
+    twice: dict[Path, DataError] = {}
     for path in paths:
         status = path.stat()
         first = names.setdefault((status.st_dev, status.st_ino), path)
         if first is not path and status.st_ino:
-            raise DataError(f"{path}: this is the same file as {first}, under two names: keep one of them")
-    return stacked(((str(path), path) for path in paths), decoder, where=str(paths[0].parent), count=len(paths))
+            twice[path] = DataError(f"this is the same file as {first}, under two names: keep one of them")
+    sources = ((str(path), twice.get(path, path)) for path in paths)
+    return stacked(sources, decoder, where=str(paths[0].parent), count=len(paths))
 
 
 def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:
     """Picture files, each with its place, to uint8 [N, C, H, W]. where: what holds them all, for messages.
 
     count: their number, to check the free space before the second is read; zero: unknown. Raises DataError: there are none,
-    they differ in size or colour, one cannot be read, or the disk is too full.
+    some differ in size or colour or cannot be read, or the disk is too full.
     """
-    values, shape, first = Filling(), None, ""
+    values, shape, first, problems = Filling(), None, "", Problems()
     for place, pixels in decoder.read_all(sources):
+        if isinstance(pixels, DataError):
+            problems.add(place, pixels)
+            continue
         if shape is None:
             shape, first, values = pixels.shape, place, Filling(count * pixels.nbytes)
         if pixels.shape != shape:
-            raise DataError(
-                f"{place}: the picture differs from {first} in size or colour: give a card, to whose shape all are converted "
-                "(three lines are enough: shape, classes, declared_size)"
+            problems.add(
+                place,
+                f"the picture differs from {first} in size or colour: give a card, to whose shape all are converted "
+                "(three lines are enough: shape, classes, declared_size)",
             )
-        values.add(pixels)
+        if not problems:
+            values.add(pixels)
+    problems.refuse()
     if shape is None:
         raise DataError(f"{where}: there are no pictures in it: copy or write it again")
     return values.array((-1, *shape))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.labels import numbered
+from gossamer.data.problems import Problems
 from gossamer.data.readers.class_folders import Listing
 from gossamer.data.readers.image_files import SUFFIXES
 from gossamer.errors import DataError
@@ -31,11 +32,13 @@ def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | N
     labels_key: the column of labels, whole numbers or names; None: `label`.
 
     Raises:
-        DataError: a damaged list, a line without picture, one picture twice, or no such split.
+        DataError: a damaged list, lines without picture, one picture twice, or no such split.
     """
     root, rest = _roots(folder, split, must_split, lambda subfolder: _list_in(subfolder) is not None)
-    rows = list(_rows(root, labels_key or "label"))
-    beyond = [row for other in rest for row in _rows(other, labels_key or "label")]
+    problems = Problems()
+    rows = list(_rows(root, labels_key or "label", problems))
+    beyond = [row for other in rest for row in _rows(other, labels_key or "label", problems)]
+    problems.refuse()
     if not rows:
         raise DataError(f"{root}: the list names no pictures")
     labels, names = numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder))
@@ -77,45 +80,51 @@ def _list_in(folder: Path) -> Path | None:
     return None
 
 
-def _rows(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
-    """The picture and the label of each line of a folder's list."""
+def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, str]]:
+    """The picture and the label of each line of a folder's list; other lines are problems."""
     where = _list_in(folder)
     assert where is not None
     line_of: dict[Path, int] = {}
     try:
         with where.open(encoding="utf-8-sig", newline="") as file:
-            for line, row in _lines(file, where):
+            for line, row in _lines(file, where, problems):
                 name, label = row.get(_FILE), row.get(key)
+                wrong = ""
                 if not isinstance(name, str) or not name or key not in row or not isinstance(label, str | int | None):
-                    raise DataError(
-                        f"{where}, line {line}: the columns {_FILE} and {key} are needed, with a picture and a number or name; "
+                    name = ""
+                    wrong = (
+                        f"the columns {_FILE} and {key} are needed, with a picture and a number or name; "
                         "--labels-key names another column"
                     )
-                path = folder / name
-                if Path(name).is_absolute() or ".." in Path(name).parts or path.suffix.lower() not in SUFFIXES:
-                    raise DataError(f"{where}, line {line}: {_FILE} is the path of a picture below the list's folder")
-                if path in line_of:
-                    raise DataError(f"{where}, line {line}: line {line_of[path]} names this picture too: keep one")
-                if not path.is_file():
-                    raise DataError(f"{where}, line {line}: there is no such picture: correct the line, or take it out")
-                line_of[path] = line
-                yield path, "" if label is None else str(label)
+                elif Path(name).is_absolute() or ".." in Path(name).parts or Path(name).suffix.lower() not in SUFFIXES:
+                    wrong = f"{_FILE} is the path of a picture below the list's folder"
+                elif folder / name in line_of:
+                    wrong = f"line {line_of[folder / name]} names this picture too: keep one"
+                elif not (folder / name).is_file():
+                    wrong = "there is no such picture: correct the line, or take it out"
+                if wrong:
+                    problems.add(f"{where}, line {line}", wrong)
+                    continue
+                line_of[folder / name] = line
+                yield folder / name, "" if label is None else str(label)
     except (csv.Error, ValueError, RecursionError):  # also what is not UTF-8
         raise DataError(f"{where}: the list is not sound: write it anew in UTF-8, as CSV or lines of JSON") from None
 
 
-def _lines(file: Any, where: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number and the fields of each line."""
+def _lines(file: Any, where: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number and the fields of each line; other lines are problems."""
     if where.suffix == ".csv":
         rows = csv.DictReader(file, skipinitialspace=True, strict=True)
         for row in rows:
             if None in row or None in row.values():
-                raise DataError(f"{where}, line {rows.line_num}: the line does not fit the first one")
-            yield rows.line_num, row
+                problems.add(f"{where}, line {rows.line_num}", "the line does not fit the first one")
+            else:
+                yield rows.line_num, row
         return
     for line, text in enumerate(file, 1):
         if text.strip():
             row = json.loads(text)
-            if not isinstance(row, dict):
-                raise DataError(f"{where}, line {line}: a line is a JSON object in braces")
-            yield line, row
+            if isinstance(row, dict):
+                yield line, row
+            else:
+                problems.add(f"{where}, line {line}", "a line is a JSON object in braces")

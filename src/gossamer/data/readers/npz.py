@@ -67,7 +67,7 @@ def names(path: Path, key: str) -> tuple[str, ...]:
     """An array of text [n], as a tuple. Raises DataError."""
     array = member(path, key)
     if array.dtype.kind != "U" or array.ndim != 1:
-        raise DataError(f"{path}: the array {key!r} must be text [classes], what label 0 is called first")
+        raise DataError(f"{path}: the array {key!r} must be text [classes]: their names, label 0 first")
     return tuple(text_of(array, where=str(path)))
 
 

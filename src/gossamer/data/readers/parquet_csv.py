@@ -17,13 +17,11 @@ import numpy as np
 
 from gossamer.data.labels import NONE
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.problems import Problems, no_pictures
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.data.readers.stored import Stored
 from gossamer.errors import DataError, RequestError
-
-TABULAR = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls")
-"""Endings of tables. Of these, .csv, .parquet and .arrow may hold pictures."""
 
 _BATCH = 256
 _LABELS = ("label", "labels")
@@ -32,18 +30,11 @@ _MOST_NAMED = 10_000
 """Classes of samples with names: a damaged label could ask for any number of them."""
 
 
-def no_tables(where: object, forms: str) -> DataError:
-    """The error for a table that holds no pictures. forms: what DATA may be."""
-    return DataError(
-        f"{where}: tables are not supported yet: Gossamer learns from labelled pictures, and DATA is {forms}"
-    )
-
-
-def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Stored:
+def read_csv(path: Path, shape: tuple[int, ...] | None) -> Stored:
     """Samples that Gossamer wrote: a column label, a column class if classes have names, then pixel0, pixel1 ...
 
     The file does not tell the pictures' shape. It is the card's, if that has as many pixels. Else pictures are square, in
-    colour if they must be. forms: see `no_tables`.
+    colour if they must be.
 
     Raises:
         DataError: another table, or a line that is cut or holds anything but whole numbers, pixels 0 to 255.
@@ -54,16 +45,17 @@ def read_csv(path: Path, shape: tuple[int, ...] | None, *, forms: str) -> Stored
             has_names = head[1:2] == [_CLASS]
             count = len(head) - 1 - has_names
             if head[0] != "label" or count < 1 or head[1 + has_names :] != [f"pixel{at}" for at in range(count)]:
-                raise no_tables(path, forms)
-            pieces, line = [], 2
+                raise no_pictures(path)
+            pieces, line, problems = [], 2, Problems()
             called: set[tuple[int, str]] = set()
             while lines := list(itertools.islice(file, 4096)):
                 names = [_without_name(line) for line in lines] if has_names else []
-                pieces.append(_numbers([rest for rest, _ in names] or lines, 1 + count, f"{path}, line {{}}", line))
+                pieces.append(_numbers([rest for rest, _ in names] or lines, 1 + count, problems, path, line))
                 called.update(zip(pieces[-1][0].tolist(), (name for _, name in names), strict=False))
                 line += len(lines)
     except UnicodeDecodeError:
-        raise no_tables(path, forms) from None
+        raise no_pictures(path) from None
+    problems.refuse()
     if not pieces:
         raise DataError(f"{path}: the file holds no samples below its first line: copy or write it again")
     labels = np.concatenate([labels for labels, _ in pieces])
@@ -90,14 +82,19 @@ def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
     return tuple(names.get(label, f"class {label} (no sample)") for label in range(max(names, default=-1) + 1))
 
 
-def _numbers(lines: list[str], columns: int, where: str, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines. where: a format for the number of the line."""
+def _numbers(
+    lines: list[str], columns: int, problems: Problems, path: Path, first: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines of a file, the first of them number `first`.
+
+    Damaged lines become problems, and there is nothing then: n = 0.
+    """
     values = _parsed(lines, columns)
     if values is None:
-        bad = next((at for at, line in enumerate(lines) if _parsed([line], columns) is None), 0)
-        raise DataError(
-            f"{where.format(first + bad)}: a sample is a label and {columns - 1} pixels from 0 to 255: write the file again"
-        )
+        for at in [at for at, line in enumerate(lines, first) if _parsed([line], columns) is None] or [first]:
+            says = f"a sample is a label and {columns - 1} pixels from 0 to 255: write the file again"
+            problems.add(f"{path}, line {at}", says)
+        values = np.empty((0, columns), np.int32)
     return values[:, 0].astype(np.int64), values[:, 1:].astype(np.uint8)
 
 
@@ -114,13 +111,7 @@ def _parsed(lines: list[str], columns: int) -> np.ndarray | None:
 
 
 def read_arrow(
-    paths: Sequence[Path],
-    others: Sequence[Path],
-    decoder: Decoder,
-    *,
-    images_key: str | None,
-    labels_key: str | None,
-    forms: str,
+    paths: Sequence[Path], others: Sequence[Path], decoder: Decoder, *, images_key: str | None, labels_key: str | None
 ) -> Stored:
     """Pictures of .parquet or .arrow files, in order.
 
@@ -133,26 +124,32 @@ def read_arrow(
         decoder: decodes the pictures.
         images_key: the column of pictures. None: the only one.
         labels_key: the column of labels, whole numbers or text. None: `label` or `labels`. "none": there are no labels.
-        forms: see `no_tables`.
 
     Raises:
         RequestError: pyarrow is not installed.
         DataError: a table without pictures, no such column, or a damaged file.
     """
     with _opened(paths[0]) as (schema, _):
-        column = _picture_column(schema, images_key, paths[0], forms)
+        column = _picture_column(schema, images_key, paths[0])
         target = _label_column(schema, labels_key, paths[0])
     labels: list[Any] = []
     wanted = [column] if target is None else [column, target]
 
-    def batches() -> Iterator[tuple[Path, int, Any, Any]]:
+    def batches(path: Path) -> Iterator[tuple[Path, int, Any, Any]]:
+        with _opened(path, wanted) as (schema, read_batches):
+            row = 0
+            for batch in read_batches(wanted):
+                labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
+                yield path, row, schema, batch
+                row += len(batch)
+
+    def pictures() -> Iterator[Source]:
         for path in paths:
-            with _opened(path, wanted) as (schema, read_batches):
-                row = 0
-                for batch in read_batches(wanted):
-                    labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
-                    yield path, row, schema, batch
-                    row += len(batch)
+            try:
+                for _, row, _, batch in batches(path):
+                    yield from _pictures(batch.column(column), path, row)
+            except DataError as error:
+                yield str(path), error
 
     text = target is not None and not _pa().types.is_integer(schema.field(target).type)
     called: set[tuple[int, str]] = set()
@@ -160,12 +157,9 @@ def read_arrow(
     if is_samples:
         if target == "label" and not text and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
             wanted.append(_CLASS)
-        images = decoder.formed(_pixels(batches(), column, decoder, called))
+        images = decoder.formed(_pixels(itertools.chain.from_iterable(map(batches, paths)), column, decoder, called))
     else:
-        pictures = (
-            picture for path, row, _, batch in batches() for picture in _pictures(batch.column(column), path, row)
-        )
-        images = stacked(pictures, decoder, where=str(paths[0]), count=_rows(paths))
+        images = stacked(pictures(), decoder, where=str(paths[0]), count=_rows(paths))
     stored = Stored(images, _array(labels, text=text), formed=True)
     if text:
         beyond = [column_of([path], str(target)) for path in others]
@@ -259,7 +253,7 @@ def _check_there(schema: Any, name: str, path: Path) -> None:
         raise DataError(f"{path}: there is no column {name}; the columns are: {', '.join(schema.names) or 'none'}")
 
 
-def _picture_column(schema: Any, key: str | None, path: Path, forms: str) -> str:
+def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     """The column that --images-key names, or the only one that holds pictures."""
     fitting: list[str] = [field.name for field in schema if _is_picture(field.type)]
     fitting += [field.name for field in schema if field.name == _PIXELS and _is_pixels(field.type)]
@@ -269,7 +263,7 @@ def _picture_column(schema: Any, key: str | None, path: Path, forms: str) -> str
             raise DataError(f"{path}: the column {key} holds no pictures (files of pictures as bytes)")
         return key
     if not fitting:
-        raise no_tables(path, forms)
+        raise no_pictures(path)
     if len(fitting) > 1:
         raise DataError(f"{path}: several columns hold pictures ({', '.join(fitting)}): choose one with --images-key")
     return fitting[0]
@@ -315,11 +309,11 @@ def _is_text(kind: Any) -> bool:
 def _pictures(column: Any, path: Path, first: int) -> Iterator[Source]:
     """Place and picture file of each row of a batch. first: the number of its first row in the file."""
     for row, value in enumerate(column, first):
-        picture, where = value.as_py(), f"{path}, row {row} (counted from 0)"
+        picture = value.as_py()
         raw = picture.get("bytes") if isinstance(picture, dict) else picture
         if not isinstance(raw, bytes) or not raw:
-            raise DataError(f"{where}: there is no picture in this row: store the bytes of files, not their paths")
-        yield where, raw
+            raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
+        yield f"{path}, row {row} (counted from 0)", raw
 
 
 def _pixels(

@@ -9,10 +9,11 @@ import numpy as np
 
 from gossamer.data import memory_mapped
 from gossamer.data.class_names import match_labels
-from gossamer.data.labels import MISSING, NONE, as_labels, first, refuse_missing
+from gossamer.data.labels import MISSING, NONE, as_labels, positions, refuse_missing
+from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
-from gossamer.data.readers.in_memory import Data, MapStyle, array_of, is_place, own_units, stored_in_memory
+from gossamer.data.readers.in_memory import Data, array_of, is_place, own_units, stored_in_memory
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.synthetic.digits import digits
@@ -31,10 +32,6 @@ CLASS_NAMES = "class_names"
 
 LEFT_OUT = "Records without a label were left out, as the card says."
 
-_FORMS = (
-    "an .npz file, a folder of .npy files, a folder with MNIST's idx files, a folder of class folders of pictures, "
-    "pictures in .parquet, .arrow or .tar files, samples of Gossamer's as .csv, `digits` or `glyphs`"
-)
 IN_PIECES = (".parquet", ".arrow", ".tar")
 _FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
@@ -76,15 +73,15 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
         split: the split to read where the source has several. A source without splits is read whole, unless its name
             ends in a split.
-        images_key: key of the images in an .npz, column of the images in a .parquet, file ending in a .tar. Default:
-            `images` or `train_images`, and the usual columns.
-        labels_key: the same for labels, and a column of metadata.csv. "none": there are no labels, and all records are
-            of one class.
-        units: whose (writer, patient) each record is: records of one unit are sampled and clipped together. Class
-            folders: `FILE.csv` with the columns name and unit (name is the path below DATA), or `folder`
-            (DATA/CLASS/UNIT/picture). Arrays: `FILE.npz:KEY` ([N], matched by position), or `:KEY` in DATA itself;
-            `train_KEY` and `test_KEY` where it holds both splits. Ids are text or whole numbers. Default: every record
-            is a unit of its own.
+        images_key: name of the pictures' array (.npz), column (.parquet) or file ending (.tar). Default: `images` or
+            `train_images` in an .npz, else the only one with pictures.
+        labels_key: name of the labels' array (.npz), column (.parquet, metadata.csv) or file ending (.tar). "none":
+            there are no labels, and all records are of one class. Default: `labels`, `label` or `cls`.
+        units: which records belong together: a unit is a person, such as a patient, with all records of that person.
+            Each unit is protected as a whole. Default: one record is protected. Pictures in folders: `FILE.csv` with
+            the columns name (path below DATA) and unit (any id), or `folder` (DATA/CLASS/UNIT/picture). Arrays:
+            `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are `train_KEY`
+            and `test_KEY`.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: read pictures in folders of units even without `units`; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
@@ -93,7 +90,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
         invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
         class_names: the declared names of the classes, by which records are matched if the source has names of its own.
             Empty: the names, in the order, of the source.
-        pixel_range: the values of black and of white where pixels are not of 8 bits, such as 0 4095 for 12 bits.
+        pixel_range: values of black and white in pixels of more than 8 bits, for example 0 4095 for 12 bits.
         called: what messages call records in memory, for example "train".
 
     Raises:
@@ -125,7 +122,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
     numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
     declared = tuple(class_names) or stored.class_names or label_names
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
-    if first(labels, lambda batch: batch == MISSING) is not None:
+    if next(positions(labels, lambda batch: batch == MISSING), None) is not None:
         records = _labelled(records, where)
     if source_names := label_names or stored.class_names:  # a missing label would be the last name's
         return replace(records, labels=match_labels(records.labels, source_names, declared, where=where))
@@ -183,7 +180,7 @@ def _stored(query: _Asked) -> Stored:
     """Images and labels as they are stored. Raises DataError."""
     path = Path(query.name)
     if not query.name:
-        raise DataError(f"DATA is empty: give {_FORMS}")
+        raise DataError(f"DATA is empty. Give {FORMS}.")
     try:
         return _of_folder(path, query) if path.is_dir() and query.name not in EMBEDDED else _of_file(path, query)
     except OSError as error:
@@ -198,7 +195,7 @@ def _of_file(path: Path, query: _Asked) -> Stored:
         embedded = digits(query.split) if name == "digits" else glyphs(query.split)
         return Stored(embedded.images, embedded.labels, class_names=DIGITS)
     if not path.exists():
-        raise DataError(f"{name}: there is no such file or folder; DATA is {_FORMS}")
+        raise DataError(f"{name}: there is no such file or folder. Give {FORMS}.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _npz_arrays(path, query)
@@ -207,15 +204,13 @@ def _of_file(path: Path, query: _Asked) -> Stored:
     if suffix == ".csv":
         if query.labels_key != NONE:
             _refuse_keys(query)
-        rows = parquet_csv.read_csv(path, query.decoder.form.shape, forms=_FORMS)
+        rows = parquet_csv.read_csv(path, query.decoder.form.shape)
         return Stored(rows.images, np.zeros_like(rows.labels)) if query.labels_key == NONE else rows
-    if suffix in parquet_csv.TABULAR:
-        raise parquet_csv.no_tables(path, _FORMS)
     if suffix in SUFFIXES:
         raise DataError(f"{name}: this is a single picture: give the folder that holds the class folders")
     if "-idx" in path.name:
         raise DataError(f"{name}: this is a single idx file: give the folder that holds it, for the images and labels")
-    raise DataError(f"{name}: this kind of file is not read; DATA is {_FORMS}")
+    raise no_pictures(path)
 
 
 def _of_folder(path: Path, query: _Asked) -> Stored:
@@ -258,7 +253,7 @@ def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked
     keys = {"images_key": query.images_key, "labels_key": query.labels_key}
     if suffix == ".tar":
         return webdataset.read(paths, others, query.decoder, **keys)
-    return parquet_csv.read_arrow(paths, others, query.decoder, **keys, forms=_FORMS)
+    return parquet_csv.read_arrow(paths, others, query.decoder, **keys)
 
 
 def _refuse_keys(query: _Asked) -> None:
@@ -305,7 +300,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
         return units_of(stored.listing, spec, missing)
     if matched(spec) != "position":
         raise DataError(
-            f"{spec}: --units {_FOR_FOLDERS} is for class folders of pictures, and {name} is none: give {_FOR_ARRAYS}"
+            f"{spec}: this form of --units is for class folders of pictures, and {name} has none. Give {_FOR_ARRAYS}."
         )
     if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
@@ -323,8 +318,8 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
     if matched(spec) == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
-                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none: "
-                "arrange them so, or give a list, --units FILE.csv (name,unit)"
+                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
+                "Give a list with the columns name,unit: --units FILE.csv"
             )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
@@ -335,7 +330,7 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
 def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
     """Refuse one array of ids for several sets of records, each given with its default split. Raises DataError.
 
-    Whose a record is follows from its position in its own set.
+    The unit of a record follows from its position in its own set.
     """
     file, _, key = units.rpartition(":")
     if matched(units) != "position" or not file or not Path(file).is_file():
@@ -343,8 +338,8 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
     wanted = {f"{split_of(source)[1] or split}_{key}" for source, split in sources}
     if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:
         raise DataError(
-            f"{units}: one array cannot say whose the members and the non-members are. Put two into the file, train_{key} for "
-            f"--members and test_{key} for --nonmembers, or give --units :{key} if both sets have an array of that name."
+            f"{units}: one array cannot have the ids of members and of non-members. Put two into the file, train_{key} for "
+            f"--members and test_{key} for --nonmembers. Or give --units :{key} if both sets have an array of that name."
         )
 
 

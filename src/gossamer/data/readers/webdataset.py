@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from gossamer.data.labels import NONE
+from gossamer.data.problems import Problems
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, stacked
 from gossamer.data.readers.stored import Stored
@@ -33,31 +34,46 @@ def read(
         labels_key: the ending of labels, text of a number or a name. None: "cls". "none": there are no labels.
 
     Raises:
-        DataError: no pictures, a record without picture or label, or a damaged file.
+        DataError: no pictures, records without picture or label, or damaged files.
     """
     pictures_end = (images_key or "").removeprefix(".").lower()
     labels_end = None if labels_key == NONE else (labels_key or _CLASS).removeprefix(".").lower()
     labels: list[str] = []
 
     def pictures() -> Iterator[Source]:
-        for path in paths:
-            for where, picture, label in _records(path, pictures_end, labels_end):
-                labels.append(sys.intern(label))  # one text for a class
-                yield where, picture
+        for where, picture, label in _records(paths, pictures_end, labels_end):
+            labels.append(sys.intern(label))  # one text for a class
+            yield where, picture
 
     images = stacked(pictures(), decoder, where=str(paths[0]))
-    beyond = [label for path in others for _, _, label in _records(path, pictures_end, labels_end)]
+    beyond, problems = list[str](), Problems()
+    for where, picture, label in _records(others, pictures_end, labels_end):
+        beyond.append(label)
+        if isinstance(picture, DataError):
+            problems.add(where, picture)
+    problems.refuse()
     return Stored(images, np.array(labels, np.str_), others=np.array(beyond, np.str_), formed=True)
 
 
-def _records(path: Path, pictures_end: str, labels_end: str | None) -> Iterator[tuple[str, bytes, str]]:
-    """Place, picture and label of each record; at least one."""
+def _records(
+    paths: Sequence[Path], pictures_end: str, labels_end: str | None
+) -> Iterator[tuple[str, bytes | DataError, str]]:
+    """Place, picture and label of each record; of a record or a file that is not read, the error in place of a picture."""
+    for path in paths:
+        try:
+            yield from _of_tar(path, pictures_end, labels_end)
+        except DataError as error:
+            yield str(path), error, ""
+
+
+def _of_tar(path: Path, pictures_end: str, labels_end: str | None) -> Iterator[tuple[str, bytes | DataError, str]]:
+    """The records of one file; at least one."""
     any_found = False
     for name, group in itertools.groupby(_members(path, {pictures_end, labels_end}), key=lambda member: member[0]):
         members = {ending: raw for _, ending, raw in group if raw is not None}
         if members:
             any_found = True
-            yield f"{path}, member {name!r}", *_record(members, pictures_end, labels_end, f"{path}, record {name!r}")
+            yield f"{path}, record {name!r}", *_record(members, pictures_end, labels_end)
     if not any_found:
         raise DataError(f"{path}: the tar holds no pictures: a record is NAME.png (or another picture) and NAME.cls")
 
@@ -85,24 +101,22 @@ def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, b
         raise DataError(f"{path}: this is not a sound, plain tar ({type(error).__name__}): write it again") from None
 
 
-def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None, where: str) -> tuple[bytes, str]:
-    """The picture and the label of a record."""
+def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None) -> tuple[bytes | DataError, str]:
+    """The picture and the label of a record; or why there is none."""
     endings = [pictures_end] if pictures_end else [ending for ending in members if _is_picture(ending)]
     if len(endings) != 1:
         several = (
             "several pictures: choose their ending with --images-key" if endings else "no picture: add or remove it"
         )
-        raise DataError(f"{where}: the record has {several}")
+        return DataError(f"the record has {several}"), ""
     for ending in (endings[0], labels_end):
         if ending is not None and ending not in members:
-            raise DataError(
-                f"{where}: the record lacks .{ending}: add it, or name another ending with --images-key or --labels-key "
-                f"({NONE}: there are no labels)"
-            )
+            keys = f"--images-key or --labels-key ({NONE}: there are no labels)"
+            return DataError(f"the record lacks .{ending}: add it, or name another ending with {keys}"), ""
     try:
         label = "0" if labels_end is None else members[labels_end].decode()
     except UnicodeDecodeError:
-        raise DataError(f"{where}: the label is not text in UTF-8: write it as a number or a name") from None
+        return DataError("the label is not text in UTF-8: write it as a number or a name"), ""
     return members[endings[0]], label
 
 

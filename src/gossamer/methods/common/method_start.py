@@ -48,10 +48,10 @@ class StartConfig(BaseConfig):
     """What a run starts on.
 
     Args:
-        start: method whose release the run starts on, instead of public records: evolve or moments; empty: none.
-        start_settings: settings of that method where they are not its defaults, as in "drawing=letters,candidates=500".
-        start_noise: its noise multiplier, in units of noise_multiplier.
-        start_records: synthetic records drawn from its release.
+        start: method that runs first, within the budget: evolve or moments. Its samples replace public records. Empty: none.
+        start_settings: settings of the method in `start`, for example "drawing=letters,candidates=500". Empty: its defaults.
+        start_noise: noise multiplier of the method in `start`, divided by `noise_multiplier`.
+        start_records: number of samples of the method in `start`.
     """
 
     start: str = ""

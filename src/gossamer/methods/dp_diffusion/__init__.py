@@ -25,30 +25,29 @@ class Config(StartConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / max_norm of a training step. Zero: no noise and no clipping.
-        steps: training steps (T), each one release.
-        expected_batch_size: expected number of records in a step (B); 0: 4,096, or all records where there are fewer.
-        max_norm: L2 bound on the gradient of one record, all its draws together (C).
-        multiplicity: noise levels that a record is tried at in a step (K); their losses are averaged, then clipped once.
-        network: perceptron, on codes; or unet, a convolutional net on pixels, for a GPU.
-        axes: length of a code (d), for the perceptron.
+        noise_multiplier: standard deviation of the noise / `max_norm` in a training step. 0: no noise, no clipping.
+        steps: number of training steps (T). Each step is one noisy query.
+        expected_batch_size: expected number of records in a step (B). 0: 4,096, or all records where there are fewer.
+        max_norm: clipping bound: the largest L2 norm of the gradient of one record, over all its noise levels (C).
+        multiplicity: noise levels per record in a step (K). Their losses are averaged, then the gradient is clipped once.
+        network: network: perceptron on codes, or unet on pixels (convolutional, for a GPU).
+        axes: length of a code for the perceptron (d).
         width: hidden units of the perceptron, or channels of the unet.
         depth: hidden layers of the perceptron, or blocks at each size of the unet.
-        learning_rate: Adam's step size; over the last third of the steps it falls to zero.
-        average_decay: decay of the running average of the weights that is released; 0 releases the last weights.
-        votes_noise: noise of one vote of every record on the public pictures, in units of noise_multiplier; the start is on
-            those that got votes. 0: no votes, the start is on all.
-        warm_steps: steps on public pictures, or on those of a start, before the first private one.
-        warm_batch_size: pictures in a warm step.
-        warm_learning_rate: Adam's step size in the warm start.
-        label_dropout: share of draws without a label, for guidance.
-        sampler_steps: steps of the sampler, each two calls of the net.
-        guidance: how far samples are pushed towards their label; 0: not at all.
-        churn: fresh noise per sampler step, from 0 (none) to 1.
-        threshold: samples darker than this are black: a linear decoder leaves specks.
-        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result. 0: 512, or on a
-            GPU as many as its memory holds.
-        precision: of forward and backward passes in training: fp32, or on a GPU tf32 or bf16. Norms and sums stay in fp32.
+        learning_rate: Adam's learning rate. In the last third of the steps it falls to zero.
+        average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
+        votes_noise: noise multiplier of a vote, divided by `noise_multiplier`. Each record votes for a public picture, and only
+            pictures with votes are used. 0: no vote, all are used.
+        warm_steps: steps on public pictures, or on samples of `start`, before the first private step.
+        warm_batch_size: pictures in each of the `warm_steps`.
+        warm_learning_rate: Adam's learning rate in the `warm_steps`.
+        label_dropout: share of training examples without their label, from 0 to 1; `guidance` needs some.
+        sampler_steps: steps of the sampler. Each calls the network twice.
+        guidance: strength of classifier-free guidance towards the label. 0: none.
+        churn: new noise in each sampler step, from 0 (none) to 1.
+        threshold: brightness, from 0 to 1, below which pixels of samples become black. It removes specks.
+        physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
+        precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
     """
 
     noise_multiplier: float

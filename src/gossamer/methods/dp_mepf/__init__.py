@@ -23,33 +23,32 @@ class Config(StartConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise on every moment; a unit moves all of them together by 1. Zero: none.
-        axes: principal axes of a block of features (d); a smaller block has all of its own.
-        pixel_axes: the same for the pixels themselves.
-        features_steps: steps in which the features learn the classes of public pictures.
-        features_batch_size: public pictures in such a step.
-        features_width: channels of their first convolution.
-        warm_steps: steps in which the generator learns from public pictures, beside a discriminator, before it sees a moment.
-        warm_batch_size: public pictures in a warm step.
-        warm_learning_rate: Adam's step size for the generator in the warm start; the discriminator takes half of it.
-        matching_steps: steps of the generator towards the released moments.
-        batch_size: fakes in such a step; each half has every class, by the declared prior.
-        learning_rate: Adam's step size in these; it falls over the last 40 % of them.
-        covariance_weight: how much covariances weigh beside means.
-        floor: least variance of an axis by which differences of covariances are divided, in units of the mean of all axes.
-        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
-        bends: strength of the random bend of every picture before its last tanh; 0: none. 1: turned by 7 degrees,
-            stretched by 6 %, slanted by 10 %, and so on.
-        black: share of the range of a pixel, at its dark end, that is black in what is released; the rest is spread evenly.
-        white: the same at its bright end.
-        likeness_steps: steps in which the features for the votes learn the classes of the generator's samples.
-        rounds: rounds of votes on the generator's samples, each one noisy query; 0: none.
-        votes_noise: standard deviation of the noise on a round of votes, in units of noise_multiplier.
-        candidates: latents per class, on average, that records vote on.
-        spread: standard deviation of the first candidates; above 1 they spread wider than the latents of the training.
-        degree: how far variations of chosen candidates go in the first round, from 0 to 1; later 0.6 times as far each.
-        width: channels of the generator's last hidden layer, and of the discriminator's first; even.
-        latent_size: length of the generator's latent vector, without the part that bends.
+        noise_multiplier: standard deviation of the noise on the moments, whose sensitivity is 1. 0: no noise.
+        axes: principal axes of a block of features (d). A smaller block keeps all of its axes.
+        pixel_axes: principal axes of the pixels.
+        features_steps: steps in which a network learns features from the classes of public pictures.
+        features_batch_size: public pictures in each of the `features_steps`.
+        features_width: channels of the feature network's first convolution.
+        warm_steps: steps in which the generator trains on public pictures, as a GAN, before it gets the noisy moments.
+        warm_batch_size: public records in each of the `warm_steps`.
+        warm_learning_rate: Adam's learning rate of the generator in the `warm_steps`. The discriminator's is half of it.
+        matching_steps: steps in which the generator matches the noisy moments.
+        batch_size: fakes in each of the `matching_steps`, with classes by the declared prior.
+        learning_rate: Adam's learning rate in the `matching_steps`. It falls in the last 40 % of them.
+        covariance_weight: weight of the covariances in the loss. Means have weight 1.
+        floor: smallest variance of an axis in the covariance loss / mean variance of all axes.
+        average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
+        bends: random deformation of each generated picture. 1: about 7 degrees, 6 % in size, 10 % slant and so on; 0: none.
+        black: share of a pixel's range, at the dark end, that becomes black in samples.
+        white: share of a pixel's range, at the bright end, that becomes white in samples.
+        likeness_steps: steps in which a network learns features from the classes of generated pictures. The votes use them.
+        rounds: rounds of votes on generated pictures. Each round is one noisy query. 0: no votes.
+        votes_noise: noise multiplier of a round of votes, divided by `noise_multiplier`.
+        candidates: latent vectors per class, on average, that records vote on.
+        spread: standard deviation of the latent vectors in the first round. The generator has trained with 1.
+        degree: strength of variation of chosen latent vectors in the first round, from 0 to 1. Each later round has 0.6 of it.
+        width: channels of the generator's last hidden layer, and of the discriminator's first. An even number.
+        latent_size: length of the generator's latent vector, without the numbers for deformations.
     """
 
     noise_multiplier: float

@@ -21,28 +21,29 @@ class Config(StartConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: of the joint release, after the sqrt(k) of the groups. Zero: the non-private run, without clipping.
-        steps: critic steps, each one release.
+        noise_multiplier: standard deviation of the noise / sensitivity of all groups together. 0: no noise, no clipping.
+        steps: number of critic steps. Each step is one noisy query.
         expected_batch_size: expected number of records in a step (m).
-        max_norm: L2 bound of each group of a record's gradient (C); where private quantiles begin.
-        grouping: none: one group; weight-bias: a group for each weight tensor and one for all biases; cluster: Algorithm 2.
-        groups: number of groups of `cluster` (k).
-        bounds: fixed: max_norm; public: mean norm in a public batch, at every step; private-quantile: by noisy queries.
-        quantile: the share of records whose norm is to be below the bound.
-        quantile_noise_multiplier: noise of each query for the quantile, against its sensitivity.
-        quantile_every: critic steps between two such queries.
+        max_norm: clipping bound: the largest L2 norm of each group of a record's gradient (C). A private quantile starts there.
+        grouping: groups of the gradient. none: one; weight-bias: each weight tensor, and all biases; cluster: Algorithm 2.
+        groups: number of groups with cluster (k).
+        bounds: clipping bounds. fixed: `max_norm`; public: the mean norm in a public batch, at every step; private-quantile:
+            from noisy queries, which use epsilon.
+        quantile: share of records, from 0 to 1, whose norm is to be below the private-quantile bound.
+        quantile_noise_multiplier: standard deviation of the noise / sensitivity of each query for the quantile.
+        quantile_every: critic steps between two queries for the quantile.
         critic_steps: critic steps per generator step (n_critic).
-        width: d of the networks; the paper's have 64.
+        width: factor of the channels in all layers (d). Paper: 64.
         latent_size: length of the generator's latent vector.
-        conditional: generate by label; off: images without labels, as in the paper.
-        critic_learning_rate: Adam's step size for the critic.
-        generator_learning_rate: Adam's step size for the generator.
-        beta1: Adam's decay of the first moment; the paper takes 0.5 for MNIST and 0 elsewhere.
-        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
-        warm_steps: non-private critic steps on public records before the first private one; needs public data.
-        warm_batch_size: public records in a warm step, and in a batch that sets the bounds.
-        warm_learning_rate: Adam's step size for both networks in the warm start.
-        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+        conditional: generate by label. Off: pictures without labels, as in the paper.
+        critic_learning_rate: Adam's learning rate of the critic.
+        generator_learning_rate: Adam's learning rate of the generator.
+        beta1: Adam's decay of the first moment. Paper: 0.5 for MNIST, else 0.
+        average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
+        warm_steps: non-private critic steps on public records before the first private step; only with public records.
+        warm_batch_size: public records in each of the `warm_steps`, and in a batch for public bounds.
+        warm_learning_rate: Adam's learning rate of both networks in the `warm_steps`.
+        physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
     """
 
     noise_multiplier: float

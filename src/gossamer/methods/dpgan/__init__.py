@@ -21,26 +21,25 @@ class Config(StartConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / max_norm (sigma). Zero: the non-private run, without clipping.
-        steps: discriminator steps (T), each one release.
-        expected_batch_size: expected number of records, and exact number of fakes, in a step (B).
-        max_norm: L2 bound on the gradient of one record (C).
-        discriminator_steps: discriminator steps per generator step (n_D); where the adaptive schedule starts, if adaptive.
-        adaptive: raise n_D when the discriminator's accuracy on fakes falls to the floor (section 6.2).
-        accuracy_floor: the floor of the adaptive schedule (d); the paper takes 0.6 for epsilon 10 and 0.7 for epsilon 1.
-        accuracy_decay: decay of the running accuracy (beta); the grace period is 2 / (1 - beta) generator steps.
-        width: channels of the first joint layer; the paper's networks have 128.
+        noise_multiplier: standard deviation of the noise / `max_norm` (sigma). 0: no noise, no clipping.
+        steps: number of discriminator steps (T). Each step is one noisy query.
+        expected_batch_size: expected number of records in a step (B). A step has as many fakes.
+        max_norm: clipping bound: the largest L2 norm of the gradient of one record (C).
+        discriminator_steps: discriminator steps per generator step (n_D). With `adaptive`, their number at the start.
+        adaptive: raise n_D when the discriminator's accuracy on fakes falls to `accuracy_floor` (section 6.2 of the paper).
+        accuracy_floor: accuracy on fakes at which `adaptive` raises n_D (d). Paper: 0.6 for epsilon 10, 0.7 for epsilon 1.
+        accuracy_decay: decay of the running average of that accuracy (beta). Grace period: 2 / (1 - beta) generator steps.
+        width: channels of the first layer after picture and label are joined. Paper: 128.
         latent_size: length of the generator's latent vector.
-        discriminator_learning_rate: Adam's step size for the discriminator.
-        generator_learning_rate: Adam's step size for the generator.
+        discriminator_learning_rate: Adam's learning rate of the discriminator.
+        generator_learning_rate: Adam's learning rate of the generator.
         clip_fakes: clip the gradients of fakes like those of records, as the paper does.
-        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
-        warm_steps: non-private steps on public records before the first private one; needs public data.
-        warm_batch_size: public records in a warm step.
-        warm_learning_rate: Adam's step size for the generator in the warm start; the discriminator takes half of it.
-        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result. 0: 512, or on a
-            GPU as many as its memory holds.
-        precision: of forward and backward passes in training: fp32, or on a GPU tf32 or bf16. Norms and sums stay in fp32.
+        average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
+        warm_steps: non-private steps on public records before the first private step; only with public records.
+        warm_batch_size: public records in each of the `warm_steps`.
+        warm_learning_rate: Adam's learning rate of the generator in the `warm_steps`. The discriminator's is half of it.
+        physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
+        precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
     """
 
     noise_multiplier: float

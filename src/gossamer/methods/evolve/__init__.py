@@ -24,20 +24,19 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise on each candidate's votes; a unit's votes are at most 1 long.
-            Zero: trains without privacy.
-        steps: rounds of votes (T), each one release.
-        drawing: what draws the candidates: digits, letters (classes 0 to 25, A to Z), or patches, for records that are neither.
-        candidates: candidates per class, on average; the declared prior sets how many a class has. 0: 500, or the
-            declared records per class if they are fewer.
-        threshold: votes below so many standard deviations of the noise do not count (H).
-        degree: how far the first variation goes, from 0 to 1; with one round, how far a sample differs from its parent.
-        shrink: factor on how far variations go, from one round to the next.
-        variations: so many variations of a candidate are averaged to represent it (the lookahead); 0: itself.
-        embedding: how similarity is measured: cosines (the lowest waves of a picture) or features, of a small network
-            that learns the classes from rendered pictures.
-        embedding_steps: steps in which that network learns, on rendered pictures alone.
-        embedding_batch_size: rendered pictures in such a step.
+        noise_multiplier: standard deviation of the noise on the votes; a unit's votes have length 1 at most. 0: no noise.
+        steps: rounds of votes (T). Each round is one noisy query.
+        drawing: program that renders the candidates: digits, letters (classes 0 to 25, A to Z) or patches for other records.
+        candidates: candidates per class, on average, by the declared prior. 0: 500, or declared size / classes if that is
+            smaller.
+        threshold: votes below this do not count, in standard deviations of the noise (H).
+        degree: strength of the first variation, from 0 to 1. With one round, it is how far a sample differs from its candidate.
+        shrink: strength of each later variation / the one before.
+        variations: number of variations whose average feature represents a candidate (lookahead). 0: the candidate itself.
+        embedding: features that measure similarity: cosines (lowest waves), or a network trained on rendered pictures
+            (features).
+        embedding_steps: training steps of the feature network, on rendered pictures only.
+        embedding_batch_size: rendered pictures in each of the `embedding_steps`.
     """
 
     noise_multiplier: float

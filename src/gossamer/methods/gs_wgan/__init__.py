@@ -25,29 +25,29 @@ class Config(StartConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / 2 max_norm, per row (sigma). Zero: the non-private run.
-        steps: generator steps.
-        answers: answers that a step averages, each from a separate draw and with its own cost: T is steps x answers.
-        critics: number of critics and shards (K).
-        batch_size: rows of an answer, one for each generated image (B).
-        draw: which critic answers. secret: random, kept secret; round_robin: in turns; paper: random, after training.
-        max_norm: L2 bound on each row (C).
-        critic_steps: training steps in each visit to a critic (n_critic).
-        critic_batch_size: records, and fakes, in a training step of a critic.
-        visits: critics that train at each step; more than 1 with the secret draw only.
-        width: channels of a critic's first layer, a quarter of the generator's; the paper's nets have 64.
-        generator: resnet, as published, or dcgan, which is ten times faster.
-        latents: bernoulli: zeros and ones, as published; normal.
+        noise_multiplier: standard deviation of the noise / (2 x `max_norm`), for each row (sigma). 0: a non-private run.
+        steps: number of generator steps.
+        answers: noisy answers in a step (paper: 1), each from a newly chosen critic. Each uses epsilon: T is steps x answers.
+        critics: number of critics (K). Each trains on its own part of the records.
+        batch_size: generated pictures in an answer (B): one row for each.
+        draw: critic that answers. secret: a random one that nobody learns; round_robin: in turns; paper: the one just trained.
+        max_norm: clipping bound: the largest L2 norm of each row (C).
+        critic_steps: training steps whenever a critic's turn comes (n_critic).
+        critic_batch_size: records in a training step of a critic. It has as many fakes.
+        visits: number of critics that train at each generator step. More than 1: only with secret.
+        width: channels of a critic's first layer, a quarter of the generator's. Paper: 64.
+        generator: network of the generator: resnet as in the paper, or dcgan, which is ten times faster.
+        latents: distribution of the latent vector: bernoulli (zeros and ones, as in the paper) or normal.
         latent_size: length of the generator's latent vector.
-        critic_learning_rate: Adam's step size for the critics.
-        generator_learning_rate: Adam's step size for the generator.
-        average_decay: decay of the running average of the generator's weights that is released; 0 releases the last weights.
-        warm_steps: visits to each critic before the first release, each with a step of a generator that is thrown away.
-        warm_stack: critics warmed up together; bounds the memory, not the result.
-        public_steps: steps of ordinary training of the generator and one critic on public records, where there are some. All
-            critics begin with that critic's weights, and warm up on that generator's fakes instead of a throw-away's.
-        public_learning_rate: Adam's step size for both there.
-        storage: how critics are kept between visits; bfloat16 takes half the memory and rounds at random.
+        critic_learning_rate: Adam's learning rate of the critics.
+        generator_learning_rate: Adam's learning rate of the generator.
+        average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
+        warm_steps: turns of each critic before the first answer, each with a step of a generator that is then deleted.
+        warm_stack: critics that warm up at once. It limits the memory and does not change the result.
+        public_steps: non-private steps of the generator and one critic on public records; only with public records. All critics
+            start with that critic's weights, and warm up on that generator's fakes.
+        public_learning_rate: Adam's learning rate in the `public_steps`.
+        storage: number format of critics between turns. bfloat16 takes half the memory and rounds at random.
     """
 
     noise_multiplier: float

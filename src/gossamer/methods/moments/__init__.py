@@ -24,14 +24,13 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise on every moment; a record moves all of them together by 1. Zero: none.
-        axes: length of a code (d); principal axes of public pictures, or without any the lowest cosine waves.
-        radius: a code is shortened to radius x sqrt(axes), in standard deviations of public codes.
-        cells: parts that each class is cut into (m), each with moments of its own; 1: a class is one Gaussian, in one release.
-        cells_radius: as radius, from the centre of a cell.
-        classes_noise: noise of the first release, that of whole classes, by which cells are cut; in units of noise_multiplier.
-        threshold: what is darker in a sample than this share of its brightest pixel is black: where records stand on black, a
-            linear decoder leaves specks there.
+        noise_multiplier: standard deviation of the noise on the moments, whose sensitivity is 1. 0: no noise.
+        axes: length of a code (d): principal axes of public pictures, or without them the lowest cosine waves.
+        radius: clipping bound: the largest length of a code, in units of sqrt(axes) standard deviations of public codes.
+        cells: clusters per class (m). Each has its own Gaussian. 1: one Gaussian per class, from one noisy query.
+        cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`.
+        classes_noise: noise multiplier of the first query, which finds the clusters, divided by `noise_multiplier`.
+        threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks.
     """
 
     noise_multiplier: float

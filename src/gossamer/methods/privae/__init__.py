@@ -21,33 +21,33 @@ class Config(StartConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: of the joint release, against its sensitivity. Zero: the non-private run, without clipping.
-        steps: steps (T), each one release.
+        noise_multiplier: standard deviation of the noise / sensitivity of both terms together. 0: no noise, no clipping.
+        steps: number of steps (T). Each step is one noisy query.
         expected_batch_size: expected number of records in a step (B).
-        max_norm: L2 bound on the sample-wise gradient of one record (C1); C of the baselines.
-        max_norm_batch: L2 bound on the batch-wise gradient of one group (C2); 0 leaves the batch-wise term out.
-        partitions: groups for the batch-wise term (b).
-        split: share of a step's privacy (w1 squared) that the sample-wise term gets; its noise is wider by 1 / sqrt(split).
-        codes_per_record: codes drawn for each record in the sample-wise term (L).
-        divergence: batch-wise term between codes and prior: none, mmd (section 5.1), kl: KL(p || q) (section 5.2).
-        alpha: weight of the batch-wise term. Clipped to max_norm_batch, it only decides how often clipping binds.
+        max_norm: clipping bound: the largest L2 norm of a record's gradient in the sample-wise term (C1; C of the baselines).
+        max_norm_batch: clipping bound: the largest L2 norm of a group's batch-wise gradient (C2). 0: no batch-wise term.
+        partitions: number of groups in the batch-wise term (b).
+        split: share of a step's privacy for the sample-wise term, from 0 to 1 (w1 squared). Its noise is 1 / sqrt(split) wider.
+        codes_per_record: random codes per record in the sample-wise term (L).
+        divergence: batch-wise term between codes and prior: none, mmd (section 5.1), or kl for KL(p || q) (section 5.2).
+        alpha: weight of the batch-wise term. Because of `max_norm_batch`, it only changes how often gradients are clipped.
         beta: weight of KL(q || p) in the sample-wise term.
-        prior: normal; sparse: spikes of weight 0.8 and width 0.05 (section 5.1); mixture: four normals (section 5.2).
-        likelihood: bernoulli; laplace: scale 0.1; normal: with a learned standard deviation.
-        aggregation: termwise: the paper's method; micro, batch: the baselines of Table 1, with their true sensitivities.
-        network: conv (28x28 or 32x32) or dense (one hidden layer, any size).
-        conditional: encoder and decoder get the label; off: without labels, as in the paper.
+        prior: distribution of codes: normal, sparse (spikes of weight 0.8, width 0.05) or mixture (four normals).
+        likelihood: distribution of pixels. bernoulli; laplace: scale 0.1; normal: the standard deviation is learned.
+        aggregation: how gradients are clipped and added. termwise: the paper's method; micro, batch: the baselines of Table 1.
+        network: network: conv for 28x28 and 32x32, or dense with one hidden layer for any size.
+        conditional: encoder and decoder get the label. Off: no labels, as in the paper.
         width: channels of the outermost hidden layer (conv), or hidden units (dense).
         latent_size: length of a code.
-        extent: pixels encode coordinates in [-extent, extent], as for the pinwheel; 0: plain pixels in [0, 1].
+        extent: 0: pixels are values from 0 to 1. Else pixels are coordinates from -extent to extent, as in the pinwheel data.
         optimiser: adam, or sgd as in the paper.
-        learning_rate: step size of the optimiser.
-        average_decay: decay of the running average of the weights that is released; 0 releases the last weights.
+        learning_rate: learning rate of the optimiser.
+        average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
         release_encoder: release the encoder too, under the same guarantee.
-        warm_steps: non-private steps on public records before the first private one; needs public data.
-        warm_batch_size: public records in a warm step.
-        warm_learning_rate: step size of the optimiser in the warm start.
-        physical_batch_size: records whose own gradients are computed at once; bounds the memory, not the result.
+        warm_steps: non-private steps on public records before the first private step; only with public records.
+        warm_batch_size: public records in each of the `warm_steps`.
+        warm_learning_rate: learning rate of the optimiser in the `warm_steps`.
+        physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
     """
 
     noise_multiplier: float

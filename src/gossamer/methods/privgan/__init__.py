@@ -25,24 +25,23 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        pairs: generators, each with a discriminator and a part of the records of its own (N). 1: the plain GAN.
-        privacy_weight: weight of misleading the privacy discriminator (lambda).
-        objective: wrong-class: label each sample with a random other generator (Algorithm 1); equation-5: minimise the
-            log of the probability of the right one, without a lower bound.
-        adversary_warm_epochs: epochs of the privacy discriminator alone, on records and the number of their part (n_i).
-        adversary_delay_epochs: epochs of the pairs in which the privacy discriminator stays fixed (n_d).
+        pairs: number of generators (N). Each has its own discriminator and part of the records. 1: an ordinary GAN.
+        privacy_weight: weight of the generators' loss against the privacy discriminator (lambda).
+        objective: loss against the privacy discriminator. wrong-class: it shall name another generator (Algorithm 1);
+            equation-5: minimise the log probability of the right one, without a lower bound.
+        adversary_warm_epochs: epochs in which the privacy discriminator alone trains, on records and their parts (n_i).
+        adversary_delay_epochs: epochs of the pairs in which the privacy discriminator does not train (n_d).
         epochs: passes over a part of the records (n).
-        batch_size: records, and samples of each generator, in a batch.
-        labels: conditional: the label is an input of all networks; per-class: a model for each class (section 6.2);
-            none: no labels, as in the paper's attacks.
-        release: how many of the generators are released, the first ones of the random order; 0: all.
-        shared_latents: all generators get the same latents in a batch, as in the published code; off: each its own.
-        network: dense: fully connected, any size; conv: convolutional, 32x32.
-        width: size of all hidden layers; the paper's networks have 512, counted as in `dense.py` and `conv.py`.
-        latent_size: numbers in a latent vector; the last one picks the generator, the others (the paper's 100) are its input.
-        learning_rate: Adam's step size for all networks.
+        batch_size: records in a batch. It has as many samples of each generator.
+        labels: conditional: all networks get the label; per-class: a model for each class (section 6.2); none: no labels.
+        release: how many generators are released, the first in a random order. 0: all.
+        shared_latents: all generators get the same latent vectors in a batch, as in the published code. Off: each its own.
+        network: network: dense for any size, or conv for 32x32.
+        width: size of all hidden layers, as `dense.py` and `conv.py` count it. Paper: 512.
+        latent_size: length of the latent vector. Its last number picks the generator, which gets the others (paper: 100).
+        learning_rate: Adam's learning rate of all networks.
         beta1: Adam's decay of the first moment.
-        real_target: target of discriminators on records; 1 is the paper's formula, 0.95 its code.
+        real_target: target of the discriminators for records. Paper: 1 in its formula, 0.95 in its code.
     """
 
     pairs: int = 2

@@ -30,13 +30,13 @@ class Config(BaseConfig):
     """Settings of one run.
 
     Args:
-        noise_multiplier: standard deviation of the noise / max_norm. Zero: trains without privacy, and without clipping.
-        steps: steps of gradient descent, each one release.
-        expected_batch_size: expected number of records in a step; 0: 4,096, or all where fewer are declared.
-        max_norm: L2 bound on the gradient of one record; most are longer, so it sets the size of a step rather than a limit.
-        learning_rate: step size; 0: worked out from noise, batch and steps.
-        momentum: share of the last step that the next one keeps.
-        physical_batch_size: records whose gradients are computed at once; bounds the memory, not the result.
+        noise_multiplier: standard deviation of the noise / `max_norm`. 0: no noise, no clipping.
+        steps: number of gradient steps. Each step is one noisy query.
+        expected_batch_size: expected number of records in a step. 0: 4,096, or all records where fewer are declared.
+        max_norm: clipping bound: the largest L2 norm of the gradient of one record. Most are longer, so it sets the step size.
+        learning_rate: learning rate. 0: computed from noise, batch and steps.
+        momentum: momentum of gradient descent, from 0 to 1.
+        physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
     """
 
     noise_multiplier: float

@@ -113,9 +113,9 @@ def assumptions(settings: dict[str, Any]) -> list[str]:
     if settings["federated"]["role"] == CLIENT:
         return [f"all records of this {unit} are here, and no other client holds any of them"]
     return [
-        f"at each step at least {config['critics']:,} clients would have answered if asked. Which clients were connected did "
-        "not depend on records or on earlier picks. So each pick is among at least so many clients. A lost answer is not "
-        "picked again",
+        f"at each step at least {config['critics']:,} clients were connected, and each adds its noise if it answers. Which "
+        "clients were connected, and which answered, did not depend on records or on earlier picks. The server replaced a "
+        "lost answer by noise alone",
         f"no client's own ledger refused an answer: each granted {settings['federated']['answers']:,} answers. The chance that "
         f"a run of {config['steps'] * config['answers']:,} answers asks any client for more is below {CHANCE:g}. No figure "
         "counts this chance",

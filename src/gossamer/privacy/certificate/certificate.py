@@ -249,16 +249,14 @@ def _headline(stated: Any, again: Certificate) -> list[str]:
     """What is wrong with the first sentence of an earlier format's statement."""
     right = again.statement
     if math.isfinite(float(again.guarantee["epsilon"])):
-        names = ("epsilon", "delta", "relation", "unit")
-        right = statements.headline(Guarantee.from_json({name: again.guarantee[name] for name in names}))
+        right = statements.headline(Guarantee.from_json(again.guarantee))
     begins = isinstance(stated, str) and (stated == right or stated.startswith(f"{right} "))
     return [] if begins else _difference("statement", stated, right, f"{LEDGER} and {CONFIG} lead to")
 
 
 def _numbers(figures: Any) -> Any:
     """The entry `figures` without its sentence about mu."""
-    gdp = figures.get("gdp") if isinstance(figures, dict) else None
-    if not isinstance(gdp, dict):
+    if not isinstance(figures, dict) or not isinstance(gdp := figures.get("gdp"), dict):
         return figures
     return {**figures, "gdp": {name: value for name, value in gdp.items() if name != "about"}}
 

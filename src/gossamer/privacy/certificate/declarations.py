@@ -78,7 +78,8 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     for name in attacked:
         _refuse_unknown(name, ATTACKS, f"{where}, [attacked]")
     declaration = nothing_declared()
-    declaration.update({name: _text(value) for name, value in entries.items()})
+    for name, value in entries.items():  # TOML has days of its own
+        declaration[name] = value.isoformat() if type(value) is datetime.date else value
     declaration["attacked"].update(attacked)
     if problem := what_is_wrong(declaration):
         raise RequestError(f"{where}: {problem}.")
@@ -111,11 +112,6 @@ def is_date(text: Any) -> bool:
         return isinstance(text, str) and datetime.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
-
-
-def _text(value: Any) -> Any:
-    """Return a day of TOML as text, and all else as it is."""
-    return value.isoformat() if type(value) is datetime.date else value
 
 
 def _refuse_unknown(name: str, allowed: Mapping[str, str], where: str) -> None:

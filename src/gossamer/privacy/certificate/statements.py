@@ -136,8 +136,8 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     for method in _methods(settings):
         if method not in _BUILT_IN:
             continue
-        description = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
-        inputs.append({"what": description, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
+        what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
+        inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
     return inputs
 
 
@@ -165,7 +165,7 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
     """Write the first paragraph: the guarantee, whom it protects, and whom it does not."""
     if ledger.reasons:
         return f"No formal guarantee: epsilon is infinity, because {'; '.join(ledger.reasons)}."
-    guarantee = Guarantee.from_json({key: best[key] for key in ("epsilon", "delta", "relation", "unit")})
+    guarantee = Guarantee.from_json(best)
     if math.isinf(guarantee.epsilon):
         return "No formal guarantee: epsilon is infinity, because this run was trained without noise."
     unit, made_public = guarantee.unit, ""

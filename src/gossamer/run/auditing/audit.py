@@ -109,15 +109,15 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Args:
         method: a key of METHODS.
-        epsilon: the epsilon that the method is to claim.
-        delta: delta of the claim and of the bound.
+        epsilon: the epsilon that the method claims.
+        delta: the delta of the claim, and of the lower bound.
         settings: fields of its Config, instead of the small ones.
-        trials: how many canaries take part; about as many do not. Default: 500 to 180,000, by method and epsilon.
-        confidence: probability with which the lower bound holds.
-        final: the attacker sees the released model alone, and none of the noisy queries: the lower bound is mostly much
+        trials: number of canaries that take part; about as many do not. Default: 500 to 180,000, by method and epsilon.
+        confidence: probability that the lower bound is right, from 0 to 1.
+        final: show the attacker the released model only, without noisy queries. The lower bound is then usually much
             lower.
-        jobs: how many processes share the trials with one canary each.
-        seed: fixes initialisation and public draws; never noise or sampling.
+        jobs: number of processes for trials with one canary each.
+        seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         sink: receives the progress.
         noise_seed: for tests: fixes noise and random choices too.
 

@@ -107,12 +107,12 @@ def budget(
 
     Args:
         data: where the records are, or the name of their data set.
-        card: the data's card: its data_set is the name in the budget log.
-        epsilon: limit of all runs together; 'inf' lifts it, with `force`. Default: the limit stays, and the use is
-            shown.
-        delta: delta of the limit; 'inf' needs none.
-        allow_infinite: let runs without a guarantee pass the limit, and do not count them.
-        force: let a looser limit replace a stricter one.
+        card: data card of the records. Its data_set, if it has one, is the name in the budget log.
+        epsilon: limit of the total epsilon of all runs. 'inf' removes the limit, with `force`. Default: keep the limit,
+            show what is used.
+        delta: chance that the limit's epsilon bound fails, for example 1e-5. Not needed with 'inf'.
+        allow_infinite: allow runs without a guarantee. They do not count towards the limit.
+        force: replace a limit by a larger one.
         accounts: see `run.training.fit.fit`.
 
     Raises:
@@ -157,7 +157,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
 
     Args:
         run: the RUN folder itself, no link to it.
-        accounts: folder of the budget log; default: the one that the run was added to.
+        accounts: folder of the budget log. Default: the log that the run is in.
 
     Returns:
         What is lost, in sentences.

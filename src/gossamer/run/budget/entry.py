@@ -253,10 +253,10 @@ def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge,
     in_run = Path(charge.folder) in open_log.where.parents  # the run's own budget log, as the demo's is
     if open_log.new and not in_run:
         log(
-            f"{new_log_note(open_log)} If yours is elsewhere, stop this run or let it end, then add it there with "
-            "`gossamer resume RUN --accounts FOLDER`."
+            f"{new_log_note(open_log)} If you keep a budget log in another FOLDER, add this run there, "
+            "too, once it has ended or stopped: `gossamer resume RUN --accounts FOLDER`."
         )
-    message = f"Budget log: this run uses {cost_of(charge)}, of {charge.name}, even if you stop or delete it."
+    message = f"Budget log: this run uses {cost_of(charge)}, of the budget of {charge.name}. A stop changes nothing."
     if count := len(account.entries):
         sum_ = smallest(account.spent(charge.delta, charge))
         message += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."

@@ -20,9 +20,9 @@ class Answer:
     """What the calculator says.
 
     Args:
-        sampling_rate: probability with which a record is drawn in a step.
+        sampling_rate: probability that a record is sampled in a step.
         noise_multiplier: standard deviation of the noise / L2 sensitivity.
-        steps: number of releases.
+        steps: number of noisy queries.
         bounds: the guarantee by each accountant.
         about: what else was asked, for `--json`.
     """
@@ -60,14 +60,14 @@ def account(
     With a draw, the guarantee of `steps` answers of `batch_size` rows by one of `critics`, in place of a sampling rate.
 
     Args:
-        sampling_rate: probability with which a record is sampled in a step.
+        sampling_rate: probability that a record is sampled in a step, from 0 to 1.
         noise_multiplier: standard deviation of the noise / L2 sensitivity.
         steps: number of noisy queries.
         delta: chance that the epsilon bound fails, for example 1e-5.
-        epsilon: instead of one of the first three: solves for that one.
-        draw: critics of gs-wgan in place of records: who answers. The noise multiplier is then relative to 2C per row.
-        critics: with `draw`: number of critics.
-        batch_size: with `draw`: rows of an answer.
+        epsilon: epsilon to meet. Leave out the sampling rate, noise multiplier or steps: it is computed.
+        draw: how gs-wgan chooses the critic that answers. Noise is then relative to 2C per row.
+        critics: number of critics, with `draw`.
+        batch_size: rows of an answer, with `draw`.
 
     >>> answer = account(sampling_rate=0.01, noise_multiplier=None, steps=1_000, delta=1e-5, epsilon=1.0)
     >>> 0.999 <= min(bound.guarantee.epsilon for bound in answer.bounds) <= 1.0
@@ -76,70 +76,44 @@ def account(
     Raises:
         BudgetError: if too much or too little is given, a number makes no sense, or nothing meets epsilon.
     """
+    given = {"--sampling-rate": sampling_rate, "--noise-multiplier": noise_multiplier, "--steps": steps}
     if draw is not None:
-        return _of_critics(draw, critics, batch_size, sampling_rate, noise_multiplier, steps, delta, epsilon)
-    if critics is not None or batch_size is not None:
+        if given.pop("--sampling-rate") is not None or min(critics or 0, batch_size or 0) < 1:
+            raise BudgetError(
+                "--draw needs --critics and --batch-size, each at least 1, and no --sampling-rate: the rate is 1 / critics."
+            )
+    elif critics is not None or batch_size is not None:
         raise BudgetError("--critics and --batch-size go with --draw secret, round_robin or paper.")
-    required = {"--sampling-rate": sampling_rate, "--noise-multiplier": noise_multiplier, "--steps": steps}
-    missing = [flag for flag, value in required.items() if value is None]
+    missing = [flag for flag, value in given.items() if value is None]
     _check(sampling_rate, noise_multiplier, steps, delta)
     if len(missing) != (epsilon is not None):
         raise BudgetError(
-            "give --sampling-rate, --noise-multiplier and --steps, or --epsilon in place of exactly one of them; "
-            + (f"missing here: {', '.join(missing)}." if missing else "here all four are given.")
+            f"give {', '.join(given)}, or --epsilon in place of exactly one of them. "
+            + (f"Missing: {', '.join(missing)}." if missing else "All of them are given, and --epsilon too.")
         )
     rate, noise, count = sampling_rate or 0.0, noise_multiplier or 0.0, steps or 0
 
     def plan(*, rate: float = rate, noise: float = noise, count: int = count) -> Plan:
-        return [(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)]
+        if draw is None:
+            return [(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)]
+        sizes = {"critics": critics or 0, "batch_size": batch_size or 0}
+        return plan_of(draw=draw, **sizes, noise_multiplier=noise, steps=count)
 
-    if epsilon is not None:
-        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-        if sampling_rate is None:
-            rate = calibrate.calibrate_rate(lambda value: plan(rate=value), **terms)
-        elif noise_multiplier is None:
-            noise = calibrate.calibrate_noise(lambda value: plan(noise=value), **terms)
-        else:
-            count = calibrate.calibrate_steps(lambda value: plan(count=value), **terms)
-    bounds = cost.bounds(plan(rate=rate, noise=noise, count=count), delta=delta)
-    return Answer(sampling_rate=rate, noise_multiplier=noise, steps=count, bounds=bounds)
-
-
-def _of_critics(
-    draw: Draw,
-    critics: int | None,
-    batch_size: int | None,
-    rate: float | None,
-    noise: float | None,
-    steps: int | None,
-    delta: float,
-    epsilon: float | None,
-) -> Answer:
-    """The same for the answers of critics."""
-    if rate is not None or critics is None or batch_size is None or critics < 1 or batch_size < 1:
-        raise BudgetError(
-            "--draw needs --critics and --batch-size, each at least 1, in place of --sampling-rate: the rate is 1 / critics."
-        )
-    _check(None, noise, steps, delta)
-    if (noise is None) + (steps is None) != (epsilon is not None):
-        raise BudgetError("give --noise-multiplier and --steps, or --epsilon in place of exactly one of them.")
-    noise, count = noise or 0.0, steps or 0
-
-    def plan(*, noise: float = noise, count: int = count) -> Plan:
-        return plan_of(draw=draw, critics=critics, batch_size=batch_size, noise_multiplier=noise, steps=count)
-
-    terms: dict[str, Any] = {"delta": delta, "relation": relation_of(draw)}
-    if epsilon is not None and steps is None:
-        count = calibrate.calibrate_steps(lambda value: plan(count=value), epsilon=epsilon, **terms)
-    elif epsilon is not None:
-        noise = calibrate.calibrate_noise(lambda value: plan(noise=value), epsilon=epsilon, **terms)
-    decided = plan(noise=noise, count=count)
+    terms: dict[str, Any] = {"delta": delta} if draw is None else {"delta": delta, "relation": relation_of(draw)}
+    goal = terms | {"epsilon": epsilon}
+    if missing == ["--sampling-rate"]:
+        rate = calibrate.calibrate_rate(lambda value: plan(rate=value), **goal)
+    elif missing == ["--noise-multiplier"]:
+        noise = calibrate.calibrate_noise(lambda value: plan(noise=value), **goal)
+    elif missing:
+        count = calibrate.calibrate_steps(lambda value: plan(count=value), **goal)
+    decided = plan(rate=rate, noise=noise, count=count)
     return Answer(
-        sampling_rate=rate_of(decided[0][0]),
+        sampling_rate=rate if draw is None else rate_of(decided[0][0]),
         noise_multiplier=noise,
         steps=count,
         bounds=cost.bounds(decided, **terms),
-        about={"draw": draw, "critics": critics, "batch_size": batch_size},
+        about={} if draw is None else {"draw": draw, "critics": critics, "batch_size": batch_size},
     )
 
 

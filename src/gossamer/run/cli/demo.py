@@ -61,7 +61,7 @@ def _clear(out: Path) -> None:
     )
     if not folder.blank and (not own or folder.shared):
         raise RequestError(
-            f"{out} holds something other than a run of the demo, which replaces its own folder only. Name another --out."
+            f"{out} holds something other than a run of the demo, which replaces its own folder only. Name another: --out DIR."
         )
     with folder.locked():
         folder.clear()

@@ -1,6 +1,6 @@
 """The command line: `gossamer COMMAND`. Each command is a thin layer over a function of the same name, in `commands/`.
 
-Exit status: 0 done, 1 the run failed, 2 the request was wrong. An error is one paragraph on stderr; `--debug` adds the
+Exit status: 0 done, 1 the run failed, 2 the request was wrong. An error is one paragraph or list on stderr; `--debug` adds the
 traceback. `--json` prints one JSON object on stdout and nothing else there. A command's module is loaded when it is asked for.
 """
 
@@ -17,36 +17,36 @@ from gossamer.run.training import torchrun
 
 GROUPS = {
     "Prepare": {
-        "demo": ("demo", "Try everything on small public data, in a few minutes."),
-        "card": ("card", "Draft the public facts of DATA."),
-        "split": ("split", "Split DATA into train and test, by unit."),
-        "recommend": ("recommend", "Rank the methods for a card; reads no record."),
-        "presets": ("plan", "List the named settings."),
-        "plan": ("plan", "Compute what a run would cost; reads no record."),
+        "demo": ("demo", "Try all steps on small public data, in a few minutes."),
+        "card": ("card", "Draft a data card: the public facts about DATA."),
+        "split": ("split", "Split DATA into train and test, whole persons on each side."),
+        "recommend": ("recommend", "Rank the methods for a data card. Reads no record."),
+        "presets": ("plan", "List the named settings of the methods."),
+        "plan": ("plan", "Compute the privacy cost of a run. Reads no record."),
     },
     "Train": {
-        "fit": ("fit", "Train a METHOD under a privacy budget, into a RUN folder."),
-        "resume": ("fit", "Go on with a run that was stopped or killed."),
+        "fit": ("fit", "Train METHOD under a privacy budget, into a new run folder."),
+        "resume": ("fit", "Continue a run that was stopped or killed."),
         "federated": ("federated", "Train GS-WGAN with records that stay with their owners."),
     },
     "Use": {
-        "sample": ("sample", "Write synthetic records from a RUN or a release."),
+        "sample": ("sample", "Write synthetic records from a run folder or a release."),
     },
     "Judge": {
-        "evaluate": ("evaluate", "Measure how good samples are, on real records."),
-        "attack": ("attack", "Test whether training records can be recognised."),
-        "compare": ("evaluate", "Show several evaluated RUNs in one table and one plot."),
-        "audit": ("audit", "Measure a lower bound on epsilon, beside the claim."),
+        "evaluate": ("evaluate", "Measure how good samples are, with real records."),
+        "attack": ("attack", "Test whether an attacker can recognise training records."),
+        "compare": ("evaluate", "Compare evaluated runs in one table and one plot."),
+        "audit": ("audit", "Measure a lower bound on epsilon, next to the claim."),
     },
-    "Hand out": {
-        "verify": ("verify", "Recompute the guarantee, and check the files."),
-        "report": ("verify", "Write RUN/report.html anew."),
-        "release": ("release", "Copy what may be handed out, and nothing else."),
+    "Release": {
+        "verify": ("verify", "Recompute the guarantee of a run, and check its files."),
+        "report": ("verify", "Write the report of a run again."),
+        "release": ("release", "Copy the files of a run that may leave, and nothing else."),
         "sign": ("release", "Sign a release with your key."),
     },
     "Budget": {
-        "budget": ("budget", "Show what the runs on DATA have used, or set their limit."),
-        "discard": ("budget", "Delete an unfinished RUN; its cost stays in the budget log."),
+        "budget": ("budget", "Show the epsilon that all runs on DATA have used, or limit it."),
+        "discard": ("budget", "Delete an unfinished run. Its cost stays in the budget log."),
         "account": ("account", "Calculate epsilon, noise, steps or sampling rate."),
     },
 }
@@ -66,7 +66,7 @@ class Commands(NearestName):
         if cmd_name not in COMMANDS:
             return None
         if torchrun.launched() and cmd_name not in torchrun.COMMANDS:
-            raise click.UsageError(f"{cmd_name} runs in one process: leave torchrun out. It starts fit and resume.")
+            raise click.UsageError(f"{cmd_name} runs in one process. Leave torchrun out: it is for fit and resume.")
         module = importlib.import_module(f"gossamer.run.cli.commands.{COMMANDS[cmd_name][0]}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
@@ -80,33 +80,27 @@ class Commands(NearestName):
                 formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in group.items()])
 
 
-def _version(ctx: click.Context, _option: click.Parameter, requested: bool) -> None:
-    if requested:
-        version = importlib.import_module("importlib.metadata").version("gossamer")
-        click.echo(f"gossamer, version {version}")
-        ctx.exit()
-
-
 @click.group(
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+@click.version_option(package_name="gossamer", prog_name="gossamer", help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Train a generative model on records that cannot be shared, under differential privacy, and release what is safe.
+    """Train a generative model on private pictures under differential privacy, and publish the result.
 
     \b
-    gossamer demo                                     the whole way on small public data, in a few minutes
-    gossamer card DATA -o card.toml                   draft the public facts
+    gossamer demo                                     try all steps on small public data
+    gossamer card DATA -o card.toml                   draft the public facts about DATA
     gossamer plan moments --card card.toml --epsilon 10 --delta 1e-5
     gossamer fit moments --data DATA --card card.toml --epsilon 10 --delta 1e-5 --out RUN
     gossamer sample RUN -n 60000 -o synth.npz
     gossamer verify RUN; gossamer release RUN -o DIR
 
-    DATA is a path (class folders of pictures, MNIST idx folder, .npz, pictures in .parquet or .tar), 'digits' or 'glyphs';
-    ':train' and ':test' pick a split. A traceback for any error: --debug.
+    DATA is a path: a folder of class folders of pictures or of MNIST's idx files, .npz, or pictures in .parquet or .tar. It
+    may also be 'digits' or 'glyphs'. Add ':train' or ':test' to pick a split. RUN is the folder of one training run.
+    Add --debug to any command to see the traceback of an error.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -128,7 +122,7 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
     except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
         code = _explain(error, debug=debug)
     except KeyboardInterrupt:
-        click.echo("gossamer: stopped at once. `gossamer resume RUN` goes on from the last checkpoint.", err=True)
+        click.echo("gossamer: stopped at once. To continue from the last checkpoint: `gossamer resume RUN`.", err=True)
         code = 1
     sys.exit(code or 0)
 
@@ -163,14 +157,14 @@ def _message(error: Exception) -> tuple[str, int]:
     if isinstance(error, GossamerError):
         return str(error), 2 if isinstance(error, RequestError) else 1
     if is_full(error):
-        return "the disk is full. Make room and run the command again; `gossamer resume RUN` goes on with a run.", 1
+        return "the disk is full. Free some space, then continue with `gossamer resume RUN` or repeat the command.", 1
     if is_out_of_memory(error):
         return (
-            "there is not enough memory. Take a smaller --physical-batch-size, --expected-batch-size or --width, or a smaller "
-            "shape on the card. `gossamer plan METHOD` estimates the memory; `gossamer resume RUN` goes on with a run."
+            "there is not enough memory. Use a smaller --physical-batch-size, which changes no result, or a smaller --width "
+            "or shape in the card. `gossamer plan METHOD` estimates the memory, and `gossamer resume RUN` continues a run."
         ), 1
-    if isinstance(error, OSError) and error.strerror:  # the system's own words, and a name: no value read from a record
+    if isinstance(error, OSError) and error.strerror:  # the system's own words, and a path: no value read from a record
         file_prefix = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        return f"{file_prefix}{error.strerror}. Mend that and run the command again.", 2 if file_prefix else 1
+        return f"{file_prefix}{error.strerror}. Correct that, and run the command again.", 2 if file_prefix else 1
     # The message of an error nobody foresaw could hold a value read from a record.
     return f"unexpected {type(error).__name__}. Please report it; --debug shows where.", 1

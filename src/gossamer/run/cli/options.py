@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +25,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FIT = "gossamer.run.training.fit.fit"
 as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
+    "--json", "as_json", is_flag=True, help="Print the result as one JSON object, and nothing else, on stdout."
 )
-force = click.option("--force", is_flag=True, help="Replace what is there already.")
-card = click.option("--card", type=PATH, required=True, help="TOML file with the declared public facts.")
+force = click.option("--force", is_flag=True, help="Replace the output if it exists.")
+card = click.option("--card", type=PATH, required=True, help="Data card: TOML file with the public facts on the data.")
 
 
 def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
@@ -103,8 +103,13 @@ def _help(function: str, name: str) -> str:
     about = _arguments(ast.get_docstring(_parsed(function)) or "").get(name, "")
     if elsewhere := re.fullmatch(r"see `([\w.]+)`\.", about):
         return _help(f"gossamer.{elsewhere[1]}", name)
-    parameters = [parameter.arg for parameter in _parsed(function).args.kwonlyargs]
-    return _capital(re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in parameters else word[0], about))
+    return _with_flags(about, [parameter.arg for parameter in _parsed(function).args.kwonlyargs])
+
+
+def _with_flags(text: str, names: Iterable[str]) -> str:
+    """The help of an option: with a capital, and with flags for those names that are in backticks."""
+    text = re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in names else word[0], text)
+    return text[:1].upper() + text[1:]
 
 
 @functools.cache
@@ -132,14 +137,10 @@ def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def refuse_taken(out: Path, *, force: bool) -> None:
     """Refuse a file that exists, unless it may be replaced."""
     if out.exists() and not force:
-        raise RequestError(f"{out} exists. Choose another name, or replace it with --force.")
+        raise RequestError(f"{out} exists already. Add --force to replace it, or choose another name.")
 
 
 class NearestName(click.Group):
@@ -176,18 +177,10 @@ class PerMethod(NearestName):
     """
 
     def __init__(
-        self,
-        name: str,
-        about: str,
-        example: str,
-        command: Callable[..., None],
-        shared: list[Callable[[F], F]],
-        **more: Any,
+        self, name: str, about: str, example: str, command: Callable[..., None], shared: list[Any], **more: Any
     ) -> None:
-        text = f"\b\n{example}\n\n{about}"
-        super().__init__(
-            name, help=text, no_args_is_help=True, subcommand_metavar="METHOD [FLAGS]...", **more
-        )  # fmt: skip
+        more |= {"help": f"\b\n{example}\n\n{about}", "subcommand_metavar": "METHOD [FLAGS]..."}
+        super().__init__(name, no_args_is_help=True, **more)
         self._example, self._command, self._shared = example, command, shared
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -196,7 +189,8 @@ class PerMethod(NearestName):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"METHOD comes before {error.option_name}: {self._example}. METHOD is one of {', '.join(METHODS)}.", ctx
+                f"METHOD comes before {error.option_name}: `{self._example}`. METHOD is one of {', '.join(METHODS)}.",
+                ctx,
             ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (what click hands over)
@@ -252,8 +246,9 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
         flag = f"{flag}/--no-{flag[2:]}"
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
-    shown = "worked out" if field.default is dataclasses.MISSING else _plain(field.default)
-    text = f"{_capital(documentation(config).get(field.name, ''))} [default: {shown}]"
+    shown = "computed from epsilon" if field.default is dataclasses.MISSING else _plain(field.default)
+    entries = documentation(config)
+    text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"
     return click.option(flag, field.name, type=None if kind is bool else kind, default=None, help=text)
 
 

@@ -119,15 +119,15 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Args:
         run: a finished RUN, or a release (which has no discriminators).
-        members: records of the run's training data (default split: train).
-        nonmembers: records of the same kind that the run never saw (default split: test).
-        count: how many synthetic records are sampled from the run.
-        limit: how many members, and as many non-members, are used at most.
-        out: file for the figures; default: RUN/attacks.json, and none for a release.
+        members: records that the run was trained on (split train, unless you name one).
+        nonmembers: records of the same kind that the run never saw (split test, unless you name one).
+        count: number of samples to make from the run.
+        limit: the most members to use; as many non-members are used.
+        out: file for the figures. Default: RUN/attacks.json for a run folder, else none.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
         units: see `data.readers.read.read`.
-        seed: fixes the samples and the choice of records.
+        seed: number that fixes the samples and the choice of records.
         sink: receives notes and progress.
 
     Raises:
@@ -179,7 +179,7 @@ def lines(report: AttackReport) -> list[str]:
     if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {wording.NONE}]:
         shown += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
     shown += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
-    closing = "Internal figures: they were computed on real records and are not covered by any guarantee."
+    closing = "Private figures, do not publish: they come from real records, and no guarantee covers them."
     return [line.replace(wording.PERCENT, " %") for line in (*shown, report.on, " ".join(report.verdict), closing)]
 
 

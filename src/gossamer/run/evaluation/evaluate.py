@@ -103,21 +103,20 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Args:
         synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
-        train: real training records, for the baselines and for the features that distances are measured in (default
-            split: train).
-        test: real test records (default split: test).
+        train: real training records, to compare with and to learn features from (split train, unless you name one).
+        test: real test records (split test, unless you name one).
         metrics: names of `metrics.registry.METRICS` with commas between, or "all".
-        count: how many synthetic records are sampled from a run.
-        out: file for the figures; default: RUN/metrics.json for a run, none for a file of samples.
-        protocol: how the classifier of `accuracy` is trained: the paper's 10 epochs, or fewer.
-        seed: fixes samples and training.
+        count: number of samples to make from a run or a release.
+        out: file for the figures. Default: RUN/metrics.json for a run folder, else none.
+        protocol: training of the accuracy classifier: `paper`, 10 epochs, or `reduced`, fewer.
+        seed: number that fixes samples and training.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
-        cache: private folder for what depends on the real records alone; default: in the run's private folder.
-        inception: for fid: file with the weights of Inception-V3 (extra fid) and its SHA-256; default: a classifier
+        cache: private folder for results that depend on the real records only. Default: in the run's private folder.
+        inception: for fid: weights file of Inception-V3 and its SHA-256 (needs the extra `fid`). Default: a classifier
             trained on `train`.
-        limit: for classical: how many training records are used at most.
-        card: for a file of samples: the card of the real records, which says how they are read; a run has its own.
+        limit: for classical: the most training records to use.
+        card: data card of the real records, if SYNTH is a file of samples. A run folder has its own.
         sink: takes progress, and what was noticed about the records.
 
     Raises:

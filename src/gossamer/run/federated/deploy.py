@@ -41,20 +41,20 @@ def server(  # noqa: PLR0913 (its arguments are the options of a command)
     """Listen, and train with the clients that call.
 
     Args:
-        address: HOST:PORT to listen on.
-        ca: PEM certificate of the federation's authority.
+        address: address to listen on, HOST:PORT.
+        ca: PEM certificate of the authority that signs for the federation.
         certificate: PEM certificate of this process, signed by the authority.
         key: PEM private key of this process.
-        card: TOML file with the declared public facts; its unit is the client.
-        out: run folder, new or empty.
+        card: data card. Its unit is the client.
+        out: run folder to write. It must be new or empty.
         epsilon: see `run.federated.simulate.simulate`.
         delta: see `run.training.fit.fit`.
         public: see `run.federated.simulate.simulate`.
         preset: see `run.training.fit.fit`.
         seed: see `run.federated.simulate.simulate`.
-        resume: go on with the unfinished run in `out`; its settings are its own.
-        patience: seconds that an answer may take.
-        wait: seconds for which the server waits for enough clients.
+        resume: continue the unfinished run in `out`, with its own settings.
+        patience: seconds to wait for an answer of a client.
+        wait: seconds to wait for enough clients.
         accounts: see `run.training.fit.fit`.
         sink: takes the events, with notes and progress.
         settings: fields of the method's Config.
@@ -95,18 +95,18 @@ def client(  # noqa: PLR0913 (its arguments are the options of a command)
     """Answer a server until the run is over; gives the statement of this client's certificate.
 
     Args:
-        data: the records of this client: all of one unit.
+        data: the records of this client. All belong to one unit.
         card: see `run.federated.deploy.server`.
-        epsilon: how much all answers of this client may cost against the server.
+        epsilon: limit of this client's total epsilon against the server.
         delta: see `run.training.fit.fit`.
-        address: HOST:PORT of the server.
+        address: address of the server, HOST:PORT.
         ca: see `run.federated.deploy.server`.
-        certificate: PEM certificate of this client, signed by the authority; its common name is the client's name.
+        certificate: PEM certificate of this client, signed by the authority. Its common name is the client's name.
         key: see `run.federated.deploy.server`.
-        out: the RUN folder of this client: new, or unfinished.
+        out: run folder of this client: new, or unfinished.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
-        wait: seconds for which the client calls the server.
+        wait: seconds to try to reach the server.
         accounts: see `run.training.fit.fit`.
         sink: takes notes and progress.
 

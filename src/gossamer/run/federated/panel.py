@@ -44,7 +44,8 @@ class Clients:
 
     At each step some clients train in turns, and others are sampled to answer. The client of an answer is sampled uniformly and
     in secret among those that are there, never among fewer than `critics`. The ledger records the cost before it is asked.
-    An answer that does not come counts as rows of zeros. Sampling another client would reveal who was away.
+    Noise alone, as wide as that of an answer, replaces an answer that does not come. Zeros, or another client, would reveal who
+    was picked.
 
     Args:
         run: the settings, and the source of randomness.
@@ -108,10 +109,10 @@ class Clients:
         return self._ask(present, drawn, fakes)
 
     def _ask(self, present: dict[str, int], drawn: list[str], fakes: Fakes) -> Tensor:
-        """Send one message to each client that trains or answers. Gives rows of zeros where no answer comes."""
-        B = self.run.config.batch_size
+        """Send one message to each client that trains or answers. Return noise where no answer comes."""
+        config, B = self.run.config, self.run.config.batch_size
         turns = {name: [i for i, drawn_name in enumerate(drawn) if drawn_name == name] for name in dict.fromkeys(drawn)}
-        rows = torch.zeros(len(drawn) * B, *self.run.card.shape)
+        rows, lost = torch.zeros(len(drawn) * B, *self.run.card.shape), set(range(len(drawn)))
         by_number = {present[name]: name for name in present}
         sent = [
             to_client(present[name], ROUND, round_record(Round(
@@ -129,6 +130,10 @@ class Clients:
             if client_rows is not None:
                 for i, answer_rows in zip(turns[name], client_rows.split(B), strict=True):
                     rows[i * B : (i + 1) * B] = answer_rows
+                lost -= {*turns[name]}
+        for i in sorted(lost):
+            noise = rows[i * B : (i + 1) * B].view(-1)
+            self.run.rng.add_gaussian_(noise, config.noise_multiplier * 2 * config.max_norm)
         for name in by_number.values():
             if name in turns and not came[name]:
                 self._log_once(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")

@@ -54,19 +54,19 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     """Train with a client for each unit of `data`, in this process, over the messages of a real federation.
 
     Args:
-        data: the records of all clients.
-        card: the declared facts; its unit is the client, its declared size how many there are.
-        out: run folder, new or empty; clients have theirs in its private folder.
+        data: the records of all clients: a path.
+        card: data card. Its unit is the client, and its declared size is the number of clients.
+        out: run folder to write: new or empty. The clients' folders are in its private folder.
         units: see `data.readers.read.read`.
-        public: public records that the server has; pre-training uses them, and they are not protected.
-        epsilon: privacy budget against those who see the release. What each client loses to the server follows from it.
+        public: public records of the server, for pre-training. They are not protected.
+        epsilon: privacy budget against everyone who sees the release. The cost against the server follows from it.
         delta: see `run.training.fit.fit`.
         preset: see `run.training.fit.fit`.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
-        seed: fixes initialisation and public draws; never noise, nor which client is sampled.
+        seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
         accounts: see `run.training.fit.fit`.
-        resume: go on with an unfinished simulation in `out`; settings are then its own.
+        resume: continue the unfinished simulation in `out`, with its own settings.
         sink: takes the events, with notes and progress.
         settings: fields of the method's Config.
 

@@ -176,14 +176,14 @@ def recommend(
 
     Args:
         card: the public facts, or the path of a card.toml.
-        epsilon: the privacy budget.
-        delta: delta of the guarantee; default: the largest power of ten that is at most 1e-5 and a tenth of 1 /
-            declared size.
-        minutes: leave out methods that take longer.
-        public: public records that pre-training could use. They are not read.
-        pictures: what the records show, where that is public: digits, letters, clothes. Runs on others are then left
-            out.
-        data: where the records are, for the commands. They are not read.
+        epsilon: privacy budget that the run may use; smaller is safer.
+        delta: chance that the epsilon bound fails. Default: the largest power of ten that is at most 1e-5 and at most
+            0.1 / (declared size).
+        minutes: leave out methods that take more minutes than this. Default: no limit.
+        public: public records that pre-training may use. They are not read.
+        pictures: what the records show: digits, letters or clothes. Leaves out results on other pictures. Give it only
+            if it is public.
+        data: path of the records, for the commands. Nothing is read from it.
 
     Raises:
         RequestError: if the card, epsilon or delta make no sense.
@@ -353,7 +353,7 @@ def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, d
         return [
             *sentences,
             f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
-            "forecast. Measure one on public pictures of the same kind first. Below, the order is that on other pictures.",
+            "forecast. Measure one on public pictures of the same kind first. The order below is from runs on other pictures.",
         ]
     enough = [candidate.enough for candidate in ranked if candidate.enough is not None]
     least_clear = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)

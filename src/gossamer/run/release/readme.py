@@ -11,12 +11,10 @@ from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import release_in_words
 
 _LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
-
 release = load.load()
 images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
 _CLASSIFIER = "chances = release.probabilities(images)  # of the released classifier: float [1000, classes]"
 _WITH_GOSSAMER = """import gossamer  # installed from its source
-
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
 
@@ -90,11 +88,13 @@ def _promised(certificate: Certificate) -> str:
     lines = [f"Protected: {facts['protects']}.", f"The guarantee compares {facts['adjacency']}."]
     finite = math.isfinite(float(certificate.guarantee["epsilon"]))
     if finite:
-        rows = [f"| {_up(entry['epsilon'])} | {in_full(entry['delta'])} |" for entry in figures["at_deltas"]]
+        rows = [
+            f"| {rounded_up(float(entry['epsilon']))} | {in_full(entry['delta'])} |" for entry in figures["at_deltas"]
+        ]
         lines.append("\n".join(["| epsilon, at most | delta |", "|---|---|", *rows]))
         parts = [
             f"- {entry['purpose']}: {entry['count']:,} x {release_in_words(entry['event'])}; alone epsilon "
-            f"{_up(entry['alone']['epsilon'])} at delta {in_full(entry['alone']['delta'])}"
+            f"{rounded_up(float(entry['alone']['epsilon']))} at delta {in_full(entry['alone']['delta'])}"
             for entry in figures["components"]
         ]
         lines.append("Queries on the records, and what each part would cost alone:\n\n" + "\n".join(parts))
@@ -125,16 +125,11 @@ def _plain(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _up(epsilon: float | str) -> str:
-    return rounded_up(float(epsilon))
-
-
 _CHECKING = """## How to check it
 
 `gossamer verify .` recomputes every figure from `ledger.jsonl`, writes this page and `load.py` again, and compares every file
 with `SHA256SUMS`. It lists what it does not check. With `--key` and the public key of the signer, it also checks the signature.
-`check_release.py` in Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all figures in full
-precision. It also has the Renyi curve, with which you can add up several releases.
+`check_release.py` in Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all figures in full precision.
 
 No check can confirm the entries under "declared by the data owner". Nor can a check show that the model came from the queries
 in `ledger.jsonl`: the ledger shows what these queries cost. For both, you rely on the signer."""

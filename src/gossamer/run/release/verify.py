@@ -50,7 +50,7 @@ MAY_HAVE = (README, LOADER, SAMPLE_SET)
 RELEASED_BY = "release"
 """Key, in the versions of a certificate, of the Gossamer that wrote the release; another version may have trained."""
 NOT_CHECKED = {
-    MODEL: "whether it came from the queries in the ledger, which shows what they cost. You rely on whoever signs for that.",
+    MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
     CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
     CONFIG: "whether the data card and the count of earlier runs are true.",
     REPORT: "whether it agrees with the certificate.",

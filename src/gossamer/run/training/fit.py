@@ -59,26 +59,27 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Args:
         method: a key of METHODS, for example "dpgan".
-        data: the private records: a path, 'digits' or 'glyphs', with ':train' or ':test'.
-        card: TOML file with the declared public facts, or a DataCard.
-        out: run folder, new or empty.
-        epsilon: privacy budget; 'inf' trains without privacy. Default: what noise multiplier and steps cost.
-        delta: chance that the epsilon bound fails, for example 1e-5; it must be below 1 / (declared size).
-        public: public records for pre-training; they are not protected. To choose who is made public, put their records
+        data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split.
+        card: data card: the TOML file with the public facts about the data.
+        out: run folder to write. It must be new or empty.
+        epsilon: privacy budget; smaller is safer. 'inf' trains without privacy. Default: follows from noise multiplier
+            and steps.
+        delta: chance that the epsilon bound fails, for example 1e-5. It must be below 1 / (declared size).
+        public: public records for pre-training. They are not protected. To choose who is made public, put their records
             here and take them out of `data`: no unit may be in both.
-        public_share: make this share of the data public, instead of `public`: a hash of each unit picks, always the
-            same ones. The certificate says that they are not protected.
-        public_images_key: what `images_key` is for `data`, for `public`.
-        public_labels_key: what `labels_key` is for `data`, for `public`.
+        public_share: share of `data` to make public in place of `public`, for example 0.02. A hash picks the units,
+            always the same. They are not protected, and the certificate says so.
+        public_images_key: the same as `images_key`, for `public`.
+        public_labels_key: the same as `labels_key`, for `public`.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
         units: see `data.readers.read.read`.
-        preset: named settings; `gossamer presets` lists them. Other flags override them.
-        seed: fixes initialisation and public draws; never noise or sampling.
-        device: where the networks are: cpu, or cuda.
-        accounts: folder of the budget log; default: gossamer/ in the user's state folder.
+        preset: named settings to start from; `gossamer presets` lists them. Other options override them.
+        seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
+        device: device for the networks: cpu or cuda.
+        accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.
         sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
-        with_tensorboard: write TensorBoard files into the run (an extra).
+        with_tensorboard: write TensorBoard files into the run folder. Needs the extra `tensorboard`.
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
         settings: fields of the method's Config.
 

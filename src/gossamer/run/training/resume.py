@@ -43,7 +43,7 @@ def resume(
         data: the private records, if they were in memory when the run began. They must be the same.
         public: the same for the public records.
         units: the same for the ids of units.
-        accounts: folder of the budget log; default: the one that the run was added to. Another log gets the run too.
+        accounts: folder of the budget log. Default: the log that the run is in. Another log gets the run too.
         sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
         rng: for tests, as in `fit`.
 

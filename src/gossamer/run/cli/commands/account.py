@@ -18,7 +18,7 @@ else:
 @options_of("gossamer.run.cli.calculator.account", draw={"type": click.Choice(["secret", "round_robin", "paper"])})
 @as_json
 def account(as_json: bool, **options: Any) -> None:
-    """Calculate the privacy cost of Poisson-sampled Gaussian queries and, with --draw, of the answers of gs-wgan's critics."""
+    """Calculate the privacy cost of Poisson-sampled Gaussian queries or, with --draw, of the answers of gs-wgan's critics."""
     answer = calculator.account(**options)
     if as_json:
         click.echo(json.dumps(answer.to_json()))

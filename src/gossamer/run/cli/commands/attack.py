@@ -26,10 +26,10 @@ else:
 )
 @as_json
 def attack(run: Path, as_json: bool, **options: Any) -> None:
-    """Test whether RUN's training records can be recognised, by every membership attack that applies, beside guessing.
+    """Test whether an attacker can recognise the training records of RUN, a run folder or a release.
 
-    White-box attacks need the discriminators of the private checkpoint; a release is attacked through its samples only.
-    The figures read real records. They are internal: the guarantee does not cover them.
+    Every membership attack that applies is shown next to guessing. White-box attacks need the discriminators in a run folder.
+    Do not publish the figures: they are computed on real records, and the guarantee does not cover them.
     """
     with progress.Terminal() as terminal:
         report = attacking.attack(run, sink=terminal, **options)

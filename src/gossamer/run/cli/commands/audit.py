@@ -27,7 +27,7 @@ def _audit(*, as_json: bool, **options: Any) -> None:
 
 
 @click.command()
-@click.option("--run", type=PATH, metavar="RUN", help="Audit at the epsilon of this finished run.")
+@click.option("--run", type=PATH, metavar="RUN", help="Run folder of a finished run: audit its method at its epsilon.")
 @options_of("gossamer.run.auditing.audit.audit_run", trials=TRIALS)
 @as_json
 def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
@@ -37,15 +37,11 @@ def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
         for name in ("run", *options, "as_json"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 flag = "json" if name == "as_json" else name
-                fix = (
-                    f"the METHOD of a RUN is known: leave {method} out."
-                    if name == "run"
-                    else f"it goes after {method}."
-                )
-                raise click.UsageError(f"--{flag} stands before {method}: {fix}")
+                fix = f"Leave {method} out: the run has a method." if name == "run" else f"Write it after {method}."
+                raise click.UsageError(f"--{flag} is written before {method}. {fix}")
         return
     if run is None:
-        raise click.UsageError("name a METHOD, or give --run RUN.")
+        raise click.UsageError("there is no METHOD. Name one, or a finished run folder with --run RUN.")
     with progress.Terminal() as terminal:
         report = auditing.audit_run(run, sink=terminal, **options)
     _show(report, as_json=as_json)
@@ -60,9 +56,9 @@ def _show(report: "auditing.AuditReport", *, as_json: bool) -> None:
 
 audit = PerMethod(
     "audit",
-    "Measure what METHOD gives away at the least, through its own loop, beside what it claims. Small nets, few steps, canaries "
-    "in the place of records: no data are needed. With --run, at the epsilon of a finished RUN; the result goes into its "
-    "report. Exit status 1 where the claim is refuted, and 0 where it is not.",
+    "Measure a lower bound on the epsilon of METHOD, next to the epsilon that it claims. The audit trains small networks on "
+    "canaries in place of records, so it needs no data. With --run, it uses the epsilon of a finished run, and adds the result "
+    "to its report. Exit status 1 if the claim is refuted, else 0.",
     "gossamer audit METHOD --epsilon 3",
     _audit,
     [

@@ -20,9 +20,9 @@ else:
 @options_of("gossamer.run.budget.budget.budget")
 @as_json
 def budget(data: str, as_json: bool, **options: Any) -> None:
-    """Show what all runs on DATA have used together, by the budget log. With --epsilon and --delta, set their limit.
+    """Show the total epsilon of all runs on DATA, from the budget log. With --epsilon and --delta, limit it.
 
-    DATA is what `fit --data` was given, or the data_set of the card. Reads no record.
+    DATA is what you gave to `fit --data`, or the data_set of the card. No record is read.
     """
     spent = spending.budget(data, **options)
     if as_json:
@@ -36,6 +36,6 @@ def budget(data: str, as_json: bool, **options: Any) -> None:
 @click.argument("run", type=PATH)
 @options_of("gossamer.run.budget.budget.discard")
 def discard(run: Path, accounts: Path | None) -> None:
-    """Delete an unfinished RUN. Its cost stays in the budget log."""
+    """Delete RUN, the folder of an unfinished run. Its cost stays in the budget log."""
     for line in spending.discard(run, accounts=accounts):
         click.echo(line)

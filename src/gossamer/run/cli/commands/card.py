@@ -1,6 +1,7 @@
 """`gossamer card`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,31 +12,25 @@ from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
 
 @click.command()
 @click.argument("data")
-@click.option("-o", "--out", type=PATH, help="Write the draft here; default: print it.")
+@click.option("-o", "--out", type=PATH, help="File for the draft. Default: print it.")
 @options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range")
 @force
 def card(
-    data: str,
-    out: Path | None,
-    images_key: str | None,
-    labels_key: str | None,
-    units: str | None,
-    pixel_range: tuple[float, float] | None,
-    force: bool,
+    data: str, out: Path | None, units: str | None, pixel_range: tuple[float, float] | None, force: bool, **keys: Any
 ) -> None:
-    """Draft the public facts of DATA, for the curator to declare.
+    """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
 
-    Every line of a card becomes public knowledge: edit the draft, and keep only what may be known. What DATA show that asks
-    for a decision is said on the terminal, and is written nowhere.
+    Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
+    on the terminal only.
     """
     check_range(pixel_range or STORED)
     if out is not None:
         refuse_taken(out, force=force)
-    text, hints = draft_text(data, images_key=images_key, labels_key=labels_key, units=units, pixel_range=pixel_range)
+    text, hints = draft_text(data, units=units, pixel_range=pixel_range, **keys)
     for hint in hints:
         click.echo(f"Note: {hint}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return
     out.write_text(text, encoding="utf-8")
-    click.echo(f"{out}: a draft. Every line becomes public when you keep it; read it before you use it.", err=True)
+    click.echo(f"{out} is a draft. Read it before you use it: every line that you keep becomes public.", err=True)

@@ -16,9 +16,9 @@ else:
 
 
 @click.command()
-@click.option("--out", type=PATH, default=Path("runs/demo"), show_default=True, help="Its own folder, replaced.")
+@click.option("--out", type=PATH, default=Path("runs/demo"), show_default=True, help="Folder, which is replaced.")
 def demo(out: Path) -> None:
-    """Try everything on scikit-learn's digits, with rendered glyphs as public data. No download."""
+    """Try all steps on scikit-learn's digits, with rendered glyphs as public data. Nothing is downloaded."""
     with progress.Terminal() as terminal:
         lines = showing.demo(out, terminal)
     for line in lines:

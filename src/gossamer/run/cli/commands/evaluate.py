@@ -29,7 +29,7 @@ WIDEST = 120
     "gossamer.run.evaluation.evaluate.evaluate",
     count={"type": click.IntRange(min=1)},
     protocol={"type": click.Choice(PROTOCOLS)},
-    metrics={"help": f"Names with commas between: {', '.join(METRICS)}; or all ({', '.join(IN_ALL)})."},
+    metrics={"help": f"Metrics to compute, with commas between: {', '.join(METRICS)}. Or all: {', '.join(IN_ALL)}."},
     limit={"type": click.IntRange(min=10)},
     cache={"type": click.Path(path_type=Path, file_okay=False)},
     inception={
@@ -39,9 +39,9 @@ WIDEST = 120
 )
 @as_json
 def evaluate(synth: Path, out: Path | None, as_json: bool, **options: Any) -> None:
-    """Measure how good SYNTH (a RUN, a release, or a file of samples) is, on real records.
+    """Measure how good samples are, with real records. SYNTH is a run folder, a release, or a file of samples.
 
-    The figures read real records. They are internal: the guarantee does not cover them.
+    Do not publish the figures: they are computed on real records, and the guarantee does not cover them.
     """
     with progress.Terminal() as terminal:
         result = evaluation.evaluate(synth, out=out, sink=terminal, **options)
@@ -52,17 +52,17 @@ def evaluate(synth: Path, out: Path | None, as_json: bool, **options: Any) -> No
         click.echo(line)
     for name, reason in result.left_out.items():
         click.echo(f"{name} left out: {reason}")
-    click.echo("Internal figures: they were computed on real records and are not covered by the guarantee.")
+    click.echo("Private figures, do not publish: they come from real records, and the guarantee does not cover them.")
 
 
 @click.command()
 @click.argument("runs", type=PATH, nargs=-1, required=True)
-@click.option("--metric", default="accuracy", show_default=True, help="The figure of the plot.")
-@click.option("-o", "--out", type=PATH, help="The plot, .png or .svg; default: none.")
+@click.option("--metric", default="accuracy", show_default=True, help="Metric to plot against epsilon.")
+@click.option("-o", "--out", type=PATH, help="File for the plot, .png or .svg. Default: no plot.")
 @force
 @as_json
 def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
-    """Show several evaluated RUNs in one table, and utility against epsilon in one plot."""
+    """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon."""
     entries = comparison.compare(runs)
     metric = comparison.chosen_metric(entries, metric)
     if out is not None:
@@ -80,7 +80,7 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
         click.echo(line)
     if unlike := comparison.unlike(entries, shared):
         click.echo(
-            f"Not computed alike in all runs, so not to be compared: {', '.join(unlike)}. See RUN/metrics.json for what each "
-            "was computed on; evaluate them with the same -n, --protocol and records."
+            f"Do not compare {', '.join(unlike)}: the runs were evaluated in different ways, which RUN/metrics.json lists. "
+            "Evaluate all of them with the same -n, --protocol and records."
         )
-    click.echo("Internal figures: choosing a run by them is not covered by the guarantees.")
+    click.echo("Private figures, do not publish. The guarantees do not cover the choice of a run by them.")

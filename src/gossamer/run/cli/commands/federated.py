@@ -24,9 +24,9 @@ _CONFIG = METHODS["gs-wgan"].config_type
 
 @click.group(cls=NearestName, subcommand_metavar="simulate|server|client [FLAGS]...", no_args_is_help=True)
 def federated() -> None:
-    """Train GS-WGAN with records that stay with their owners, over Flower (the extra `federated`).
+    """Train GS-WGAN with records that stay with their owners, through Flower (the extra `federated`).
 
-    Each client trains a critic of its own and adds noise before anything leaves it; the server holds the generator.
+    Each client trains its own critic, and adds noise before anything leaves it. The server trains the generator.
     """
 
 
@@ -34,7 +34,7 @@ def federated() -> None:
 @options_of("gossamer.run.federated.simulate.simulate")
 @flags_of(_CONFIG)
 def simulate(**options: Any) -> None:
-    """Train with all clients on one machine, one for each unit of DATA, over the messages of a real federation."""
+    """Simulate a federation on one machine, with one client for each unit of DATA. The messages are the real ones."""
     _need_flower()
     with progress.Terminal() as terminal:
         synthesizer = simulating.simulate(sink=terminal, **_given_options(options))
@@ -45,7 +45,7 @@ def simulate(**options: Any) -> None:
 @options_of("gossamer.run.federated.deploy.server", address={"default": "0.0.0.0:9092"})
 @flags_of(_CONFIG)
 def server(**options: Any) -> None:
-    """Hold the generator, and train it with the clients that call."""
+    """Train the generator with the clients that call this server."""
     _need_flower()
     with progress.Terminal() as terminal:
         synthesizer = deploy.server(sink=terminal, **_given_options(options))
@@ -55,16 +55,16 @@ def server(**options: Any) -> None:
 @federated.command()
 @options_of("gossamer.run.federated.deploy.client", address={"flags": ["--server"]})
 def client(**options: Any) -> None:
-    """Hold records, and answer the server within a budget of one's own. The same command goes on after a stop."""
+    """Answer the server with the records of this client, within its own budget. After a stop, the same command continues."""
     _need_flower()
     with progress.Terminal() as terminal:
         click.echo(deploy.client(sink=terminal, **options))
 
 
 def _need_flower() -> None:
-    """Refuse to run, never to help: help tells what one would install it for."""
+    """Refuse to run without Flower. Help is shown without it."""
     if importlib.util.find_spec("flwr") is None:
-        raise RequestError("this needs Flower: pip install 'gossamer[federated]'.")
+        raise RequestError("federated needs Flower, which is not installed: pip install 'gossamer[federated]'.")
 
 
 def _given_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -35,12 +35,10 @@ def _finished(synthesizer: "Synthesizer", out: Path) -> None:
 
 fit = PerMethod(
     "fit",
-    "Train METHOD on private records under a budget and write a RUN folder.",
+    "Train METHOD on private records under a privacy budget, and write a run folder. `gossamer recommend` helps to choose.",
     f"gossamer fit METHOD --data DATA --card card.toml {BUDGET} --out RUN",
     _fit,
-    [
-        options_of(FIT, with_tensorboard={"flags": ["--tensorboard"]}),
-    ],
+    [options_of(FIT, with_tensorboard={"flags": ["--tensorboard"]})],
 )
 
 
@@ -48,7 +46,7 @@ fit = PerMethod(
 @click.argument("run", type=PATH)
 @options_of("gossamer.run.training.resume.resume")
 def resume(run: Path, accounts: Path | None) -> None:
-    """Go on with a run that was stopped or killed; a finished one is left as it is.
+    """Continue RUN, the folder of a run that was stopped or killed. A finished run stays as it is.
 
     With --accounts, a finished run is added to another budget log.
     """

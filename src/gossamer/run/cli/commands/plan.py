@@ -57,9 +57,10 @@ def _lines(request: "Request", expected: "Forecast") -> list[str]:
             f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
             *expected.lines(),
         ]
-    lines = [f"{job.method.title}: reads no record."]
+    lines = [f"{job.method.title}. No record was read for this plan."]
     lines += [
-        f"releases: {count:,} x {release_in_words(event_json.event_to_json(event))}" for event, count in request.plan
+        f"noisy queries: {count:,} x {release_in_words(event_json.event_to_json(event))}"
+        for event, count in request.plan
     ]
     if explanation := job.method.explain(job.config):
         lines.append(explanation)
@@ -90,15 +91,13 @@ def _steps(request: "Request") -> int:
 
 plan = PerMethod(
     "plan",
-    "Compute what a run of METHOD would cost, and what to expect of it. It reads the card, and no record.",
+    "Compute the privacy cost of a run of METHOD, and what to expect of it. Reads the data card, and no record.",
     f"gossamer plan METHOD --card card.toml {BUDGET}",
     _plan,
     [
         declared,
         options_of("gossamer.run.training.plan.plan"),
-        click.option(
-            "--public", metavar="DATA", help="What --public is for fit. It is not read, and costs no epsilon."
-        ),
+        click.option("--public", metavar="DATA", help="Public records for pre-training, as for fit; not read."),
         options_of(FIT, "public_share"),
         as_json,
     ],
@@ -107,17 +106,13 @@ plan = PerMethod(
 
 @click.command()
 @click.argument("method", required=False)
-@click.option(
-    "--card",
-    type=PATH,
-    help="Show which of them can be had for these records, scaled to their declared size.",
-)
+@click.option("--card", type=PATH, help="Data card: show the settings that fit it, scaled to its declared size.")
 @as_json
 def presets(method: str | None, card: Path | None, as_json: bool) -> None:
-    """List the named settings, of METHOD or of all."""
+    """List the named settings of METHOD, or of all methods. `fit` and `plan` take a name with --preset."""
     if method is not None and method not in METHODS:
         raise RequestError(
-            f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}."
+            f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Choose one of {', '.join(METHODS)}."
         )
     if card is not None:
         _for_card(preset_table.for_card(cards.DataCard.load(card), method=method), as_json=as_json)

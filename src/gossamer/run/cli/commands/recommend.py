@@ -19,9 +19,9 @@ else:
 @options_of("gossamer.run.recommend.recommend.recommend")
 @as_json
 def recommend(as_json: bool, **options: Any) -> None:
-    """Rank the methods for the records of a card, with what to expect of each and the command to copy. Reads no record.
+    """Rank the methods for a data card, with what to expect of each and the command to copy. Reads no record.
 
-    What is expected comes from the runs that were measured, each with its page; where there is none, it says unknown.
+    The expectations come from measured runs, and each names its page. Where no run was measured, it says unknown.
     """
     advice = advising.recommend(**options)
     click.echo(json.dumps(advice.to_json()) if as_json else "\n".join(advice.lines()))

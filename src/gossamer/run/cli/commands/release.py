@@ -17,14 +17,14 @@ else:
 
 @click.command()
 @click.argument("run", type=PATH)
-@click.option("-o", "--out", type=PATH, required=True, help="A new folder.")
+@click.option("-o", "--out", type=PATH, required=True, help="Folder to write. It must be new.")
 @options_of(
     "gossamer.run.release.release.release",
-    declared={"type": PATH, "metavar": "FILE.toml"},
+    declared={"type": PATH, "metavar": "FILE.toml", "help": "Your statements for the certificate. Default: none."},
     samples={"type": click.IntRange(min=1), "default": None},
 )
 def release(run: Path, out: Path, declared: Path | None, samples: int | None, force: bool) -> None:
-    """Copy what may be handed out: model, certificate, ledger, settings, samples, README, a report without internal figures."""
+    """Copy what may leave RUN: model, certificate, ledger, settings, samples, README, report without private figures."""
     click.echo(str(handing_out.release(run, out, declared=declared, samples=samples or 0, force=force)))
     click.echo(certificate.Certificate.load(out).statement, err=True)
 
@@ -33,11 +33,11 @@ def release(run: Path, out: Path, declared: Path | None, samples: int | None, fo
 @click.argument("run", type=PATH)
 @options_of("gossamer.run.release.release.sign", key={"type": click.Path(path_type=Path, dir_okay=False)})
 def sign(run: Path, key: Path, new_key: bool, force: bool) -> None:
-    """Sign a release (or a RUN): whoever has the public key can check that it is yours, and that nothing was changed since.
+    """Sign RUN, a release or a run folder. Whoever has your public key can then check that it is yours and unchanged.
 
     \b
-    gossamer sign OUT --key me.pem --new-key
-    gossamer verify OUT --key me.pem.pub
+    gossamer sign RELEASE --key me.pem --new-key
+    gossamer verify RELEASE --key me.pem.pub
     """
     public = handing_out.sign(run, key=key, new_key=new_key, force=force)
-    click.echo(f"{run}: signed. The public key, which others need from you by a way that they trust:\n{public}")
+    click.echo(f"{run}: signed. Give others this public key by a way that they trust:\n{public}")

@@ -15,12 +15,12 @@ from gossamer.run.training.progress import Terminal
 
 @click.command()
 @click.argument("run", type=PATH)
-@click.option("-n", "count", type=click.IntRange(min=1), required=True, help="How many samples.")
-@click.option("-o", "--out", type=PATH, required=True, help=".npz, .csv, .parquet, or a folder for .png.")
-@click.option("--seed", type=int, callback=checked_seed, help="Fixes the samples; default: fresh ones.")
+@click.option("-n", "count", type=click.IntRange(min=1), required=True, help="Number of samples.")
+@click.option("-o", "--out", type=PATH, required=True, help="File (.npz, .csv or .parquet), or a folder for .png.")
+@click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> None:
-    """Write synthetic records from a finished RUN or a release. They cost no epsilon, however many you take."""
+    """Write synthetic records from RUN, the folder of a finished run or a release. Samples use no epsilon, however many."""
     synthesizer = Synthesizer.load(run)
     with Terminal() as terminal:
         chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)

@@ -19,10 +19,10 @@ else:
 @click.argument("data")
 @options_of("gossamer.data.split.split", missing_unit={"type": click.Choice(["refuse", "own"])})
 def split(data: str, out: Path, **options: Any) -> None:
-    """Split DATA into train and test before a run, whole units on either side.
+    """Split DATA into train and test before a run. All records of a unit are on one side.
 
-    Members and non-members must differ in nothing but the deal, or `gossamer attack` sees writers and scanners. A hash of each
-    unit deals, so whoever joins or leaves moves nobody else. Declare the size of train: (1 - share) of what you would declare.
+    `gossamer attack` needs a random split: it compares train and test, and must see no other difference. A hash of each unit
+    picks its side, so a new unit moves no other. In the card of train, declare (1 - share) of the size.
     """
     result = splitting.split(data, out=out, **options)
     for text in result.notes:
@@ -34,10 +34,10 @@ def split(data: str, out: Path, **options: Any) -> None:
         whose = f" --units {shlex.quote(str(out / result.spec) if result.spec.endswith('.csv') else result.spec)}"
     place = shlex.quote(str(out))
     click.echo(
-        f"`gossamer fit` takes --data {place}{whose}, and `gossamer attack` --members {place} --nonmembers {place}{whose}."
+        f"Use `gossamer fit --data {place}{whose}` and `gossamer attack --members {place} --nonmembers {place}{whose}`."
     )
     click.echo(
-        f"Note: {place} is a new data set to the budget log: runs and limits on {shlex.quote(data)} do not count. Write one "
-        "data_set on every card of these people before the first run: then they do.",
+        f"Note: {place} is a new data set to the budget log: runs and limits on {shlex.quote(data)} do not count. To count "
+        "both, write the same data_set on all cards of these people before the first run.",
         err=True,
     )

@@ -26,7 +26,7 @@ else:
 @options_of("gossamer.run.release.verify.verify", key={"metavar": "PUBLIC"})
 @as_json
 def verify(run: Path, key: str | None, as_json: bool) -> None:
-    """Recompute the guarantee of a RUN or a release from its ledger, with every accountant, and check its files."""
+    """Recompute the guarantee of RUN, a run folder or a release, from its ledger with every accountant, and check its files."""
     verdict = checking.verify(run, key=key)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(verdict) | {"ok": verdict.ok}))
@@ -45,9 +45,9 @@ def verify(run: Path, key: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("run", type=PATH)
 def report(run: Path) -> None:
-    """Write RUN/report.html anew, one self-contained page."""
+    """Write the report of RUN, a run folder, again: RUN/report.html, one self-contained page."""
     if checking.is_release(run):
         raise RunFolderError(
-            f"{run} is a release: its report was written with it, and {SUMS} names it. `gossamer report` is for a RUN."
+            f"{run} is a release. Its report was written with it, and {SUMS} pins it. Use `gossamer report` with a run folder."
         )
     click.echo(str(reporting.write_report(run, internal=True)))

@@ -1,0 +1,60 @@
+"""The problems of a data set, told together: who mends the first need not come back for the second."""
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+from gossamer.errors import DataError
+
+SHOWN = 5
+"""Problems that a message names. It counts the others."""
+
+
+class Problems:
+    """The problems that one pass over a data set finds. It keeps the first five, and counts the others."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[str]] = {}
+        self._count = 0
+
+    def add(self, place: object, problem: object) -> None:
+        """Add what is wrong at a place: a file, or a line of a file. The text of an error may begin with its place."""
+        self._count += 1
+        if self._count <= SHOWN:
+            self._places.setdefault(str(problem).removeprefix(f"{place}: "), []).append(str(place))
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def refuse(self) -> None:
+        """Raise DataError if there is a problem. Several have a line for each kind, after a line with their number."""
+        lines = [f"{', '.join(places)}: {problem}" for problem, places in self._places.items()]
+        more = [f"... and {self._count - SHOWN:,} more"] if self._count > SHOWN else []
+        head = [f"there are {self._count:,} problems with the data:"] if self._count > 1 else []
+        if lines:
+            raise DataError("\n  ".join([*head, *lines, *more]))
+
+
+FORMS = "class folders of pictures, .npz, .npy or idx files, or pictures in .parquet, .arrow or .tar (docs/data.md)"
+"""What DATA may be."""
+TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods", ".dta", ".sav")
+TEXTS = (".txt", ".md", ".json", ".jsonl", ".xml", ".html", ".pdf", ".docx")
+
+
+def no_pictures(path: Path) -> DataError:
+    """The error for a file that holds no pictures: a table or a text, by its ending, or another kind of file."""
+    if (suffix := path.suffix.lower()) not in (*TABLES, *TEXTS):
+        return DataError(f"{path}: this kind of file is not read. Give {FORMS}.")
+    kind, tools = ("a table", " For tables, try SmartNoise or private-pgm.") if suffix in TABLES else ("text", "")
+    return DataError(
+        f"{path} holds {kind}. Tables and texts are not supported yet: Gossamer learns from pictures. Give {FORMS}.{tools}"
+    )
+
+
+def records(positions: Iterable[int], kind: str = "record") -> str:
+    """Records in a sentence, by position: of many, the first five and how many more. Empty where there are none."""
+    rest = iter(positions)
+    first = [*itertools.islice(rest, SHOWN)]
+    more = sum(1 for _ in rest)
+    which = f"{kind}{'s' if first[1:] else ''} {', '.join(map(str, first))} (counted from 0)"
+    return f"{which} and {more:,} more" if more else which if first else ""
