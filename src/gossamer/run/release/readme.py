@@ -129,7 +129,7 @@ _CHECKING = """## How to check it
 
 `gossamer verify .` recomputes every figure from `ledger.jsonl`, writes this page and `load.py` again, and compares every file
 with `SHA256SUMS`. It lists what it does not check. With `--key` and the public key of the signer, it also checks the signature.
-`check_release.py` in Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all figures in full precision.
+`check_release.py` in Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all figures in full.
 
 No check can confirm the entries under "declared by the data owner". Nor can a check show that the model came from the queries
 in `ledger.jsonl`: the ledger shows what these queries cost. For both, you rely on the signer."""
