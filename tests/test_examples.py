@@ -27,6 +27,19 @@ def test_runs(example: Path, tmp_path: Path) -> None:
     assert [words for words in SAYS[example.stem] if words not in done.stdout] == []
 
 
+def test_the_script_of_the_readme_goes_from_arrays_to_a_frame(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="the script ends in a DataFrame")
+    script = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    assert len([line for line in script.splitlines() if line]) <= 12
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Differentially private: epsilon 10.000 at delta 0.0001, add-or-remove-one record.")
+    assert "[1000 rows x 785 columns]" in done.stdout
+    assert not (tmp_path / "gossamer").exists(), "no budget log"
+
+
 def test_each_is_short_and_shown_on_the_site() -> None:
     assert [path.stem for path in EXAMPLES] == sorted(SAYS)
     page = (ROOT / "docs/python.md").read_text(encoding="utf-8")

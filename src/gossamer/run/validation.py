@@ -1,5 +1,6 @@
 """Checks of arguments, settings and output files, before anything is done with them."""
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -7,13 +8,13 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import RequestError, RunFolderError, did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,6 +50,17 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return call
+
+
+def refuse_misspelt(settings: Mapping[str, Any], function: Callable[..., Any], method: Any) -> None:
+    """Refuse a keyword that is neither an argument of the function nor a setting of the method, with a RequestError."""
+    if method is None:  # the name of the method is refused elsewhere
+        return
+    known = [field.name for field in dataclasses.fields(method.config_type)]
+    arguments = [name for name in inspect.signature(function).parameters if name != "settings"]
+    for name in settings:
+        if name not in known and (near := did_you_mean(name, arguments)):
+            raise RequestError(f"{function.__name__} has no argument {name!r}.{near}")
 
 
 def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:

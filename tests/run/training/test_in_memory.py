@@ -205,7 +205,7 @@ class Endless:
         ((arrays()[0], arrays(10)[1]), r"64 images need labels of shape \[64\], not \[10\]"),
         ((arrays()[0][:, 0], arrays()[1]), r"images must be \[N, height, width\]"),
         ((arrays()[0].astype(object), arrays()[1]), "this is no array of numbers"),
-        ((arrays()[0].astype(np.float32) - 1.0, arrays()[1]), "holds a pixel outside 0 to 255"),
+        ((arrays()[0].astype(np.float32) - 1.0, arrays()[1]), "a pixel outside 0 to 255"),
         (([], []), "there are no images"),
     ],
 )

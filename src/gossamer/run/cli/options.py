@@ -55,7 +55,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "units": {"metavar": "WHOSE"},
 }
 """What click is told of a parameter wherever it appears."""
-_NO_FLAGS = ("sink", "settings", "rng", "noise_seed")
+_NO_FLAGS = ("sink", "progress", "settings", "rng", "noise_seed")
 
 
 def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callable[[F], F]:

@@ -1,8 +1,10 @@
 """From a request to a finished run: check, load, reserve, train and certify."""
 
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -10,8 +12,9 @@ from gossamer.data.card import DataCard, protected_part
 from gossamer.data.polarity import NEARLY_CONSTANT
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.to_uint8 import SCALED
-from gossamer.errors import DataError, RequestError
-from gossamer.events import Sink, silent
+from gossamer.errors import CardError, DataError, RequestError
+from gossamer.events import Sink, note
+from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -23,10 +26,10 @@ from gossamer.run.training import disk_space
 from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
 from gossamer.run.training.plan import Request, check_takes_public, plan
-from gossamer.run.training.progress import tensorboard_writer
+from gossamer.run.training.progress import shown, tensorboard_writer
 from gossamer.run.training.reserve import reserve
 from gossamer.run.training.training_run import TrainingRun
-from gossamer.run.validation import checked_arguments
+from gossamer.run.validation import checked_arguments, refuse_misspelt
 
 
 @checked_arguments
@@ -35,8 +38,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str,
     *,
     data: Data,
-    card: DataCard | str | Path,
-    out: str | Path,
+    card: DataCard | str | Path | None = None,
+    out: str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     public: Data | None = None,
@@ -50,7 +53,9 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     seed: int = 0,
     device: str = "cpu",
     accounts: str | Path | None = None,
-    sink: Sink = silent,
+    public_test_data: bool = False,
+    progress: bool = True,
+    sink: Sink | None = None,
     with_tensorboard: bool = False,
     rng: Rng | None = None,
     **settings: Any,
@@ -61,7 +66,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         method: a key of METHODS, for example "dpgan".
         data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split.
         card: data card: the TOML file with the public facts about the data.
-        out: run folder to write. It must be new or empty.
+        out: run folder to write. It must be new or empty. Default from Python: a temporary folder, which is printed.
         epsilon: privacy budget; smaller is safer. 'inf' trains without privacy. Default: follows from noise multiplier
             and steps.
         delta: chance that the epsilon bound fails, for example 1e-5. It must be below 1 / (declared size).
@@ -78,7 +83,10 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         device: device for the networks: cpu or cuda.
         accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.
-        sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
+        public_test_data: leave the budget log alone, because the records are public. The certificate says that no
+            budget log counts the run.
+        progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
+        sink: takes the events in place of that.
         with_tensorboard: write TensorBoard files into the run folder. Needs the extra `tensorboard`.
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
         settings: fields of the method's Config.
@@ -90,7 +98,14 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: if the request is wrong, or the data set's limit forbids it; nothing has been written then.
         Interrupted: after Ctrl-C; `resume` goes on.
     """
+    refuse_misspelt(settings, fit, METHODS.get(method))
+    if card is None:
+        raise CardError(
+            "card is missing. Draft one with gossamer.DataCard.draft(data), check every value, and pass it as card."
+        )
     card = card if isinstance(card, DataCard) else DataCard.load(card)
+    if public_test_data and accounts is not None:
+        raise RequestError("accounts and public_test_data contradict each other. Leave one of them out.")
     if public_share is not None:
         if public is not None:
             raise RequestError(
@@ -108,23 +123,52 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     )  # fmt: skip
     if sources.held.names and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
-    folder = RunFolder(Path(out))
-    _check(request, folder, public=public is not None or public_share is not None, device=device)
     if with_tensorboard:
         tensorboard_writer()
-    budget_log_at(accounts, beside=folder)  # refused before a record is read
+    with shown(sink, progress=progress) as events, _run_folder(out, events) as folder:
+        _check(request, folder, public=public is not None or public_share is not None, device=device)
+        if not public_test_data:
+            budget_log_at(accounts, beside=folder)  # refused before a record is read
+        return _fit(
+            request, sources, folder, rng or Rng(seed), device=device, sink=events, with_tensorboard=with_tensorboard,
+            accounts=False if public_test_data else accounts,
+        )  # fmt: skip
+
+
+def _fit(
+    request: Request, sources: DataSources, folder: RunFolder, rng: Rng, *, device: str, sink: Sink, with_tensorboard: bool,
+    accounts: str | Path | Literal[False] | None,
+) -> Synthesizer:  # fmt: skip
+    """Load the records, reserve the run, train and certify it."""
+    card = request.job.card
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit)
     ledger.reserve(request.plan)
     with folder.locked(), closing(ledger):
         folder.check_free()
         run = TrainingRun(
-            folder=folder, job=request.job, ledger=ledger, rng=rng or Rng(seed), device=device, sink=sink,
+            folder=folder, job=request.job, ledger=ledger, rng=rng, device=device, sink=sink,
             with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
         loaded = sources.read(card, ledger, present())
         _log_start(run, request, loaded.facts, sources)
-        run = reserve(run, sources.named(loaded.facts.identity.fingerprint), loaded.facts, accounts=accounts)
+        named = sources.named(loaded.facts.identity.fingerprint)
+        run = reserve(run, named, loaded.facts, accounts=accounts, private={"counted": accounts is not False})
         return train_and_certify(run, loaded)
+
+
+@contextmanager
+def _run_folder(out: str | Path | None, sink: Sink) -> Iterator[RunFolder]:
+    """Give the run folder. Without `out`, it is in a temporary folder of its own, which only its user may open."""
+    if out is not None:
+        yield RunFolder(Path(out))
+        return
+    place = Path(tempfile.mkdtemp(prefix="gossamer-"))
+    sink(note(f"Run folder: {place / 'run'}. It is temporary: pass out to keep the run."))
+    try:
+        yield RunFolder(place / "run")
+    finally:
+        with suppress(OSError):  # it holds the run
+            place.rmdir()
 
 
 def _check(request: Request, folder: RunFolder, *, public: bool, device: str) -> None:

@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from gossamer.errors import RequestError
-from gossamer.events import NOTE, PROGRESS, Event, Sink
+from gossamer.events import NOTE, PROGRESS, Event, Sink, silent
 
 PLAIN_EVERY = 10.0
 
@@ -132,6 +133,11 @@ class Terminal:
         if event.kind == PROGRESS:
             self._advance(event.phase, event.step, int(event.values["of"]), str(event.values["note"]))
 
+    @property
+    def has_viewer(self) -> bool:
+        """Whether somebody sees the stream now: a terminal or a notebook."""
+        return self._console.is_terminal or self._console.is_jupyter
+
     def stop(self) -> None:
         """End the present bar."""
         self._label = ""
@@ -170,6 +176,16 @@ class Terminal:
             rate = (done - self._first) / max(now - self._started, 1e-9)
             speed = f" ({rate:.2f} per s, {_minutes((of - done) / rate)} left)"
         self._console.print(f"{label}: {done:,} of {of:,}{speed} {note}".rstrip(), markup=False)
+
+
+@contextmanager
+def shown(sink: Sink | None, *, progress: bool) -> Iterator[Sink]:
+    """Give the sink; without one, a `Terminal` where there is a terminal or a notebook and progress is wanted."""
+    if sink is not None:
+        yield sink
+        return
+    with Terminal() as terminal:
+        yield terminal if progress and terminal.has_viewer else silent
 
 
 def _minutes(seconds: float) -> str:

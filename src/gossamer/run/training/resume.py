@@ -111,8 +111,10 @@ def _resume(
         raise untrained(folder)
     source_json |= {"mark": data.facts.identity.mark}
     charge = charge_of(folder, ledger, config_json, source_json, reproducible=rng.reproducible)
-    log_folder = budget_log_at(accounts or source_json.get("accounts"), beside=folder)
-    entry = resume_entry(log_folder, charge, ledger, log=run.log)
+    entry = None
+    if accounts is not None or source_json.get("counted", True):  # not where fit was told of public test data
+        log_folder = budget_log_at(accounts or source_json.get("accounts"), beside=folder)
+        entry = resume_entry(log_folder, charge, ledger, log=run.log)
     if accounts is not None:
         folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
     return train_and_certify(dataclasses.replace(run, budget_entry=entry), data, saved=saved)

@@ -38,13 +38,20 @@ fit = PerMethod(
     "Train METHOD on private records under a privacy budget, and write a run folder. `gossamer recommend` helps to choose.",
     f"gossamer fit METHOD --data DATA --card card.toml {BUDGET} --out RUN",
     _fit,
-    [options_of(FIT, with_tensorboard={"flags": ["--tensorboard"]})],
+    [
+        options_of(
+            FIT,
+            with_tensorboard={"flags": ["--tensorboard"]},
+            card={"required": True},
+            out={"required": True, "help": "Run folder to write. It must be new or empty."},
+        )
+    ],
 )
 
 
 @click.command()
 @click.argument("run", type=PATH)
-@options_of("gossamer.run.training.resume.resume")
+@options_of("gossamer.run.training.resume.resume", "accounts")
 def resume(run: Path, accounts: Path | None) -> None:
     """Continue RUN, the folder of a run that was stopped or killed. A finished run stays as it is.
 

@@ -1,0 +1,98 @@
+"""What `fit` does for a program that passes little: a draft of the card, a temporary run, a note, a near name."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gossamer
+from gossamer.errors import CardError, Interrupted, RequestError
+from gossamer.events import NOTE, Event
+from gossamer.run.release.verify import verify
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
+
+CARD = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=64)
+RUN: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-4, "axes": 4}
+
+
+def arrays() -> tuple[np.ndarray, np.ndarray]:
+    return np.random.default_rng(0).integers(0, 256, (67, 28, 28), dtype=np.uint8), np.arange(67) % 2
+
+
+def test_a_card_is_drafted_with_a_rounded_size_and_its_call_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    card = gossamer.DataCard.draft(arrays())
+    assert (card.shape, card.classes, card.declared_size) == ((1, 28, 28), 2, 70)
+    printed = capsys.readouterr().err
+    assert "A draft, measured on the records." in printed
+    assert "card = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=70)" in printed
+    assert eval(repr(card), {"DataCard": gossamer.DataCard}) == card
+
+
+def test_without_a_card_it_says_how_to_draft_one(tmp_path: Path) -> None:
+    with pytest.raises(CardError, match=r"card is missing. Draft one with gossamer.DataCard.draft\(data\)"):
+        fit("moments", data=arrays(), out=tmp_path / "run", **RUN)
+
+
+def test_without_a_folder_the_run_is_temporary_and_its_place_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    notes: list[str] = []
+
+    def listen(event: Event) -> None:
+        if event.kind == NOTE:
+            notes.append(str(event.values["text"]))
+
+    synthesizer = fit("moments", data=arrays(), card=CARD, accounts=tmp_path / "log", sink=listen, **RUN)
+    (place,) = tmp_path.glob("gossamer-*")
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert any(text.startswith(f"Run folder: {place / 'run'}.") for text in notes)
+    assert verify(place / "run").ok
+    assert len(synthesizer.sample(2)) == 2
+    with pytest.raises(RequestError):
+        fit("moments", data=(arrays()[0][:0], arrays()[1][:0]), card=CARD, accounts=tmp_path / "log", **RUN)
+    assert [*tmp_path.glob("gossamer-*")] == [place], "a refusal leaves nothing"
+
+
+def test_public_test_data_enter_no_budget_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    synthesizer = fit("moments", data=arrays(), card=CARD, out=tmp_path / "run", public_test_data=True, **RUN)
+    assert "No budget log counts this run." in synthesizer.certificate.adds_up
+    assert verify(tmp_path / "run").ok
+    assert not (tmp_path / "state").exists()
+    with pytest.raises(RequestError, match="contradict each other"):
+        fit("moments", data=arrays(), card=CARD, public_test_data=True, accounts=tmp_path / "log", **RUN)
+
+
+def test_a_resumed_run_of_public_test_data_enters_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def stop(event: Event) -> None:
+        if event.kind == "step" and event.step == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    settings = {"noise_multiplier": 1.0, "delta": 1e-4, "steps": 64, "expected_batch_size": 8, "width": 4}
+    with pytest.raises(Interrupted):
+        fit("dpgan", data=arrays(), card=CARD, out=tmp_path / "run", public_test_data=True, sink=stop, **settings)
+    resume(tmp_path / "run", data=arrays())
+    assert verify(tmp_path / "run").ok
+    assert not (tmp_path / "state").exists()
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["accounts"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"eps": 10}, "fit has no argument 'eps'. Did you mean 'epsilon'?"),
+        ({"dleta": 1e-4}, "fit has no argument 'dleta'. Did you mean 'delta'?"),
+        ({"axis": 4}, "moments has no setting 'axis'. Did you mean 'axes'?"),
+    ],
+)
+def test_a_misspelt_argument_is_named_with_the_near_one(wrong: dict[str, Any], what: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        fit("moments", data=arrays(), card=CARD, out=tmp_path / "run", **{**RUN, **wrong})
+    assert what in str(caught.value)
