@@ -57,6 +57,7 @@ CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 VOTES, EVOLVE = "tests/methods/common/test_votes.py", "tests/methods/evolve/test_evolve.py"
 NOISE, KEYSTREAM = "tests/privacy/random/test_noise.py", "tests/privacy/random/test_keystream.py"
+IN_MEMORY = "tests/run/training/test_in_memory.py"
 ON_A_DEVICE = "tests/methods/test_on_a_device.py"
 PRECISION, MEMORY = "tests/privacy/per_sample_gradients/test_precision.py", "tests/run/training/test_memory.py"
 RANKS, RANKS_AUDIT = "tests/run/training/test_distributed.py", "tests/run/auditing/test_audit_ranks.py"
@@ -314,10 +315,20 @@ MISTAKES = (
     Mistake("samples forget what their labels are called", "methods/synthesizer.py", "            yield Samples(pixels, drawn_labels.numpy(), self.class_names)", "            yield Samples(pixels, drawn_labels.numpy())", f"{CLASS_NAMES}::test_the_samples_of_a_release_carry_the_names_and_its_readme_says_so"),
     Mistake("attack takes one array of ids for members and non-members", "data/readers/read.py", "    if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:", "    if False:", "tests/run/evaluation/test_attack.py::test_units_from_a_file_beside_the_data_have_an_array_for_each_set"),
     Mistake("a README takes what others wrote for its own", "run/release/readme.py", "    return html.escape(text, quote=False)", "    return text", f"{HANDING_OUT}::test_what_others_wrote_is_text_in_the_readme"),
-    Mistake("a split goes into the data that it splits", "data/split.py", "    if Path(split_of(str(data))[0]).resolve() in out.resolve().parents:", "    if False:", "tests/run/cli/test_early_refusals.py"),
+    Mistake("records show their labels where they are printed", "data/records.py", "        return f\"Records({self.in_words})\"", "        return f\"Records({self.in_words}, {self.labels})\"", "tests/data/test_samples.py"),
+    Mistake("a random transform is read once, and other pictures are trained on", "data/readers/in_memory.py", "if one.shape != other.shape or not np.array_equal(one, other):", "if one.shape != other.shape:", f"{IN_MEMORY} -k refused"),
+    Mistake("a resumed run takes no records from memory", "run/storage/data_sources.py", "        return dataclasses.replace(self, held=held)\n", "        return self\n", f"{IN_MEMORY} -k resume"),
+    Mistake("records in memory get one name in the budget log", "run/storage/data_sources.py", "f\"{IN_MEMORY} {digest[:12]}\"", "IN_MEMORY", f"{IN_MEMORY} -k budget_log"),
+    Mistake("units of records in memory are passed over", "run/storage/data_sources.py", "units=own_units(data) if units is None else units)\n        return cls(", "units=None)\n        return cls(", f"{IN_MEMORY} -k units"),
+    Mistake("public records may be the private ones where both are in memory", "run/storage/data_sources.py", "        return sources.held.data is sources.held.public\n", "        return False\n", f"{IN_MEMORY} -k public"),
+    Mistake("a resumed run of public test data enters the budget log", "run/training/resume.py", "source_json.get(\"counted\", True)", "True", "tests/run/training/test_fit_in_python.py -k resumed"),
+    Mistake("a resumed run enters no budget log", "run/training/resume.py", "source_json.get(\"counted\", True)", "False", "tests/run/budget/test_budget.py"),
+    Mistake("every run from Python is left out of the budget log", "run/training/fit.py", "accounts=False if public_test_data else accounts,", "accounts=False,", "tests/run/budget/test_budget.py"),
+    Mistake("others may open a temporary run folder", "run/training/fit.py", "    place = Path(tempfile.mkdtemp(prefix=\"gossamer-\"))\n", "    place = Path(tempfile.mkdtemp(prefix=\"gossamer-\"))\n    place.chmod(0o755)\n", "tests/run/training/test_fit_in_python.py -k temporary"),
+    Mistake("a split goes into the data that it splits", "data/split.py", "    if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:", "    if False:", "tests/run/cli/test_early_refusals.py"),
     Mistake("the keys of the private records are taken for the public ones", "run/storage/data_sources.py", "images_key=self.public_images_key, labels_key=self.public_labels_key,", "images_key=self.images_key, labels_key=self.labels_key,", "tests/run/cli/test_public_keys.py"),
     Mistake("memory forgets that a batch grows", "run/training/memory.py", "networks + _PASSES * batch * max(drawn, 4 * pixels)", "networks + _PASSES * _BLOCK * max(drawn, 4 * pixels)", "tests/run/recommend/test_recommend.py::test_memory_goes_with_records_batch_networks_and_critics"),
-    Mistake("a card is drafted from the first picture's size", "run/cli/commands/card.py", "*drafted_size(looked.sizes)) if looked.sizes else None", "28, 28) if looked.sizes else None", "tests/run/cli/test_card_sizes.py"),
+    Mistake("a card is drafted from the first picture's size", "data/card_draft.py", "*drafted_size(looked.sizes)) if looked.sizes else None", "28, 28) if looked.sizes else None", "tests/run/cli/test_card_sizes.py"),
     Mistake("evaluate calls classes by their numbers", "run/cli/commands/evaluate.py", "evaluation.lines(result.metrics, result.class_names)", "evaluation.lines(result.metrics)", f"{CLASS_NAMES}::test_the_lines_of_evaluate_call_classes_by_their_names"),
     Mistake("the certificate is silent about how deep pixels were scaled", "privacy/certificate/statements.py", "    if (ends := card.get(\"pixel_range\", \"stored\")) != \"stored\":", "    if (ends := \"stored\") != \"stored\":", "tests/run/training/test_declared_size.py"),
     Mistake("the certificate is silent about records without a label", "privacy/certificate/statements.py", "    if card.get(\"missing_label\") == \"drop\":", "    if False:", "tests/run/training/test_declared_size.py"),
@@ -539,9 +550,9 @@ MISTAKES = (
     Mistake("the account book does not know copies of the records", "run/budget/entry.py", "mark=source_json[\"mark\"],", "mark=\"\",", "tests/run/budget/test_budget.py -k mark"),
     Mistake("the first pictures alone are compared with public ones", "data/fingerprint.py", "    for start in range(0, len(records), _PIECE):\n", "    for start in range(0, min(len(records), _PIECE), _PIECE):\n", f"{MAPPED} -k shared_picture"),
     Mistake("one file under two names is two records", "data/readers/image_files.py", "        if first is not path and status.st_ino:\n", "        if False:\n", FORMATS),
-    Mistake("an orientation is passed over", "data/readers/image_files.py", "            ImageOps.exif_transpose(picture, in_place=True)\n", "", FORMATS),
+    Mistake("an orientation is passed over", "data/readers/image_files.py", "        ImageOps.exif_transpose(picture, in_place=True)\n", "", FORMATS),
     Mistake("transparent pixels show what they hide", "data/readers/image_files.py", "        page.paste(picture.convert(wanted), mask=picture.getchannel(\"A\"))\n", "        page.paste(picture.convert(wanted))\n", FORMATS),
-    Mistake("a picture is decoded whatever it declares", "data/readers/image_files.py", "            _check_size(*picture.size)\n", "", FORMATS),
+    Mistake("a picture is decoded whatever it declares", "data/readers/image_files.py", "        _check_size(*picture.size)\n", "", FORMATS),
     Mistake("every decoder of Pillow is tried", "data/readers/image_files.py", "formats=_FORMATS) as picture", "formats=None) as picture", FORMATS),
     Mistake("what was converted is not said", "data/readers/read.py", "declared, tuple(sorted(decoder.notes)))", "declared, ())", FORMATS),
     Mistake("a missing label is the first class", "data/labels.py", "        return np.maximum(labels, MISSING, out=labels), ()\n", "        return np.maximum(labels, 0, out=labels), ()\n", FORMATS),
@@ -860,7 +871,7 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
     Mistake("figures of different classifiers are compared without a word", "run/evaluation/compare.py", "if len(ways) > 1]", "if len(ways) > 2]", "tests/run/evaluation/test_compare.py -k told_apart"),
     Mistake("critics are not scaled to the records", "run/training/presets.py", "        if name in values and not 1 / NEAR <= share <= NEAR:\n", "        if False:\n", "tests/run/recommend/test_recommend.py -k stays_at_one"),
     Mistake("text passes for a number", "run/validation.py", "        return isinstance(value, number) and not isinstance(value, bool)", "        return True", "tests/run/test_validation.py -k wrong_type"),
-    Mistake("class folders are numbered by position whatever the card names", "data/readers/read.py", "        return replace(records, labels=match_labels(records.labels, source_names, declared, where=source))\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_and_not_quoted"),
+    Mistake("class folders are numbered by position whatever the card names", "data/readers/read.py", "        return replace(records, labels=match_labels(records.labels, source_names, declared, where=where))\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_and_not_quoted"),
     Mistake("a class that is not declared passes for the last one", "data/class_names.py", "    if unknown := records(positions(labels, lambda batch: number[batch] < 0)):", "    if unknown := \"\":", FORM),
     Mistake("how an accent is composed counts", "data/class_names.py", "return unicodedata.normalize(\"NFC\", name)", "return name", FORM),
     Mistake("samples carry no names", "methods/synthesizer.py", "return self.card.class_names if self.classes == self.card.classes else ()", "return ()", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),

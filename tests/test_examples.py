@@ -35,7 +35,7 @@ def test_the_script_of_the_readme_goes_from_arrays_to_a_frame(tmp_path: Path) ->
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Differentially private: epsilon 10.000 at delta 0.0001, add-or-remove-one record.")
+    assert done.stdout.startswith("Differentially private: epsilon 9.999 at delta 0.0001, add-or-remove-one record.")
     assert "[1000 rows x 785 columns]" in done.stdout
     assert not (tmp_path / "gossamer").exists(), "no budget log"
 

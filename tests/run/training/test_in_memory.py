@@ -239,3 +239,11 @@ def test_records_hold_units_of_their_own(tmp_path: Path) -> None:
     records = Records(images[:, None], labels, np.arange(64) // 2)
     with pytest.raises(RequestError, match='the card says unit = "record"'):
         fit("dpgan", data=records, out=tmp_path / "run", **RUN)
+
+
+def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
+    images, labels = arrays()
+    for number, data in enumerate([(images, labels), (255 - images, labels), (images.copy(), labels)]):
+        run = fit("dpgan", data=data, out=tmp_path / f"run{number}", accounts=tmp_path / "log", **RUN)
+        earlier = "no earlier run" if number < 2 else "one earlier run"
+        assert earlier in run.certificate.adds_up
