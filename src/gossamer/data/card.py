@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from gossamer.data.readers.in_memory import Data
     from gossamer.data.records import Records
 else:
     torch = Lazy("torch")
@@ -136,7 +135,7 @@ class DataCard:
         return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
 
     @classmethod
-    def draft(cls, data: "Data", **options: Any) -> "DataCard":
+    def draft(cls, data: Any, **options: Any) -> "DataCard":
         """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
 
         Args:
