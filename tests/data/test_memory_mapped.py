@@ -124,14 +124,15 @@ def test_large_plain_arrays_stay_in_their_files(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.usefixtures("in_pieces")
 def test_labels_are_looked_at_piece_by_piece(tmp_path: Path) -> None:
-    """The first of two wrong labels is named, in whichever piece they stand."""
+    """Each wrong label is named, in whichever piece it is."""
     for first, second in ((0, 30), (6, 7), (13, 14), (49, 49)):
         wrong = LABELS.copy()
         wrong[[first, second]] = -1
-        with pytest.raises(DataError, match=f"label of record {first} "):
+        named = f"records {first}, {second} " if first != second else f"record {first} "
+        with pytest.raises(DataError, match=named):
             read(as_folder(tmp_path / f"{first}", images=IMAGES, labels=wrong), split="train")
-    assert labels.first(LABELS, lambda some: some > 5) is None
-    assert labels.first(LABELS[:0], lambda some: some < 9) is None
+    assert [*labels.positions(LABELS, lambda some: some > 5)] == []
+    assert [*labels.positions(LABELS[:0], lambda some: some < 9)] == []
 
 
 # Arrays that readers make
