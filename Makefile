@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check site bench audit mutants fuzz faults browser clean
+.PHONY: env demo test slow check site bench audit mutants fuzz faults browser clean
 
 env: $(READY)
 
@@ -20,6 +20,9 @@ demo: $(READY)
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+slow: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not gpu and not browser' --numprocesses 2
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1042,6 +1042,7 @@ def _pytest(root: str, arguments: list[str], output: str) -> None:
     os.environ |= {"PYTHONPATH": f"{root}/src", "OMP_NUM_THREADS": "1"}
     sys.path.insert(0, f"{root}/src")
     options = ["-o", f"pythonpath=tests/fixtures {root}", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf"]
+    options += ["-m", "not gpu and not browser"]  # slow ones too: a mistake may be seen there alone
     os._exit(pytest.main([*options, *arguments]))
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from slowly import slow_among
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -18,7 +19,18 @@ SAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    slow_among(
+        EXAMPLES,
+        [
+            each
+            for each in EXAMPLES
+            if each.stem in ("judge_and_attack", "people_with_several_records", "plan_and_compare")
+        ],
+    ),
+    ids=lambda path: path.stem,
+)
 def test_runs(example: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(example), str(tmp_path / "out")]

@@ -7,7 +7,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -169,7 +169,7 @@ class Cell:
             settings.pop("noise_multiplier", None)  # follows from epsilon
         return dict(sorted(settings.items()))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of `resolved`: rows of two tables that are resolved alike have cells in common."""
         return digest_of(self.resolved)

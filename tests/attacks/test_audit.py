@@ -206,7 +206,7 @@ def exact_bound(inside: np.ndarray, outside: np.ndarray, rate: float, noise: flo
     ("rate", "noise", "steps", "n", "repeats"),
     [
         (1.0, 1.0, 1, 20_000, 20),
-        (0.5, 1.0, 2, 20_000, 20),
+        pytest.param(0.5, 1.0, 2, 20_000, 20, marks=pytest.mark.slow),
         pytest.param(1.0, 1.0, 1, 20_000, 200, marks=pytest.mark.slow),
         pytest.param(0.25, 0.75, 10, 40_000, 100, marks=pytest.mark.slow),
     ],

@@ -18,6 +18,7 @@ def run(out: Path, *only: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_part_runs_and_nothing_fails(tmp_path: Path) -> None:
     found = run(tmp_path / "gpu.json")
     assert set(found) == {"machine", "check", "dpgan", "diffusion", "clipped", "noise", "graphs"}
@@ -33,6 +34,7 @@ def test_every_part_runs_and_nothing_fails(tmp_path: Path) -> None:
     assert {each["ratio"] > 0 for each in found["clipped"].values()} == {True}
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_told_and_the_rest_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum that is half of what it should be, in one layer."""
     from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution

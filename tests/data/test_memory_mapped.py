@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from slowly import slow_among
 
 from gossamer.data import fingerprint, labels, memory_mapped, to_uint8
 from gossamer.data.card import DataCard
@@ -474,10 +475,10 @@ print(len(found.private) + (len(found.public) if found.public else 0), drawn.ima
     ("form", "rest"),
     [
         ("npy", {}),
-        ("npy", {"share": 0.1}),
-        ("npy", {"invert": True}),
-        ("squeezed", {}),
-        ("idx.gz", {}),
+        pytest.param("npy", {"share": 0.1}, marks=pytest.mark.slow),
+        pytest.param("npy", {"invert": True}, marks=pytest.mark.slow),
+        pytest.param("squeezed", {}, marks=pytest.mark.slow),
+        pytest.param("idx.gz", {}, marks=pytest.mark.slow),
     ],
 )
 def test_records_larger_than_the_memory_are_read(tmp_path: Path, form: str, rest: dict[str, object]) -> None:
@@ -564,7 +565,9 @@ def stored(form: str, place: Path, count: int, picture: bytes) -> Path:
     return place
 
 
-@pytest.mark.parametrize(("form", "most"), [("tar", 250), ("parquet", 250), ("folder", 800)])
+@pytest.mark.parametrize(
+    ("form", "most"), slow_among([("tar", 250), ("parquet", 250), ("folder", 800)], {("tar", 250), ("folder", 800)})
+)
 def test_pictures_are_decoded_in_constant_memory(tmp_path: Path, form: str, most: int) -> None:
     """Peak anonymous memory of 3,000 and of 12,000 pictures, in a process that may keep no array in memory.
 

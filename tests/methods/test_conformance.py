@@ -5,6 +5,7 @@ The sixth is an exercise (`tests/fixtures/class_means`): what is asked of it is 
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -20,6 +21,7 @@ import torch
 from class_means import ClassMeans
 from dp_accounting import PoissonSampledDpEvent
 from safetensors.torch import load_file
+from slowly import slow_among
 from torch import Tensor
 
 from gossamer.data.card import DataCard
@@ -203,7 +205,11 @@ def sixth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, ClassMeans.name, ClassMeans())
 
 
-@pytest.fixture(params=[*sorted(METHODS), ClassMeans.name])
+EVERY = [*sorted(METHODS), ClassMeans.name]
+WARM_OR_NOT = list(itertools.product(EVERY, (False, True)))
+
+
+@pytest.fixture(params=EVERY)
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -212,9 +218,16 @@ def test_every_method_has_its_settings_here() -> None:
     assert set(SMALL) == set(TOY) == set(METHODS)
 
 
-def test_spends_its_plan(method: str) -> None:
+@functools.cache
+def ended(method: str) -> Run:
+    """A run with fresh noise at its end, for all who only look at it."""
     run = Run(method, stripes(180), SMALL[method], rng=Rng())
     run.end()
+    return run
+
+
+def test_spends_its_plan(method: str) -> None:
+    run = ended(method)
     if reason := METHODS[method].without_guarantee:
         says_infinity(run.ledger, reason)
         return
@@ -238,7 +251,10 @@ def test_plan_is_pure_and_reads_the_card_only(method: str) -> None:
     assert (plan != larger) == (PoissonSampledDpEvent.__name__ in repr(plan))
 
 
-@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("method", "warm"),
+    slow_among(WARM_OR_NOT, [(name, False) for name in ("dpgan", "dp-wgan", "privae", "gs-wgan", "dp-diffusion")]),
+)
 def test_non_interference(method: str, warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unrelated data of another size, same seeds, deaf mechanism: artefact and events are equal bit for bit.
 
@@ -314,6 +330,7 @@ def test_nobody_left_is_no_reason_to_stop(method: str) -> None:
     assert run.ledger.used == [count for _, count in run.plan]
 
 
+@pytest.mark.parametrize("method", slow_among(EVERY, {"dpgan", "dp-wgan", "privae"}))
 def test_the_mechanism_is_what_the_data_go_through(method: str) -> None:
     """The counterpart of non-interference: with the mechanism hearing, other data give another artefact."""
     runs = [Run(method, records, SMALL[method], rng=Rng(3, noise_seed=4)) for records in (stripes(180), garbage(180))]
@@ -321,9 +338,8 @@ def test_the_mechanism_is_what_the_data_go_through(method: str) -> None:
 
 
 def test_saves_only_the_generator(method: str, tmp_path: Path) -> None:
-    run = Run(method, stripes(180), SMALL[method], rng=Rng())
-    state = run.end()
-    (tmp_path / "model.safetensors").write_bytes(model_bytes(state.released))
+    run = ended(method)
+    (tmp_path / "model.safetensors").write_bytes(model_bytes(run.training.state.released))
     saved = load_file(tmp_path / "model.safetensors")
     fresh = run.job.generator()
     assert {name: value.shape for name, value in saved.items()} == {
@@ -332,13 +348,11 @@ def test_saves_only_the_generator(method: str, tmp_path: Path) -> None:
 
 
 def test_events_are_public_json(method: str) -> None:
-    run = Run(method, stripes(180), SMALL[method], rng=Rng())
-    run.end()
-    for event in run.events:
+    for event in ended(method).events:
         json.dumps(event, allow_nan=False)
 
 
-@pytest.mark.parametrize("at", [2, 9, 20])
+@pytest.mark.parametrize("at", slow_among([2, 9, 20], {2, 20}))
 def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int, tmp_path: Path) -> None:
     public = stripes(30, seed=5)
     whole = Run(method, stripes(180), SMALL[method], rng=Rng(1, noise_seed=2), public=public)
@@ -356,6 +370,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int, tm
     assert first.ledger.used == whole.ledger.used
 
 
+@pytest.mark.parametrize("method", slow_among(EVERY, {"dp-diffusion", "dp-mepf", "dp-wgan", "gs-wgan", "privae"}))
 def test_resume_where_one_phase_turns_into_the_next(method: str, tmp_path: Path) -> None:
     """At the last step of a phase and at its end: what its body does last is done once."""
 
@@ -397,6 +412,7 @@ def test_a_checkpoint_of_a_real_run_holds_no_noise_state(method: str, tmp_path: 
     assert results[0] != results[1]
 
 
+@pytest.mark.parametrize("method", slow_among(EVERY, {"dpgan", "dp-wgan", "gs-wgan"}))
 def test_learns_a_toy(method: str) -> None:
     """With little noise the classes come out on the right sides; an untrained generator shows no difference.
 
@@ -438,7 +454,7 @@ def test_methods_that_may_compute_in_narrow_precision() -> None:
 
 
 @pytest.mark.parametrize("method", NARROW)
-@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+@pytest.mark.parametrize("precision", slow_among(["bf16", "tf32"], {"tf32"}))
 def test_narrow_products_keep_the_contract(monkeypatch: pytest.MonkeyPatch, method: str, precision: str) -> None:
     """Non-interference, the plan, and a training near that of single precision. Bfloat16 leaves traces, TF32 needs a GPU; what
     fills a batch takes coins of its own, which DPGAN's records have none of."""

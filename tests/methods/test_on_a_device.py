@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from pretended import DEVICE, Mixed, Pretended, pretended
+from slowly import slow_among
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
@@ -74,7 +75,7 @@ def test_every_method_is_here() -> None:
     assert set(SMALL) == set(METHODS)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", slow_among(sorted(METHODS), {"dp-diffusion"}))
 def test_a_method_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pretended() as gpu:
         net = taken(method, DEVICE, gpu.waits)

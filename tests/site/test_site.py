@@ -49,6 +49,7 @@ def pages(site: Path) -> dict[Path, Read]:
     return {page: Read(page) for page in sorted(site.rglob("*.html")) if page.name != "404.html"}
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_file_and_an_anchor(pages: dict[Path, Read], site: Path) -> None:
     dead = []
     for page, read in pages.items():
@@ -67,6 +68,7 @@ def test_every_link_leads_to_a_file_and_an_anchor(pages: dict[Path, Read], site:
     assert dead == []
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Read], site: Path) -> None:
     assert [loaded for read in pages.values() for loaded in read.loaded if ELSEWHERE.match(loaded)] == []
     for style in site.rglob("*.css"):
@@ -75,6 +77,7 @@ def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Read], site: Path) -
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_command_and_method_is_on_the_page_of_the_command_line(site: Path) -> None:
     text = (site / "cli.html").read_text(encoding="utf-8")
     for name in (*COMMANDS, *(f"fit {method}" for method in METHODS)):
@@ -82,6 +85,7 @@ def test_every_command_and_method_is_on_the_page_of_the_command_line(site: Path)
     assert "--noise-multiplier" in text
 
 
+@pytest.mark.slow
 def test_the_search_knows_prose_and_not_code(site: Path) -> None:
     entries = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
     found = {entry["location"].split("#")[0] for entry in entries if "epsilon" in entry["text"].lower()}
@@ -97,9 +101,11 @@ DEAD = ["[gone](gone.md)", "[gone](../src/gone.py)", "[gone](other.md#gone)", "[
     "lines, says",
     [
         (DEAD, ["'gone.md'", "'../src/gone.py'", "an anchor '#gone'", "'#lost'"]),
-        (['--8<-- "examples/gone.py"'], ["examples/gone.py"]),
-        (["::: gossamer.run.training.fit.gone"], ["gossamer.run.training.fit.gone"]),
-        (["[there](other.md#there)", "[code](../src/gossamer/errors.py)"], []),
+        pytest.param(['--8<-- "examples/gone.py"'], ["examples/gone.py"], marks=pytest.mark.slow),
+        pytest.param(
+            ["::: gossamer.run.training.fit.gone"], ["gossamer.run.training.fit.gone"], marks=pytest.mark.slow
+        ),
+        pytest.param(["[there](other.md#there)", "[code](../src/gossamer/errors.py)"], [], marks=pytest.mark.slow),
     ],
 )
 def test_what_is_dead_stops_the_build(tmp_path: Path, lines: list[str], says: list[str]) -> None:

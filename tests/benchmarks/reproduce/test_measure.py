@@ -144,7 +144,7 @@ def test_semi_supervised_uses_the_generator_and_few_records(
 def test_latent_looks_at_the_codes_of_a_released_encoder(
     paper_metrics: Run, gossamer: Run, data: Path, card: Path, tmp_path: Path
 ) -> None:
-    words = ["--data", data, "--card", card, "--epsilon", 10, "--delta", 1e-3, "--steps", 3, "--width", 8]
+    words = ["--data", data, "--card", card, "--noise-multiplier", 4, "--delta", 1e-3, "--steps", 3, "--width", 8]
     words += ["--expected-batch-size", 16, "--latent-size", 3, "--warm-steps", 0]
     assert gossamer("fit", "privae", *words, "--out", tmp_path / "vae", "--release-encoder").status == 0
     found = measured(paper_metrics, tmp_path / "vae", data, tmp_path, "--metrics", "latent")

@@ -172,6 +172,7 @@ def test_the_commands_of_a_cell_give_its_run(
     assert [entry["metric"] for entry in measured] == [entry["metric"] for entry in found["metrics"]]
 
 
+@pytest.mark.slow
 def test_a_cell_says_the_most_threads_that_a_part_of_it_had(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
 ) -> None:
@@ -253,6 +254,7 @@ def test_the_name_of_an_attack_is_the_same_for_one_discriminator_and_for_several
     assert values == {"white-box: share": 0.6, "white-box, mean: share": 0.5, "oracle TVD: distance": 0.1}
 
 
+@pytest.mark.slow
 def test_points_of_the_plane_are_written_to_a_file_with_their_test_points(tmp_path: Path) -> None:
     """The pinwheel comes as an array, and its codes are looked at on points that the run has not seen."""
     table = parse("tiny", PINWHEEL)
@@ -297,10 +299,14 @@ def test_two_tables_share_a_cell(tiny: Table, tmp_path: Path, quick: list[str]) 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("axes = 8", "axes = 9"), ("epsilon = 10.0", "epsilon = 9.0"), ("samples = 60", "samples = 61"),
-        ("records = 300", "records = 301"), ('metrics = "accuracy"', 'metrics = "mmd"'), ("delta = 1e-4", "delta = 1e-5"),
+        ("axes = 8", "axes = 9"),
+        pytest.param("epsilon = 10.0", "epsilon = 9.0", marks=pytest.mark.slow),
+        pytest.param("samples = 60", "samples = 61", marks=pytest.mark.slow),
+        pytest.param("records = 300", "records = 301", marks=pytest.mark.slow),
+        ('metrics = "accuracy"', 'metrics = "mmd"'),
+        pytest.param("delta = 1e-4", "delta = 1e-5", marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_a_row_whose_settings_have_changed_is_run_again(
     tiny: Table, tmp_path: Path, quick: list[str], old: str, new: str
 ) -> None:
@@ -413,6 +419,7 @@ def test_ctrl_c_within_a_fit_stops_at_a_checkpoint_and_the_same_command_goes_on(
     assert verify(run).ok
 
 
+@pytest.mark.slow
 def test_minutes_stop_a_fit_at_a_checkpoint(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: list[str]
 ) -> None:

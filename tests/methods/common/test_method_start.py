@@ -116,7 +116,15 @@ def test_what_was_drawn_stands_in_the_place_of_public_records(monkeypatch: pytes
     assert seen["moments.axes"] is seen["moments.train"] is public
 
 
-@pytest.mark.parametrize("stop", [("start: training", 1), ("drawing", 1), ("warm start", 2), ("training", 3)])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(("start: training", 1), marks=pytest.mark.slow),
+        ("drawing", 1),
+        pytest.param(("warm start", 2), marks=pytest.mark.slow),
+        pytest.param(("training", 3), marks=pytest.mark.slow),
+    ],
+)
 def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int]) -> None:
     """The state is all that it goes on from: the same pictures, each release once, the same model where noise is the same."""
     whole = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), Rng(3, noise_seed=4))

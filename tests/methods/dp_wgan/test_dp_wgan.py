@@ -83,8 +83,8 @@ def test_private_quantiles_are_charged() -> None:
 
 def test_private_quantiles_find_the_median_norm() -> None:
     """Hardly any noise, everybody drawn: the bound ends near the median of the norms that the critic then has."""
-    config = Config(**{**TINY, "steps": 120}, bounds="private-quantile", quantile_every=1, quantile_noise_multiplier=1e-3,
-                    max_norm=100.0)  # fmt: skip
+    config = Config(**{**TINY, "steps": 40}, bounds="private-quantile", quantile_every=1, quantile_noise_multiplier=1e-3,
+                    max_norm=10.0)  # fmt: skip
     config = dataclasses.replace(config, expected_batch_size=40, critic_learning_rate=1e-7)
     card = dataclasses.replace(CARD, declared_size=40)
     held = records(40)

@@ -208,6 +208,7 @@ def test_the_adversary_learns_the_parts_it_is_shown():
     assert answers.argmax(1).tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_the_penalty_brings_the_generators_together():
     """Parts of different brightness: without the penalty each generator copies its part; with a strong one they meet."""
 

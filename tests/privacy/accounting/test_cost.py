@@ -59,7 +59,7 @@ MNIST_128, MNIST_512, CELEBA = 1 / math.ceil(60_000 / 128), 1 / math.ceil(60_000
         pytest.param(2048 / 182_637, 4.0, 385_000, 1e-6, 10.092, 9.485, id="dpgan B/N celeba"),
         # Zhang, Ji, Wang 2018: k groups with noise sigma c_j each are one Gaussian of multiplier sigma / sqrt(k).
         pytest.param(64 / 58_800, 1.086, 20_000, 1e-5, 0.807, 0.653, id="dp-gan k 1"),
-        pytest.param(64 / 58_800, 1.086 / math.sqrt(5), 2_000, 1e-5, 5.438, 4.246, id="dp-gan k 5 short"),
+        pytest.param(64 / 58_800, 1.086 / math.sqrt(5), 2_000, 1e-5, 5.438, 4.246, id="dp-gan k 5 short", marks=slow),
         pytest.param(64 / 58_800, 1.086 / math.sqrt(5), 20_000, 1e-5, 9.287, 7.871, id="dp-gan k 5", marks=slow),
         pytest.param(64 / 58_800, 1.086 / math.sqrt(7), 20_000, 1e-5, 18.727, 16.202, id="dp-gan k 7", marks=slow),
         # Takahashi et al. 2020: two terms with noise sigma C1 and sigma 2 C2 are one Gaussian of multiplier sigma / sqrt(2).
@@ -86,13 +86,13 @@ def test_golden_poisson_gaussian(
 @pytest.mark.parametrize(
     ("shard_count", "rows", "steps", "noise"),
     [
-        (1000, 32, 20_000, 2.872),
+        pytest.param(1000, 32, 20_000, 2.872, marks=slow),
         (1000, 8, 20_000, 1.436),
         pytest.param(1000, 32, 5_000, 2.663, marks=slow),
         pytest.param(250, 32, 20_000, 4.400, marks=slow),
         pytest.param(250, 16, 5_000, 2.400, marks=slow),
         pytest.param(100, 32, 20_000, 9.461, marks=slow),
-        (100, 16, 5_000, 3.641),
+        pytest.param(100, 16, 5_000, 3.641, marks=slow),
     ],
 )
 def test_golden_gs_wgan_secret_draw(shard_count: int, rows: int, steps: int, noise: float) -> None:
@@ -111,7 +111,10 @@ def test_golden_gs_wgan_other_readings() -> None:
     assert 2.5e5 < figures(shards(1000, 1.07 / math.sqrt(32), 20_000), relation=REPLACE_ONE)["RDP"] < 3.5e5
 
 
-@pytest.mark.parametrize(("noise", "rows", "answers"), [(12.647, 32, 20), (6.324, 8, 20), (14.140, 16, 50)])
+@pytest.mark.parametrize(
+    ("noise", "rows", "answers"),
+    [(12.647, 32, 20), pytest.param(6.324, 8, 20, marks=slow), pytest.param(14.140, 16, 50, marks=slow)],
+)
 def test_golden_gs_wgan_round_robin(noise: float, rows: int, answers: int) -> None:
     """Composition of plain Gaussians: within the last digit of the table, against the exact epsilon of one Gaussian."""
     plan = [(GaussianDpEvent(noise / math.sqrt(rows)), answers)]
@@ -361,7 +364,7 @@ def meets(printed: float, target: float) -> bool:
 @pytest.mark.parametrize(
     ("rate", "steps", "epsilon", "delta"),
     [
-        (MNIST_128, 450_000, 10.0, 1e-5),  # the longest schedule
+        pytest.param(MNIST_128, 450_000, 10.0, 1e-5, marks=slow),  # the longest schedule
         pytest.param(512 / 60_000, 4_000, 10.0, 1e-5, marks=slow),
         (MNIST_512, 165_000, 1.0, 1e-5),
         pytest.param(CELEBA, 385_000, 10.0, 1e-6, marks=slow),

@@ -62,7 +62,9 @@ def hockey_stick(gamma: float, p: np.ndarray, q: np.ndarray, area: float) -> flo
     return float(np.maximum(p - gamma * q, 0).sum() * area)
 
 
-@pytest.mark.parametrize(("K", "noise"), [(2, 0.5), (4, 1.0), (10, 0.4)])
+@pytest.mark.parametrize(
+    ("K", "noise"), [pytest.param(2, 0.5, marks=slow), (4, 1.0), pytest.param(10, 0.4, marks=slow)]
+)
 def test_it_dominates_every_triple_in_the_ball(K: int, noise: float) -> None:
     """200 random triples of answers in the plane, each two of them at most 1 apart, and the extreme ones; all 9 gammas.
 

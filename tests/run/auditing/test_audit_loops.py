@@ -95,6 +95,7 @@ def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> Non
     assert outside.x == pytest.approx(0, abs=0.02)
 
 
+@pytest.mark.slow
 def test_trials_are_dealt_to_processes_with_coins_and_noise_of_their_own() -> None:
     card = DataCard(shape=(1, 8, 8), classes=2, declared_size=61)
     runs = TrialRunner(METHODS["moments"].job({"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1)
@@ -122,6 +123,7 @@ def test_a_steered_canary_pulls_at_the_network_s_own_weights() -> None:
     )
 
 
+@pytest.mark.slow
 def test_who_sees_the_model_alone_sees_less() -> None:
     """One plain step over all records, so that the weights are start and noise and the canary, in the batch-wise term mostly.
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from several import Several
+from slowly import slow_among
 from torch import Tensor
 
 from gossamer.data.card import DataCard
@@ -114,7 +115,9 @@ CASES: dict[str, tuple[Patch, float, int, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(
+    "name", slow_among(CASES, {"noise halved", "one noise draw reused", "each rank fills the batch"})
+)
 def test_a_mistake_on_two_ranks_is_refuted(name: str, two: Several) -> None:
     """Noise and coins are fixed: clean code is consistent on both ranks, the mistake is refuted on one at least."""
     plant, *terms = CASES[name]

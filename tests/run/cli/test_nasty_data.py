@@ -21,7 +21,20 @@ from gossamer.methods import METHODS
 from gossamer.run.evaluation.evaluate import _read_samples
 
 Run = Callable[..., Any]
-SMALL = ["--steps", 4, "--expected-batch-size", 16, "--width", 4, "--latent-size", 8, "--epsilon", 10, "--delta", 1e-3]
+SMALL = [
+    "--steps",
+    4,
+    "--expected-batch-size",
+    16,
+    "--width",
+    4,
+    "--latent-size",
+    8,
+    "--noise-multiplier",
+    4,
+    "--delta",
+    1e-3,
+]
 
 
 @pytest.fixture(scope="module")

@@ -175,6 +175,7 @@ def test_public_records_are_refused_where_nothing_uses_them(
     assert "no use for public records" in answer.err
 
 
+@pytest.mark.slow
 def test_a_critic_is_asked_by_ranks(
     gossamer: Run, fit_words: list[str], data: Path, strangers: Path, tmp_path: Path
 ) -> None:

@@ -232,7 +232,10 @@ def test_compare_shows_runs_by_epsilon(
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["--metric", "acuracy"], "Did you mean 'accuracy'"), (["-o", "plot.txt"], "a plot is a .png or .svg file")],
+    [
+        (["--metric", "acuracy"], "Did you mean 'accuracy'"),
+        pytest.param(["-o", "plot.txt"], "a plot is a .png or .svg file", marks=pytest.mark.slow),
+    ],
 )
 def test_what_compare_refuses(gossamer: Run, run: Path, data: Path, words: list[str], says: str) -> None:
     refused = gossamer("compare", run)

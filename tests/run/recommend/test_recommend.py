@@ -296,6 +296,7 @@ def test_plan_says_what_to_expect(gossamer: Run, facts: Callable[..., Path]) -> 
     assert " instead of 0.2" in other
 
 
+@pytest.mark.slow
 def test_plan_takes_the_run_with_these_settings_where_there_is_one(gossamer: Run, facts: Callable[..., Path]) -> None:
     """Not the best of the method; and a run with public pictures says nothing of one without."""
     budget = ["--card", facts(60_000), "--epsilon", 10, "--delta", 1e-5]

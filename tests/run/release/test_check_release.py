@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from dp_accounting import GaussianDpEvent
+from slowly import slow_among
 
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.accounting.events import plan_of, poisson_gaussian
@@ -177,7 +178,9 @@ def test_what_was_tampered_with_is_not_confirmed(
     )
 
 
-@pytest.mark.parametrize(("draw", "noise"), [("secret", 12.0), ("round_robin", 20.0), ("paper", 20.0)])
+@pytest.mark.parametrize(
+    ("draw", "noise"), slow_among([("secret", 12.0), ("round_robin", 20.0), ("paper", 20.0)], {("secret", 12.0)})
+)
 def test_it_bounds_the_draws_of_gs_wgan(script: ModuleType, tmp_path: Path, draw: Any, noise: float) -> None:
     """No figure of ours lies below its own, which it computes in another way; the best lies within 0.1 % of it.
 
@@ -204,7 +207,7 @@ ONCE: dict[str, Plan] = {
 }
 
 
-@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize("name", slow_among(ONCE, {"a Gaussian", "a Poisson draw"}))
 def test_a_plan_is_refused_under_the_relation_that_its_noise_is_not_for(
     script: ModuleType, tmp_path: Path, name: str
 ) -> None:

@@ -163,6 +163,7 @@ def sha256_of(images: np.ndarray) -> str:
     return hashlib.sha256(images.tobytes()).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "classes", "flags"),
     [

@@ -40,9 +40,15 @@ def run(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.fixture(scope="module")
+def released(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release(made, tmp_path_factory.mktemp("released") / "out")
+
+
 @pytest.fixture
-def out(run: Path, tmp_path: Path) -> Path:
-    return release(run, tmp_path / "out")
+def out(run: Path, released: Path, tmp_path: Path) -> Path:
+    """A release of the run; many tests look at it, so it is made once and copied."""
+    return Path(shutil.copytree(released, tmp_path / "out"))
 
 
 def names(folder: Path) -> list[str]:
@@ -237,6 +243,7 @@ def test_settings_that_lead_elsewhere_than_the_ledger(run: Path, path: tuple[str
     assert any(says in problem for problem in verify(run).problems)
 
 
+@pytest.mark.slow
 def test_garbage_in_any_setting_is_a_problem_and_never_a_traceback(run: Path) -> None:
     right = json.loads((run / "config.json").read_text())
     names_only = (("seed",), ("device",), ("tensorboard",), ("format",), ("versions",), ("run",), ("accounts",))
@@ -475,7 +482,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.fixture(params=[0o000, 0o077])
+@pytest.fixture(params=[0o000, pytest.param(0o077, marks=pytest.mark.slow)])
 def umask(request: pytest.FixtureRequest) -> Iterator[None]:
     before = os.umask(request.param)
     yield

@@ -20,7 +20,10 @@ CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=12)
 
 @pytest.mark.parametrize(
     ("draw", "honest", "other"),
-    [("secret", "replace-one", "add-or-remove-one"), ("paper", "add-or-remove-one", "replace-one")],
+    [
+        pytest.param("secret", "replace-one", "add-or-remove-one", marks=pytest.mark.slow),
+        ("paper", "add-or-remove-one", "replace-one"),
+    ],
 )
 def test_a_certificate_of_another_relation_does_not_verify(tmp_path: Path, draw: str, honest: str, other: str) -> None:
     """Its accountants know the plan under both, and ledger and certificate agree: the settings alone show it."""

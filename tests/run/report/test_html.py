@@ -122,7 +122,7 @@ def read_page(folder, **options):
 @pytest.mark.parametrize(
     ("count", "epsilon", "runs", "figure"),
     [
-        (1, 5371.2341, "1 earlier run", "5,371.235"),
+        pytest.param(1, 5371.2341, "1 earlier run", "5,371.235", marks=pytest.mark.slow),
         (12, 7.0, "12 earlier runs", "7.000"),
         (2, "inf", "2 earlier runs", "infinite"),
     ],

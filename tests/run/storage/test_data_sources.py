@@ -123,7 +123,7 @@ def test_neighbours_have_the_same_warm_start_and_the_same_settings(
 def test_a_start_that_votes_chose_is_not_called_free(data: Path, tmp_path: Path) -> None:
     """What `evaluate` shows as the public start alone, at epsilon 0, is kept only where nothing was released before it."""
     few = {"steps": 2, "expected_batch_size": 20, "axes": 4, "width": 8, "multiplicity": 1, "warm_steps": 2}
-    request = {"data": data, "card": CARD, "epsilon": 10.0, "delta": 1e-3, "public_share": SHARE}
+    request = {"data": data, "card": CARD, "noise_multiplier": 4.0, "delta": 1e-3, "public_share": SHARE}
     for votes in (0.0, 1.0):
         fit("dp-diffusion", out=tmp_path / str(votes), votes_noise=votes, **request, **few)
         assert (tmp_path / str(votes) / "checkpoint" / WARM).is_file() == (votes == 0)

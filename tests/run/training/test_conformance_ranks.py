@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from several import Several
+from slowly import slow_among
 from test_distributed import CARD, METHODS_ON_RANKS, flat, stripes
 from torch import Tensor
 
@@ -84,6 +85,9 @@ def whole(ranks: Ranks, method: str, records: Records, deaf: bool) -> tuple[Tens
     return *going.found, going.ledger.unused
 
 
+@pytest.mark.parametrize(
+    "method", slow_among(METHODS_ON_RANKS, {"dpgan", "dp-wgan", "privae", "dp-diffusion", "dp-mepf"})
+)
 def test_non_interference(method: str, two: Several) -> None:
     """Unrelated records, the same seeds: with a deaf mechanism artefact and events are the same, bit for bit; else not."""
     for deaf in (True, False):
@@ -94,7 +98,7 @@ def test_non_interference(method: str, two: Several) -> None:
             assert (torch.equal(weights, others) and shown == told) == deaf
 
 
-@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("n", slow_among([0, 1], {1}))
 def test_a_rank_without_records_is_no_reason_to_stop(method: str, n: int, two: Several) -> None:
     for _, _, left in two.all(whole, method, stripes(n), False):
         assert not any(left)
@@ -114,7 +118,13 @@ def broken(ranks: Ranks, method: str, at: int) -> tuple[bool, bool]:
     return same, second.ledger.unused == unbroken.ledger.unused
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS_ON_RANKS if name != "gs-wgan"])  # see test_torchrun.py
+@pytest.mark.parametrize(
+    "method",
+    slow_among(
+        [name for name in METHODS_ON_RANKS if name != "gs-wgan"],  # see test_torchrun.py
+        {"dp-wgan", "privae", "dp-mepf"},
+    ),
+)
 def test_resume_equals_an_unbroken_run_on_every_rank(method: str, two: Several) -> None:
     steps = 1 if method in ("moments",) else 5
     assert two.all(broken, method, steps) == [(True, True)] * 2

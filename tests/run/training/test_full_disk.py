@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from slowly import slow_among
 
 from gossamer.errors import DiskFull, RunFolderError, is_full
 from gossamer.events import Event
@@ -58,7 +59,7 @@ class Disk:
         self.real(descriptor)
 
 
-@pytest.mark.parametrize("at", ["ledger.jsonl", "state.pt"])
+@pytest.mark.parametrize("at", slow_among(["ledger.jsonl", "state.pt"], {"ledger.jsonl"}))
 def test_a_full_disk_loses_nothing_that_was_paid_for(
     data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -162,7 +163,9 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     assert gossamer(*fit_words).status == 0
 
 
-@pytest.mark.parametrize("at", ["config.json", "source.json", "ledger.jsonl"])
+@pytest.mark.parametrize(
+    "at", slow_among(["config.json", "source.json", "ledger.jsonl"], {"config.json", "source.json"})
+)
 def test_a_run_that_cannot_be_begun_leaves_an_empty_place(
     gossamer: Run, fit_words: list[str], tmp_path: Path, at: str
 ) -> None:

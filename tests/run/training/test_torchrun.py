@@ -68,6 +68,7 @@ def test_two_ranks_are_one_run_with_one_voice(data: Path, card: Path, tmp_path: 
     assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 120
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_ranks_and_one_process_goes_on(data: Path, card: Path, tmp_path: Path) -> None:
     """Critics are on both ranks: their checkpoint is too, and three ranks, then one, go on from it."""
     run = tmp_path / "run"
@@ -94,6 +95,7 @@ def test_ctrl_c_stops_all_ranks_and_one_process_goes_on(data: Path, card: Path, 
     assert verify(run).ok
 
 
+@pytest.mark.slow
 def test_a_refusal_is_said_once_and_other_commands_are_one_process(data: Path, card: Path, tmp_path: Path) -> None:
     flags = {**SMALL, "width": 3}
     process = start(2, *words("dpgan", flags, data, card, tmp_path / "run"))
