@@ -76,7 +76,7 @@ def test_one_record_of_a_class_of_its_own_moves_the_label_of_nobody_else(tmp_pat
         ]
 
     for names in (["b", "b", "c", "b", "c"], ["b", "b", "c", "b", "c", "a"]):
-        with pytest.raises(DataError, match=r"the class of record \d+ .* declared ones: 0, 1, 2\."):
+        with pytest.raises(DataError, match=r"the class of records? \d.* It names 0, 1, 2\."):
             labels(names, card)
     named = dataclasses.replace(card, class_names=("a", "b", "c"))
     assert labels(["b", "b", "c", "b", "c"], named) == labels(["b", "b", "c", "b", "c", "a"], named) == [1, 1, 2, 1, 2]
@@ -351,7 +351,7 @@ def test_a_run_that_was_split_by_positions_cannot_go_on(data: Path, tmp_path: Pa
 def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
     np.savez(data, **arrays(data), who=np.where(np.arange(160) < 9, -1, np.arange(160) % 40))
     words = {"card": WRITERS, "out": tmp_path / "run", "units": ":who", "data": data, **SETTINGS}
-    with pytest.raises(DataError, match=r"index 0 \(counted from 0\): this record has no unit"):
+    with pytest.raises(DataError, match=r"index 0 \(counted from 0\).*: this record has no unit"):
         fit("dpgan", **words)
     assert not (tmp_path / "run").exists()
     own = DataCard(shape=(1, 28, 28), classes=2, declared_size=40, unit="writer", missing_unit="own")
