@@ -19,6 +19,7 @@ from gossamer.events import Event
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.verify import verify
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.training.fit import fit
 from gossamer.run.training.resume import resume
 
@@ -239,6 +240,14 @@ def test_records_hold_units_of_their_own(tmp_path: Path) -> None:
     records = Records(images[:, None], labels, np.arange(64) // 2)
     with pytest.raises(RequestError, match='the card says unit = "record"'):
         fit("dpgan", data=records, out=tmp_path / "run", **RUN)
+
+
+def test_what_holds_the_records_shows_none_of_them() -> None:
+    """Debuggers and test tools print the values of a traceback."""
+    sources = DataSources.of(arrays(), units=["Ms X"] * 64)
+    assert repr(sources.held) == "Held(data, units)"
+    assert "Ms X" not in repr(sources)
+    assert "array" not in repr(sources)
 
 
 def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def own_units(data: Any) -> np.ndarray | None:
 def stored_in_memory(
     data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None
 ) -> Stored:
-    """Return the images and labels of records in memory, copied from whatever holds them.
+    """Return the images and labels of records in memory. Whole arrays are not copied.
 
     Args:
         data: a pair (images, labels), where images are [N, H, W], [N, C, H, W] or [N, H, W, C] and labels [N]; images alone

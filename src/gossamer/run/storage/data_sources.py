@@ -28,7 +28,7 @@ IN_MEMORY = "records in memory"
 """What a run folder says of records that a program passed to `fit`. `resume` needs them again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Held:
     """Records in memory, as a program passed them; None: there are none, or they have a path.
 
@@ -46,6 +46,10 @@ class Held:
     def of(cls, **given: Any) -> "Held":
         """Keep what is in memory. given: paths are left out."""
         return cls(**{name: value for name, value in given.items() if value is not None and not is_place(value)})
+
+    def __repr__(self) -> str:
+        """Show which are there: a traceback that shows this must not show a record."""
+        return f"Held({', '.join(self.names)})"
 
     @property
     def names(self) -> list[str]:
