@@ -28,7 +28,7 @@ from gossamer.attacks.total_variation import total_variation
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
 from gossamer.methods.method import Run, Training

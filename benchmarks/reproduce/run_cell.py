@@ -18,7 +18,7 @@ from benchmarks.reproduce.metrics.measure import measure
 from benchmarks.reproduce.result_files import SCHEMA
 from benchmarks.reproduce.tables import Cell
 from gossamer.data.card import DataCard
-from gossamer.data.writers import write_samples
+from gossamer.data.samples.writers import write_samples
 from gossamer.events import Event, Sink
 from gossamer.files import hold, write_atomically
 from gossamer.methods.synthesizer import Synthesizer

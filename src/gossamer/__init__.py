@@ -14,9 +14,10 @@ import typing
 
 if typing.TYPE_CHECKING:
     from gossamer.data.card import DataCard as DataCard
+    from gossamer.data.card_draft import draft_card as draft_card
     from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
-    from gossamer.data.samples import Samples as Samples
+    from gossamer.data.samples.samples import Samples as Samples
     from gossamer.errors import BudgetError as BudgetError
     from gossamer.errors import BudgetExceeded as BudgetExceeded
     from gossamer.errors import BudgetLogError as BudgetLogError
@@ -29,7 +30,6 @@ if typing.TYPE_CHECKING:
     from gossamer.errors import PrivacyError as PrivacyError
     from gossamer.errors import RequestError as RequestError
     from gossamer.errors import RunFolderError as RunFolderError
-    from gossamer.errors import UnplannedRelease as UnplannedRelease
     from gossamer.estimate import Estimate as Estimate
     from gossamer.events import Event as Event
     from gossamer.events import Sink as Sink
@@ -67,11 +67,12 @@ if typing.TYPE_CHECKING:
 _NAMES = {
     # for data owners (docs/python.md)
     "gossamer.data.card": "DataCard",
+    "gossamer.data.card_draft": "draft_card",
     "gossamer.data.readers.read": "read",
     "gossamer.data.records": "Records",
-    "gossamer.data.samples": "Samples",
+    "gossamer.data.samples.samples": "Samples",
     "gossamer.errors": "BudgetError BudgetExceeded BudgetLogError CardError ConfinedError DataError GossamerError Interrupted "
-    "LedgerDamaged PrivacyError RequestError RunFolderError UnplannedRelease",
+    "LedgerDamaged PrivacyError RequestError RunFolderError",
     "gossamer.estimate": "Estimate",
     "gossamer.events": "Event Sink",
     "gossamer.methods": "METHODS",

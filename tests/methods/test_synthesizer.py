@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.errors import RequestError
 from gossamer.methods.method import BaseConfig, Method, State
 from gossamer.methods.synthesizer import CHUNK, Synthesizer

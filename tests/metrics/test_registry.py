@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.records import Labelled, Records
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.estimate import Estimate
 from gossamer.metrics import classify, fidelity, registry
 from gossamer.metrics.baseline_cache import Baselines

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from gossamer.data import class_names, problems
-from gossamer.data.card_hints import USUAL
 from gossamer.data.labels import positions
 from gossamer.data.to_uint8 import Resize
 from gossamer.data.units import Missing
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
     from gossamer.data.records import Records
 else:
     torch = Lazy("torch")
-card_draft: Any = Lazy("gossamer.data.card_draft")
 
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
+USUAL = ((28, 28), (32, 32))
+"""Heights and widths that every method takes, and that a draft keeps."""
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
 
@@ -133,21 +133,6 @@ class DataCard:
             entry for entry in fields(self) if entry.name in _REQUIRED or getattr(self, entry.name) != entry.default
         ]
         return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
-
-    @classmethod
-    def draft(cls, data: Any, **options: Any) -> "DataCard":
-        """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
-
-        Args:
-            data: the private records, as `fit` takes them.
-            options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them.
-
-        Raises:
-            DataError: if the records cannot be read.
-            CardError: if no card can describe them.
-        """
-        card: DataCard = card_draft.draft_card(data, **options)
-        return card
 
     @property
     def probabilities(self) -> tuple[float, ...]:

@@ -1,13 +1,16 @@
-"""A draft of a data card from the records: for the command line and for Python."""
+"""A draft of a data card, with hints for the data owner. Both come from records: for the terminal only."""
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from gossamer.data.card import STORED, DataCard, check_range, draft
-from gossamer.data.card_hints import drafted_size, remarks
+from gossamer.data.card import STORED, USUAL, DataCard, check_range, draft
+from gossamer.data.class_names import absent
+from gossamer.data.polarity import NEARLY_CONSTANT, ground, nearly_constant
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
+from gossamer.data.records import Records
 
 
 def draft_text(
@@ -33,7 +36,16 @@ def draft_text(
 
 
 def draft_card(data: Data, **options: Any) -> DataCard:
-    """Return a draft, and print what must be declared. See `DataCard.draft`."""
+    """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
+
+    Args:
+        data: the private records, as `fit` takes them.
+        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them.
+
+    Raises:
+        DataError: if the records cannot be read.
+        CardError: if no card can describe them.
+    """
     text, hints = draft_text(data, **options)
     card = DataCard.loads(text)
     for hint in hints:
@@ -44,3 +56,55 @@ def draft_card(data: Data, **options: Any) -> DataCard:
         file=sys.stderr,
     )
     return card
+
+
+def drafted_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
+    """The height and width of a draft: that of all pictures where it is a usual one, else 32 and 32."""
+    (common,) = sizes if len(sizes) == 1 else ((32, 32),)
+    return common if common in USUAL else (32, 32)
+
+
+def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
+    """What the drafted card does to the pictures, and which classes and pictures need a decision.
+
+    Args:
+        records: of any size.
+        sizes: height and width of the pictures as they are stored.
+    """
+    height, width = drafted_size(sizes)
+    if set(sizes) != {(height, width)}:
+        yield _sizes(sizes, height, width)
+    if records.class_names:
+        yield "class_names are public, and records are matched by them: keep no class that exists because of one person."
+    elif len(set(records.labels.tolist())) <= int(records.labels.max()):
+        yield (
+            "Some numbers below the largest label have no record, and each is drafted as a class of its own. If they are none, "
+            "number the classes from 0 without gaps."
+        )
+    yield from absent(records, "DATA")
+    if records.names is not None and (records.names == "").any():
+        who = "No record has a" if (records.names == "").all() else "Some records have no"
+        yield (
+            f"{who} unit, and `fit` refuses them as drafted. Give their ids, or say missing_unit = "
+            '"own" in the card if each is a unit of its own.'
+        )
+    if nearly_constant(records):
+        yield NEARLY_CONSTANT
+    if ground(records) == "light":
+        yield (
+            "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black. With such "
+            "--public records, set invert = true in the card: all data are then read inverted."
+        )
+
+
+def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
+    """What becomes of pictures of these sizes."""
+    (high, wide), _ = sizes.most_common(1)[0]
+    text = f"{wide}x{high} pixels (width x height)" + (f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else "")
+    become = f"The pictures are {text} and become {width}x{height}: declare another shape where the method has one."
+    if all(wide * height == high * width for high, wide in sizes):
+        return become
+    return (
+        f'{become} Their proportions are others. Choose resize in the card: "squash" (as drafted) distorts them, "crop" keeps '
+        'the middle, and "pad" adds black bars.'
+    )

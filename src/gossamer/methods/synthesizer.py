@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.memory_mapped import free_memory
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import method_of

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gossamer import intervals
     from gossamer.data.records import Labelled, Records
-    from gossamer.data.samples import Samples
+    from gossamer.data.samples.samples import Samples
     from gossamer.metrics import classical, classify, features, fidelity, neighbours, per_class
     from gossamer.metrics.baseline_cache import Baselines
 else:

@@ -16,9 +16,9 @@ from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
 from gossamer.data.readers import dicom, image_files
 from gossamer.data.readers.read import read
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.writers import write_samples
 from gossamer.data.split import contents
-from gossamer.data.writers import write_samples
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.cli.main import main
 

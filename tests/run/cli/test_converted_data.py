@@ -16,8 +16,8 @@ from gossamer.data import to_uint8
 from gossamer.data.card import DataCard
 from gossamer.data.readers import image_files
 from gossamer.data.readers.read import read
-from gossamer.data.samples import Samples
-from gossamer.data.writers import write_samples
+from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.writers import write_samples
 
 Run = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.metrics.features import ClassifierFeatures
 from gossamer.metrics.registry import Inputs, figure
 from gossamer.run import validation

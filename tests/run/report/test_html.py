@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gossamer.data.sample_grid import sample_grid
+from gossamer.data.samples.grid import sample_grid
 from gossamer.errors import RunFolderError
 from gossamer.run.report import html, plots
 from gossamer.run.report.html import write_report

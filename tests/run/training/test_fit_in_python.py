@@ -24,7 +24,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_card_is_drafted_with_a_rounded_size_and_its_call_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    card = gossamer.DataCard.draft(arrays())
+    card = gossamer.draft_card(arrays())
     assert (card.shape, card.classes, card.declared_size) == ((1, 28, 28), 2, 70)
     printed = capsys.readouterr().err
     assert "A draft, measured on the records." in printed
@@ -33,7 +33,7 @@ def test_a_card_is_drafted_with_a_rounded_size_and_its_call_is_printed(capsys: p
 
 
 def test_without_a_card_it_says_how_to_draft_one(tmp_path: Path) -> None:
-    with pytest.raises(CardError, match=r"card is missing. Draft one with gossamer.DataCard.draft\(data\)"):
+    with pytest.raises(CardError, match=r"card is missing. Draft one with gossamer.draft_card\(data\)"):
         fit("moments", data=arrays(), out=tmp_path / "run", **RUN)
 
 

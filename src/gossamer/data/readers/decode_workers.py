@@ -14,18 +14,25 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from PIL import Image
 
 from gossamer.errors import DataError, GossamerError
 
-if TYPE_CHECKING:
-    from gossamer.data.readers.image_files import Decoder
-
 Source = tuple[str, Path | bytes | Image.Image | DataError]
 """A picture's place, for messages, and its file, its bytes or what Pillow has opened; or why there is none."""
+
+
+class Decodes(Protocol):
+    """What reads one picture: `image_files.Decoder`."""
+
+    notes: set[str]
+
+    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
+        """Return the pixels. Raises DataError: the picture cannot be read."""
+
 
 _ALONE = 1_024
 """Pictures that are decoded before workers are worth their start."""
@@ -33,7 +40,7 @@ _FILES, _BYTES = 64, 1 << 22
 """The files that a worker is given at a time, fewer if they are large."""
 
 
-def decoded(sources: Iterable[Source], decoder: "Decoder") -> Iterator[tuple[str, np.ndarray | DataError]]:
+def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, np.ndarray | DataError]]:
     """Place and pixels of each picture, in order, by as many workers as this process may use processors.
 
     A picture that cannot be read gives the DataError of `decoder.read` in place of pixels, and the next follows.
@@ -63,7 +70,7 @@ def decoded(sources: Iterable[Source], decoder: "Decoder") -> Iterator[tuple[str
             worker.end()
 
 
-def attempted(decoder: "Decoder", source: Path | bytes | Image.Image | DataError, where: str) -> np.ndarray | DataError:
+def attempted(decoder: Decodes, source: Path | bytes | Image.Image | DataError, where: str) -> np.ndarray | DataError:
     """The pixels of a picture, or the error that says why there are none."""
     if isinstance(source, DataError):
         return source
@@ -76,7 +83,7 @@ def attempted(decoder: "Decoder", source: Path | bytes | Image.Image | DataError
 class _Worker:
     """One process."""
 
-    def __init__(self, decoder: "Decoder") -> None:
+    def __init__(self, decoder: Decodes) -> None:
         begin = (
             f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.readers.decode_workers import serve; serve()"
         )

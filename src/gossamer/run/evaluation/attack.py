@@ -26,7 +26,7 @@ from gossamer.data.fingerprint import digests, fingerprint, shared
 from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically

@@ -21,8 +21,8 @@ from gossamer.data.class_names import absent, match_labels
 from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.data.sample_grid import sample_grid
-from gossamer.data.samples import Samples, frame
+from gossamer.data.samples.grid import sample_grid
+from gossamer.data.samples.samples import Samples, frame
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
 from gossamer.events import Sink, note, silent

@@ -36,12 +36,12 @@ from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
 if TYPE_CHECKING:
-    from gossamer.data import writers
+    from gossamer.data.samples import writers
     from gossamer.methods import synthesizer
     from gossamer.run.report import html, plots
 else:
     plots, html = Lazy("gossamer.run.report.plots"), Lazy("gossamer.run.report.html")
-    synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.writers")
+    synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.samples.writers")
 
 MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
 ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from gossamer.data.sample_grid import sample_grid
+from gossamer.data.samples.grid import sample_grid
 from gossamer.privacy.guarantee import rounded_up
 
 if TYPE_CHECKING:

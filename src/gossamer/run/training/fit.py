@@ -101,7 +101,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     refuse_misspelt(settings, fit, METHODS.get(method))
     if card is None:
         raise CardError(
-            "card is missing. Draft one with gossamer.DataCard.draft(data), check every value, and pass it as card."
+            "card is missing. Draft one with gossamer.draft_card(data), check every value, and pass it as card."
         )
     card = card if isinstance(card, DataCard) else DataCard.load(card)
     if public_test_data and accounts is not None:

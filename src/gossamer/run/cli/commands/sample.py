@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from gossamer.data.samples import Samples
-from gossamer.data.writers import write_samples
+from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.writers import write_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.cli.options import PATH, checked_seed, force

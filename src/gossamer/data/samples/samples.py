@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from gossamer.data.records import Labelled
-from gossamer.data.sample_grid import sample_grid
-from gossamer.data.writers import write_samples
+from gossamer.data.samples.grid import sample_grid
+from gossamer.data.samples.writers import write_samples
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.data.samples import Samples
+from gossamer.data.samples.samples import Samples
 from gossamer.errors import RequestError, RunFolderError
 
 

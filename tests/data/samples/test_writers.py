@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gossamer.data.readers.read import read
-from gossamer.data.samples import Samples
-from gossamer.data.writers import write_samples
+from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.writers import write_samples
 from gossamer.errors import RequestError, RunFolderError
 
 RNG = np.random.default_rng(0)
