@@ -38,15 +38,15 @@ CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
             {"method": "dp-wgan", "settings": {"grouping": "all"}},
             "--grouping must be one of none, weight-bias, cluster",
         ),
-        ("fit", {"data": 3}, "data must be text or a path"),
-        ("fit", {"out": None}, "out must be text or a path, not of type NoneType"),
+        ("fit", {"data": 3}, "data is of type int: no records. It must be a path, (images, labels)"),
+        ("fit", {"out": 3}, "out must be text or a path or None, not of type int"),
         ("fit", {"seed": "0"}, "seed must be a whole number"),
         ("fit", {"steps": "7"}, "--steps must be a whole number"),
         ("fit", {"seed": -1}, "seed must be a whole number from 0 to 9,223,372,036,854,775,807, not -1."),
         ("evaluate", {"seed": 2**63}, "seed must be a whole number from 0 to"),
         ("attack", {"seed": -1}, "seed must be a whole number from 0 to"),
         ("evaluate", {"count": "3"}, "count must be a whole number"),
-        ("attack", {"members": 3}, "members must be text or a path"),
+        ("attack", {"run": 3}, "run must be text or a path"),
         ("verify", {"run": None}, "run must be text or a path"),
         ("release", {"out": None}, "out must be text or a path"),
         ("resume", {"run": 3}, "run must be text or a path"),
@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_to_be_reported(
     monkeypatch.setattr("gossamer.run.storage.data_sources.read", denied)
     answer = gossamer(*fit_words)
     assert answer.status == 2
-    assert f"gossamer: {tmp_path / 'scans' / 'a.png'}: Permission denied. Mend that" in answer.err
+    assert f"gossamer: {tmp_path / 'scans' / 'a.png'}: Permission denied. Correct that" in answer.err
     assert "report it" not in answer.err
 
 
