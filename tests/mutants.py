@@ -322,6 +322,7 @@ MISTAKES = (
     Mistake("what holds records in memory shows them in a traceback", "run/storage/data_sources.py", "        return f\"Held({', '.join(self.names)})\"", "        return f\"Held({vars(self)})\"", f"{IN_MEMORY} -k shows_none"),
     Mistake("units of records in memory are passed over", "run/storage/data_sources.py", "units=own_units(data) if units is None else units)\n        return cls(", "units=None)\n        return cls(", f"{IN_MEMORY} -k units"),
     Mistake("public records may be the private ones where both are in memory", "run/storage/data_sources.py", "        return sources.held.data is sources.held.public\n", "        return False\n", f"{IN_MEMORY} -k public"),
+    Mistake("public test data may be what the budget log limits", "run/training/fit.py", "    if known.entries or known.limits:", "    if False:", "tests/run/training/test_fit_in_python.py -k no_public_test_data"),
     Mistake("a resumed run of public test data enters the budget log", "run/training/resume.py", "source_json.get(\"counted\", True)", "True", "tests/run/training/test_fit_in_python.py -k resumed"),
     Mistake("a resumed run enters no budget log", "run/training/resume.py", "source_json.get(\"counted\", True)", "False", "tests/run/budget/test_budget.py"),
     Mistake("every run from Python is left out of the budget log", "run/training/fit.py", "accounts=False if public_test_data else accounts,", "accounts=False,", "tests/run/budget/test_budget.py"),

@@ -68,6 +68,18 @@ def test_public_test_data_enter_no_budget_log(tmp_path: Path, monkeypatch: pytes
         fit("moments", data=arrays(), card=CARD, public_test_data=True, accounts=tmp_path / "log", **RUN)
 
 
+def test_records_that_the_log_counts_are_no_public_test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the flag would be a way past the limit of a data set."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    fit("moments", data=arrays(), card=CARD, out=tmp_path / "run", **RUN)
+    with pytest.raises(RequestError, match="counts or limits these records"):
+        fit("moments", data=arrays(), card=CARD, out=tmp_path / "other", public_test_data=True, **RUN)
+    assert not (tmp_path / "other").exists()
+    images, labels = arrays()
+    others = 255 - images, labels
+    fit("moments", data=others, card=CARD, out=tmp_path / "third", public_test_data=True, **RUN)
+
+
 def test_a_resumed_run_of_public_test_data_enters_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 

@@ -18,7 +18,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at
+from gossamer.run.budget.entry import budget_log_at, place_of
 from gossamer.run.report.wording import remark
 from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import RunFolder
@@ -152,8 +152,19 @@ def _fit(
         loaded = sources.read(card, ledger, present())
         _log_start(run, request, loaded.facts, sources)
         named = sources.named(loaded.facts.identity.fingerprint)
+        if accounts is False:
+            _refuse_counted(card.data_set or place_of(named), loaded.facts)
         run = reserve(run, named, loaded.facts, accounts=accounts, private={"counted": accounts is not False})
         return train_and_certify(run, loaded)
+
+
+def _refuse_counted(name: str, facts: DataFacts) -> None:
+    """Refuse public test data that the user's budget log counts or limits: they were private to somebody before."""
+    known = budget_log_at(None).read().budget_of_names(name, mark=facts.identity.mark)
+    if known.entries or known.limits:
+        raise RequestError(
+            "The budget log counts or limits these records, so they are not public test data. Leave public_test_data out."
+        )
 
 
 @contextmanager
