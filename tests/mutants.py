@@ -1000,7 +1000,7 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
 
 def plant(mistake: Mistake, folder: Path) -> Path:
     """A copy of the source, and of the benchmarks, with the mistake in it."""
-    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "results")
+    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "cells", "results")
     for part in ("src", "benchmarks"):
         shutil.copytree(ROOT / part, folder / part, ignore=skipped)
     path = folder / mistake.path
