@@ -318,7 +318,7 @@ MISTAKES = (
     Mistake("records show their labels where they are printed", "data/records.py", "        return f\"Records({self.in_words})\"", "        return f\"Records({self.in_words}, {self.labels})\"", "tests/data/samples/test_samples.py"),
     Mistake("a random transform is read once, and other pictures are trained on", "data/readers/in_memory.py", "if one.shape != other.shape or not np.array_equal(one, other):", "if one.shape != other.shape:", f"{IN_MEMORY} -k refused"),
     Mistake("a resumed run takes no records from memory", "run/storage/data_sources.py", "        return dataclasses.replace(self, held=held)\n", "        return self\n", f"{IN_MEMORY} -k resume"),
-    Mistake("records in memory get one name in the budget log", "run/storage/data_sources.py", "f\"{IN_MEMORY} {digest[:12]}\"", "IN_MEMORY", f"{IN_MEMORY} -k budget_log"),
+    Mistake("records in memory get one name in the budget log", "run/storage/data_sources.py", "f\"{IN_MEMORY} {secrets.token_hex(4)}\"", "IN_MEMORY", f"{IN_MEMORY} -k budget_log"),
     Mistake("what holds records in memory shows them in a traceback", "run/storage/data_sources.py", "        return f\"Held({', '.join(self.names)})\"", "        return f\"Held({vars(self)})\"", f"{IN_MEMORY} -k shows_none"),
     Mistake("units of records in memory are passed over", "run/storage/data_sources.py", "units=own_units(data) if units is None else units)\n        return cls(", "units=None)\n        return cls(", f"{IN_MEMORY} -k units"),
     Mistake("public records may be the private ones where both are in memory", "run/storage/data_sources.py", "        return sources.held.data is sources.held.public\n", "        return False\n", f"{IN_MEMORY} -k public"),

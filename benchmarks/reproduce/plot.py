@@ -24,7 +24,7 @@ TABLE = "curves"
 TITLE = "Accuracy and classifier-FID against epsilon, on MNIST and Fashion-MNIST, for every method"
 LEGEND = (
     "Above, the accuracy of a classifier that learns from samples; below, classifier-FID, where less is better. A point is a "
-    "row of a table, at the epsilon of its certificate: the mean over seeds, with a bar from the lowest to the highest. "
+    "row of a table, at the epsilon of its certificate. It has the mean over seeds, and a bar from the lowest to the highest. "
     "Filled: by the full protocol (10 epochs); hollow: by the reduced one. Lines join rows that differ in epsilon alone. "
     "Crosses: what a paper prints for its own run, at the epsilon that this run has by our accounting. Dashed: real records."
 )

@@ -20,7 +20,7 @@ _BLOCK = 2**24  # distances held at a time: 128 MiB
 def nearest(records: Features, others: Features) -> Scores:
     """Euclidean distance of each record, [N, D], to the nearest of the others, [M, D]. Returns float64 [N].
 
-    The neighbour is found with matrix products, in blocks of bounded memory; its distance is computed from the
+    The neighbour is found with matrix products, in blocks of bounded memory. Its distance is computed from the
     difference, so that a copy has distance 0.
     """
     return _nearest(records, others)[1]
@@ -109,7 +109,7 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
 
     The radius is the alpha-quantile of the distances from each member to the nearest held-out record and back, which
     favours neither set. The 95 % intervals are over the samples and over the records, with the model as it is.
-    Samples crowd around single records, so each sample counts for less by a design effect: the variance of the number of
+    Samples crowd around single records, so each sample counts for less by a design effect. It is the variance of the number of
     close samples per record over its mean. Shares have Wilson's interval at that effective size, the excess the one that
     Newcombe makes of two. n is the number of samples.
 

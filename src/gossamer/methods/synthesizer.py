@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.memory_mapped import free_memory
-from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.samples import MOST_SHOWN, Samples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import method_of
@@ -51,7 +51,7 @@ class Synthesizer:
 
     def _repr_html_(self) -> str:
         """Show some samples and the certificate, in a notebook. The samples have a fixed seed."""
-        labels = np.repeat(np.arange(self.classes), 10)
+        labels = np.repeat(np.arange(min(self.classes, MOST_SHOWN)), 10)
         return self.sample(len(labels), labels=labels, seed=0)._repr_html_() + self.certificate._repr_html_()
 
     @property

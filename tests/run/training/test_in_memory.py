@@ -1,5 +1,6 @@
 """The same records as a path, arrays, tensors, Records and datasets: one digest, and the bit-equal release."""
 
+import json
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from gossamer.data.records import Records
 from gossamer.errors import DataError, Interrupted, RequestError
 from gossamer.events import Event
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
@@ -167,7 +169,7 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
     assert max(steps) == 80
     assert verify(tmp_path / "run").ok
     with pytest.raises(RequestError, match="data is missing"):
-        fit("dpgan", data=None, out=tmp_path / "other", **settings)  # type: ignore[arg-type]  # the mistake
+        fit("dpgan", data=None, out=tmp_path / "other", **settings)  # type: ignore[arg-type]  # the wrong call under test
 
 
 def test_units_are_an_array(tmp_path: Path) -> None:
@@ -253,6 +255,18 @@ def test_what_holds_the_records_shows_none_of_them() -> None:
 def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
     images, labels = arrays()
     for number, data in enumerate([(images, labels), (255 - images, labels), (images.copy(), labels)]):
-        run = fit("dpgan", data=data, out=tmp_path / f"run{number}", accounts=tmp_path / "log", **RUN)
-        earlier = "no earlier run" if number < 2 else "one earlier run"
-        assert earlier in run.certificate.adds_up
+        said: list[str] = []
+        run = fit(
+            "dpgan", data=data, out=tmp_path / f"run{number}", accounts=tmp_path / "log",
+            sink=lambda event, said=said: said.append(str(event)), **RUN,
+        )  # fmt: skip
+        source = json.loads((tmp_path / f"run{number}" / "checkpoint" / "source.json").read_text())
+        digests = source["records"], source["mark"]
+        assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["data"]))
+        assert "no earlier run under this name" in run.certificate.adds_up, (
+            "whether these were seen follows from each record"
+        )
+        together = (
+            budget_log_at(tmp_path / "log").read().budget_of_names(source["sources"]["data"], mark=source["mark"])
+        )
+        assert len(together.entries) == (1 if number < 2 else 2)

@@ -23,6 +23,10 @@ else:
     torch = Lazy("torch")
 
 
+MOST_SHOWN = 20
+"""Classes that a notebook shows without being asked for more."""
+
+
 def frame(rows: Any) -> Any:
     """Return a DataFrame. Raises RequestError: pandas, which is optional, is not installed."""
     try:
@@ -108,5 +112,6 @@ class Samples(Labelled):
         """Show the picture of `plot` with a caption, in a notebook."""
         if not len(self):
             return f"<p>{self.in_words}</p>"
-        data = base64.b64encode(self._grid(10)).decode("ascii")
+        shown = self[np.isin(self.labels, np.unique(self.labels)[:MOST_SHOWN])]
+        data = base64.b64encode(shown._grid(10)).decode("ascii")
         return f'<figure><img alt="Synthetic images" src="data:image/png;base64,{data}"><p>{self.in_words}</p></figure>'

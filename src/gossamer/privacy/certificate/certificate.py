@@ -8,7 +8,7 @@ The format numbers the sentences, also those of the README. Formats 2, 3 and 4 a
 sentence of the statement. Their other sentences are not compared. Format 2 has no `declared`, `facts` and `figures`.
 
 Seal and hash chain show accidents and edits, with the line. They are no signature: everyone who can write to the folder can
-write a new ledger and a certificate for it.
+write a new ledger and a certificate for it. The file has over 400 lines, because writing and checking must agree.
 """
 
 import hashlib

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,13 @@ class DataSources:
         """Return all fields but `held`."""
         return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.name != "held"}
 
-    def named(self, digest: str) -> "DataSources":
-        """Return the same, with a name of their own for records in memory. digest: of the records; it stays private."""
-        return dataclasses.replace(self, data=f"{IN_MEMORY} {digest[:12]}") if self.held.data is not None else self
+    def named(self) -> "DataSources":
+        """Return the same, with a random name for records in memory: messages show it, and a digest would confirm a guess."""
+        return (
+            dataclasses.replace(self, data=f"{IN_MEMORY} {secrets.token_hex(4)}")
+            if self.held.data is not None
+            else self
+        )
 
     def with_held(self, held: Held) -> "DataSources":
         """Return the same with the records in memory that a resumed run needs again.

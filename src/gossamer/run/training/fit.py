@@ -1,5 +1,6 @@
 """From a request to a finished run: check, load, reserve, train and certify."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -125,7 +126,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
     if with_tensorboard:
         tensorboard_writer()
-    with shown(sink, progress=progress) as events, _run_folder(out, events) as folder:
+    with shown(sink, progress=progress) as events, _run_folder(out, sink) as folder:
         _check(request, folder, public=public is not None or public_share is not None, device=device)
         if not public_test_data:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
@@ -151,7 +152,7 @@ def _fit(
         )  # fmt: skip
         loaded = sources.read(card, ledger, present())
         _log_start(run, request, loaded.facts, sources)
-        named = sources.named(loaded.facts.identity.fingerprint)
+        named = sources.named()
         if accounts is False:
             _refuse_counted(card.data_set or place_of(named), loaded.facts)
         run = reserve(run, named, loaded.facts, accounts=accounts, private={"counted": accounts is not False})
@@ -168,13 +169,17 @@ def _refuse_counted(name: str, facts: DataFacts) -> None:
 
 
 @contextmanager
-def _run_folder(out: str | Path | None, sink: Sink) -> Iterator[RunFolder]:
+def _run_folder(out: str | Path | None, sink: Sink | None) -> Iterator[RunFolder]:
     """Give the run folder. Without `out`, it is in a temporary folder of its own, which only its user may open."""
     if out is not None:
         yield RunFolder(Path(out))
         return
     place = Path(tempfile.mkdtemp(prefix="gossamer-"))
-    sink(note(f"Run folder: {place / 'run'}. It is temporary: pass out to keep the run."))
+    text = f"Run folder: {place / 'run'}. It is temporary: pass out to keep the run."
+    if sink is None:
+        print(text, file=sys.stderr)
+    else:
+        sink(note(text))
     try:
         yield RunFolder(place / "run")
     finally:
