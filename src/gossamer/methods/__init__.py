@@ -9,19 +9,16 @@ from gossamer.methods.dp_wgan import DpWgan
 from gossamer.methods.dpgan import Dpgan
 from gossamer.methods.evolve import Evolve
 from gossamer.methods.gs_wgan import GsWgan
-from gossamer.methods.method import METHODS as METHODS
 from gossamer.methods.method import AnyMethod
 from gossamer.methods.moments import ClassMoments
 from gossamer.methods.privae import Privae
 from gossamer.methods.privgan import Privgan
+from gossamer.methods.registry import METHODS as METHODS
 from gossamer.methods.teacher import Teacher
 
-METHODS.update({
-    method.name: method
-    for method in (
-        Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan(), DpDiffusion(), DpMepf(), ClassMoments(), Evolve(), Teacher(),
-    )
-})  # fmt: skip
+METHODS.fill([
+    Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan(), DpDiffusion(), DpMepf(), ClassMoments(), Evolve(), Teacher(),
+])  # fmt: skip
 
 
 def method_of(name: str, *, folder: Path) -> AnyMethod:
@@ -30,9 +27,10 @@ def method_of(name: str, *, folder: Path) -> AnyMethod:
     Raises:
         RunFolderError: it is not installed here.
     """
-    if name not in list(METHODS):  # a damaged file may hold what has no hash
+    if not isinstance(name, str) or name not in METHODS:  # a damaged file may hold something else
         raise RunFolderError(
             f"{folder} was made by the method {name!r}, which is not installed here, so the folder cannot be verified or used "
-            "here. That says nothing against it. Install the package that has this method, and run the command again."
+            "here. That says nothing against it. Install the package that has this method, or name a method of your own: "
+            "`gossamer --plugin module:object COMMAND`, or gossamer.plugins.allow in Python."
         )
     return METHODS[name]

@@ -21,10 +21,11 @@ from typing import (
     TypeAlias,
     TypeVar,
     cast,
+    get_type_hints,
     runtime_checkable,
 )
 
-from gossamer.errors import RequestError, did_you_mean
+from gossamer.errors import GossamerError, RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.privacy.distributed import ALONE, Ranks
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from gossamer import plugins
     from gossamer.data import card as data_card
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
@@ -51,6 +53,10 @@ Logs: TypeAlias = "Mapping[str, float | Tensor]"
 """Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
 MaybeZero = Annotated[int, "may be zero"]
 """A count of which there may be none; every other int in a Config is at least 1."""
+Encoder = Annotated[str, "encoder"]
+"""The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
+Generator = Annotated[str, "generator"]
+"""The name of a picture generator that a package adds, or its `module:object`; empty: the method's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,8 +396,6 @@ class Method(ABC, Generic[C, S]):
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
-METHODS: dict[str, AnyMethod] = {}
-"""The registry: each method by its name on the command line. The `__init__` of this package fills it."""
 
 
 @dataclass(frozen=True)
@@ -437,6 +441,19 @@ class Job(Generic[C_co, S_co]):
         """See `Method.in_full`."""
         return self.method.in_full(self.config, self.card)
 
+    @property
+    def pretrained(self) -> "list[tuple[plugins.Kind, str]]":
+        """Kind and name of each encoder and generator that the settings name, those of a start included."""
+        hints = get_type_hints(type(self.config), include_extras=True)
+        kinds: tuple[plugins.Kind, ...] = ("encoder", "generator")
+        named = [
+            (kind, str(self.settings[name]))
+            for name, hint in hints.items()
+            for kind in kinds
+            if hint == Annotated[str, kind] and self.settings[name]
+        ]
+        return [*named, *([] if self.first is None else self.first.pretrained)]
+
     def check(self) -> None:
         """See `Method.check`."""
         self.method.check(self.config, self.card)
@@ -456,8 +473,18 @@ class Job(Generic[C_co, S_co]):
     def sample(
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
-        """See `Method.sample`."""
-        return self.method.sample(net, self.config, self.card, n, labels, stream)
+        """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
+        images, drawn = self.method.sample(net, self.config, self.card, n, labels, stream)
+        wrong = ""
+        if tuple(images.shape) != (n, *self.card.shape) or not images.is_floating_point():
+            wrong = f"images are {images.dtype} {list(images.shape)} and not floating-point {[n, *self.card.shape]}"
+        elif tuple(drawn.shape) != (n,) or drawn.dtype != torch.int64:
+            wrong = f"labels are {drawn.dtype} {list(drawn.shape)} and not int64 [{n}]"
+        elif n and (int(drawn.min()) < 0 or int(drawn.max()) >= self.card.classes):
+            wrong = f"labels are not all from 0 to {self.card.classes - 1}"
+        if wrong:
+            raise GossamerError(f"{self.method.name} draws no proper samples: {wrong}. This is a fault of the method.")
+        return images, drawn
 
     def paid_for(self, saved: Mapping[str, Any]) -> bool:
         """Whether the state of a checkpoint has a step of the last phase that releases: what is left is free."""

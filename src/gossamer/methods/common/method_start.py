@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods.method import (
-    METHODS,
     AnyMethod,
     AnyPhase,
     BaseConfig,
@@ -28,6 +27,7 @@ from gossamer.methods.method import (
     State,
     StatefulDataclass,
 )
+from gossamer.methods.registry import METHODS
 
 if TYPE_CHECKING:
     import torch

@@ -12,6 +12,8 @@ from gossamer.errors import RequestError, did_you_mean
 NOT_DECLARED = "not declared"
 NOT_RUN = "not run"
 _LONGEST = 1_000  # letters of an answer
+_NEWER = frozenset({"audited", "pretrained"})
+"""Not in older certificates."""
 
 QUESTIONS = {
     "made_by": "who made this release, and for whom",
@@ -22,6 +24,7 @@ QUESTIONS = {
     "person_bounded": "how many records one person can have, and how that was ensured",
     "public_records": "where the public records come from, under which terms, and whether they are public to everyone",
     "public_tuned": "whether the public records were chosen next to records like the private ones: no, yes or unknown",
+    "pretrained": "what pretrained encoders and generators learnt from, and whether private records may be among it",
     "baseline": "what the public inputs alone achieve (epsilon 0), if that was measured on public records",
     "previous_releases": "what was released from these records before",
     "audited": "the lower bound on epsilon that an audit measured; a low value proves nothing",
@@ -88,8 +91,7 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 def what_is_wrong(declared: Any) -> str:
     """Say why this is not the entry `declared` of a certificate, in one phrase; empty if it is."""
-    # Older entries have no "audited".
-    if not isinstance(declared, dict) or declared.keys() | {"audited"} != nothing_declared().keys():
+    if not isinstance(declared, dict) or declared.keys() | _NEWER != nothing_declared().keys():
         return "the declared entries are not those of a certificate"
     attacked = declared["attacked"]
     if not isinstance(attacked, dict) or attacked.keys() != ATTACKS.keys():

@@ -28,6 +28,15 @@ _MATCHED = {
 _TOGETHER = "they are sampled together, and their joint contribution to a query is bounded"
 _ENFORCED = {"gs-wgan": "they all go to one critic, which is sampled as a whole, and no other critic sees them"}
 """How the contribution of a unit with many records is bounded like that of a single record, where not by `_TOGETHER`."""
+_BY_PLUGIN = "the plug-in {name} says how their joint contribution is bounded, and Gossamer did not review it"
+
+_PLUGIN = {
+    "method": "{what} reads records only in the queries of its plan, and bounds each as it states",
+    "encoder": "{what} treats each picture by itself, as a test on public pictures shows. It has learnt from no private "
+    "record",
+    "generator": "{what} has learnt from no private record",
+}
+"""What is assumed of a plug-in."""
 
 _NOT_COVERED = (
     "metrics.json and attacks.json: they are computed on real records without noise. To publish them, or to use them to "
@@ -117,8 +126,12 @@ def _how(settings: dict[str, Any]) -> str:
     """Say how the contribution of a unit with many records is bounded like that of a single record."""
     if "federated" in settings:
         return federated.ENFORCED
+    others = {entry["name"] for entry in _plugins(settings, "method")}
     return "; in the starting generator, ".join(
-        dict.fromkeys(_ENFORCED.get(method, _TOGETHER) for method in _methods(settings))
+        dict.fromkeys(
+            _BY_PLUGIN.format(name=method) if method in others else _ENFORCED.get(method, _TOGETHER)
+            for method in _methods(settings)
+        )
     )
 
 
@@ -138,7 +151,23 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
         inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
+    for entry in _plugins(settings, "encoder", "generator"):
+        about = {fact: entry[fact] for fact in ("source", "weights", "licence")}
+        origin = f"trained on: {entry['trained_on']} (as its author states)"
+        inputs.append({"what": _plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
     return inputs
+
+
+def _plugins(settings: dict[str, Any], *kinds: str) -> list[dict[str, str]]:
+    """The plug-ins of these kinds that the run used."""
+    return [entry for entry in settings.get("plugins", []) if entry["kind"] in kinds]
+
+
+def _plugin(entry: dict[str, str]) -> str:
+    """Name a plug-in."""
+    if entry["package"] == "not known":
+        return f"the {entry['kind']} {entry['name']} (of no package)"
+    return f"the {entry['kind']} {entry['name']} ({entry['package']} {entry['version']})"
 
 
 def _methods(settings: dict[str, Any]) -> list[str]:
@@ -173,6 +202,8 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
         unit = f"protected {unit}"
         made_public = f" NOT protected: {_made_public(settings)}."
     second = federated.statement(settings) if "federated" in settings else ""
+    for entry in _plugins(settings, "method"):
+        second += f" This bound assumes that {_plugin(entry)} is right. Gossamer did not review it."
     return (
         f"{headline(guarantee)} {_CHANGE[best['relation']].format(unit=unit)} changes the probability of any outcome by at "
         f"most a factor of e^epsilon, plus delta.{made_public} The {best['accountant']} accountant computed this bound, for "
@@ -220,13 +251,17 @@ def not_covered(settings: dict[str, Any]) -> list[str]:
 def public_data(settings: dict[str, Any]) -> str:
     """Name the public records of the run, in one phrase."""
     public = settings["public"]
+    pretrained = [
+        f"{_plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, "encoder", "generator")
+    ]
     match public["kind"]:
         case "records":
-            return f"{public['name']} ({public['count']:,} records, not protected)"
+            named = [f"{public['name']} ({public['count']:,} records, not protected)"]
         case "share":
-            return f"{_made_public(settings)}; not protected"
+            named = [f"{_made_public(settings)}; not protected"]
         case _:
-            return "none"
+            named = []
+    return "; ".join([*named, *pretrained]) or "none"
 
 
 def adds_up(settings: dict[str, Any]) -> str:
@@ -290,6 +325,7 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"whether a {unit} was made public depends on that {unit} alone: on the hash of {_hashed(settings)} under the "
             f"public key {public['salt']!r}. The number of those made public is expected, not counted"
         )
+    facts += [_PLUGIN[entry["kind"]].format(what=_plugin(entry)) for entry in settings.get("plugins", [])]
     if "federated" in settings:
         facts += federated.assumptions(settings)
     ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"

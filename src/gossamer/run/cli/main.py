@@ -11,6 +11,7 @@ import traceback
 
 import click
 
+from gossamer import plugins
 from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
@@ -85,9 +86,12 @@ class Commands(NearestName):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+@click.option(
+    "--plugin", "references", multiple=True, metavar="MODULE:OBJECT", help="Import a plug-in of your own. Repeatable."
+)
 @click.version_option(package_name="gossamer", prog_name="gossamer", help="Show the version.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, references: tuple[str, ...]) -> None:
     """Train a generative model on private pictures under differential privacy, and publish the result.
 
     \b
@@ -102,6 +106,8 @@ def cli(ctx: click.Context) -> None:
     may also be 'digits' or 'glyphs'. Add ':train' or ':test' to pick a split. RUN is the folder of one training run.
     Add --debug to any command to see the traceback of an error.
     """
+    for reference in references:
+        plugins.allow(reference)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

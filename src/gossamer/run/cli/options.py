@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from gossamer import plugins
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
@@ -198,7 +199,8 @@ class PerMethod(NearestName):
         return list(METHODS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
-        """The command of one method."""
+        """The command of one method, or of a method of the user's own, `module:object`."""
+        cmd_name = plugins.allow(cmd_name) if ":" in cmd_name else cmd_name
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 
     def _of_method(self, method: AnyMethod) -> click.Command:

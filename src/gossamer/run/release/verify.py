@@ -8,13 +8,17 @@ checked.
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.readers import npz
-from gossamer.errors import DataError, GossamerError, RunFolderError
+from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
 from gossamer.methods import METHODS, method_of
+from gossamer.methods.registry import plugins_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import certificate
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, FORMAT, LEDGER, Certificate, sha256
@@ -125,6 +129,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
+        notes += _plugin_notes(checked.settings or {})
         if checked.ledger is not None and checked.stated.get("format") != FORMAT:
             not_checked.append(
                 f"{CERTIFICATE}: all sentences but the first, which an earlier version of Gossamer wrote."
@@ -153,6 +158,22 @@ def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
     return ""
 
 
+def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
+    """What a reader must know of the plug-ins of a run, each in a sentence."""
+    notes: list[str] = []
+    try:
+        entries = list(plugins.stated(settings.get("plugins", [])))
+    except (TypeError, ValueError):  # a damaged file, of which `_settings` speaks
+        return notes
+    for entry in entries:
+        about = f"{entry['kind']} {entry['name']} ({entry['package']} {entry['version']})"
+        notes.append(f"The {about} is a plug-in, which Gossamer did not review.")
+        with suppress(RequestError):  # it is not installed here
+            if plugins.origin(cast(plugins.Kind, entry["kind"]), entry["name"]).source != entry["source"]:
+                notes.append(f"The {about} has another source here than when the run began.")
+    return notes
+
+
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
     """Check that config.json and the method's plan lead to what the ledger opened with, reserved and recorded."""
     try:
@@ -161,6 +182,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
         said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
         planned = purposes([(phase.name, phase.plan) for phase in job.phases])
+        named = [(entry["kind"], entry["name"]) for entry in plugins.stated(settings.get("plugins", []))]
         same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
         promises = math.isfinite(float(best["epsilon"]))
@@ -183,6 +205,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
             (enough, "its runs together are said to cost less than this run alone, or at another delta."),
             (same_answers, "its clients grant another number of answers than these settings ask of any."),
             (settings.get("components", planned) == planned, "its components are not the phases of these settings."),
+            (named == plugins_of(job), "its plugins are not those of these settings."),
             (
                 merge(job.plan) == merge(ledger.plan),
                 f"these settings lead to another plan than the one that line 2 of {LEDGER} reserves.",

@@ -205,6 +205,8 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     _check_device(device)
     job.generator()
     networks = job.begin(Rng(0), ranks=present()).state.released  # refused here if it cannot be made
+    if METHODS.is_plugin(job.method.name):
+        job.sample(networks, 2, None, torch.Generator())  # refused now, and not when the budget is used up
     folder.check_free()
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
@@ -96,7 +97,7 @@ def plan(
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(chosen_method.job({**merged, **decided}, card))
 
-    trial = job(noise_multiplier=1.0)
+    trial = _allowed(job(noise_multiplier=1.0))
     presets.check_net(trial)
     terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if epsilon is None and noise is None:
@@ -139,8 +140,18 @@ def check_takes_public(job: Job[BaseConfig, State]) -> None:
         )
 
 
+def _allowed(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
+    """The same, after the import of each `module:object` that the user has named in the settings."""
+    for kind, name in job.pretrained:
+        if ":" in name:
+            plugins.allow(name)
+        plugins.load(kind, name)
+    return job
+
+
 def method_named(name: str) -> AnyMethod:
-    """Return the method of that name, or raise a RequestError that names the nearest."""
+    """Return the method of that name, or of that module:object. Raise a RequestError that names the nearest."""
+    name = plugins.allow(name) if ":" in name else name
     if name not in METHODS:
         raise RequestError(f"there is no method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join(METHODS)}.")
     return METHODS[name]
@@ -159,7 +170,7 @@ def _without_guarantee(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
         )
-    job = checked(method.job(settings, card))
+    job = _allowed(checked(method.job(settings, card)))
     presets.check_net(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from gossamer import plugins
 from gossamer.errors import BudgetLogError, RunFolderError
+from gossamer.methods.registry import plugins_of
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.run.budget.entry import add_entry, budget_log_at, charge_of, new_run_id
@@ -76,7 +78,7 @@ def reserve(
 
 def _config_json(run: TrainingRun, facts: DataFacts) -> dict[str, Any]:
     """The public settings of a run."""
-    epsilon = run.ledger.budget
+    epsilon, named_plugins = run.ledger.budget, plugins_of(run.job)
     return {
         "format": CONFIG_FORMAT,
         "method": run.job.method.name,
@@ -91,4 +93,5 @@ def _config_json(run: TrainingRun, facts: DataFacts) -> dict[str, Any]:
         "tensorboard": run.with_tensorboard,
         "components": purposes([(phase.name, phase.plan) for phase in run.job.phases]),
         "versions": versions(),
+        **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),
     }

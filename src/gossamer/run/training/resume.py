@@ -1,14 +1,18 @@
 """Go on with a run that was stopped or killed."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.readers.in_memory import Data, own_units
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.methods import method_of
+from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.registry import plugins_of
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
@@ -76,6 +80,17 @@ def resume(
         return _resume(folder, ledger, held, accounts=accounts, sink=sink, rng=rng or Rng(config_json["seed"]))
 
 
+def _refuse_other_plugins(job: Job[BaseConfig, State], begun_with: Sequence[Mapping[str, str]]) -> None:
+    """Refuse a plug-in that is not the one with which the run began."""
+    for kind, name in plugins_of(job):
+        now, then = plugins.origin(kind, name).to_json(), [entry for entry in begun_with if entry["name"] == name]
+        if changed := [fact for fact in ("source", "weights") if any(entry[fact] != now[fact] for entry in then)]:
+            raise RequestError(
+                f"The {kind} {name!r} has another SHA-256 of its {' and '.join(changed)} than when the run began. Restore "
+                f"version {then[0]['version']} of it, or start a new run."
+            )
+
+
 def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
     """Load a finished run, and enter it in a budget log that was named."""
     synthesizer = Synthesizer.load(folder.path)
@@ -92,6 +107,7 @@ def _resume(
     config_json, source_json = folder.config(), folder.source()
     card = DataCard.from_dict(config_json["card"])
     job = method_of(config_json["method"], folder=folder.path).job(config_json["config"], card)
+    _refuse_other_plugins(job, config_json.get("plugins", []))
     sources = DataSources.from_json(source_json["sources"]).with_held(held)
     sources.refuse_gone()
     data = sources.read(card, ledger, present())
