@@ -1,6 +1,7 @@
 """The examples run, are short, and say what their pages say they do."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,11 @@ from slowly import slow_among
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
+NOTEBOOK = "arrays_to_release"
+"""This one is a notebook too: tests/site/test_notebook.py runs it as that, and its page shows it."""
+
 SAYS = {
+    NOTEBOOK: ["epsilon 1.000 at delta 0.0001", "signature.json", "verified: True"],
     "fit_and_sample": ["epsilon 3.000 at delta 0.0001", "samples: (1000, 1, 28, 28) uint8 and sevens: {7}", "verified: True"],
     "judge_and_attack": ["accuracy: ", "accuracy of the real-data baseline: ", "epsilon "],
     "people_with_several_records": ["add-or-remove-one record", "add-or-remove-one writer"],
@@ -26,13 +31,13 @@ SAYS = {
         [
             each
             for each in EXAMPLES
-            if each.stem in ("judge_and_attack", "people_with_several_records", "plan_and_compare")
+            if each.stem in ("judge_and_attack", "people_with_several_records", "plan_and_compare", NOTEBOOK)
         ],
     ),
     ids=lambda path: path.stem,
 )
 def test_runs(example: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
     command = [sys.executable, str(example), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
@@ -52,9 +57,37 @@ def test_the_script_of_the_readme_goes_from_arrays_to_a_frame(tmp_path: Path) ->
     assert not (tmp_path / "gossamer").exists(), "no budget log"
 
 
+@pytest.mark.slow
+def test_the_script_of_the_readme_runs_in_a_fresh_environment(tmp_path: Path) -> None:
+    """In an environment that has nothing but the package and pandas, made from a copy of the source."""
+    script = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment |= {"OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+    def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+
+    assert run(sys.executable, "-m", "venv", "fresh").returncode == 0
+    python = tmp_path / "fresh/bin/python"
+    index = run(python, "-m", "pip", "download", "--no-deps", "--dest", tmp_path / "probe", "setuptools>=77")
+    if index.returncode:
+        pytest.skip("pip has no package index here")
+    pinned = ("--constraint", ROOT / "constraints.txt")
+    installed = run(python, "-m", "pip", "install", "--quiet", *pinned, f"{source}[pandas]")
+    assert installed.returncode == 0, installed.stderr
+    done = run(python, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Differentially private: epsilon 9.999 at delta 0.0001, add-or-remove-one record.")
+    assert "[1000 rows x 785 columns]" in done.stdout
+
+
 def test_each_is_short_and_shown_on_the_site() -> None:
     assert [path.stem for path in EXAMPLES] == sorted(SAYS)
     page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-    for example in EXAMPLES:
+    for example in (each for each in EXAMPLES if each.stem != NOTEBOOK):
         assert len(example.read_text(encoding="utf-8").splitlines()) < 60
         assert f'--8<-- "examples/{example.name}"' in page

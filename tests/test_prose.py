@@ -16,6 +16,7 @@ LONG = "This sentence goes on " + "and on " * 12 + "so that it has more words th
         ("good.md", "# A page\n\nShort words are clear. The budget log adds up all runs.\n", ""),
         ("avoided.md", "The account book adds up all runs.\n", "budget log"),
         ("code.md", "Type this:\n\n```sh\nthe account book\n```\n\nor `the account book`.\n", ""),
+        ("output.md", 'Run it:\n\n<div class="output"><pre>the account book</pre></div>\n', ""),
         ("long.md", LONG + "\n", "39 words"),
         ("table.md", "| one | the account book |\n|---|---|\n", "budget log"),
         ("good.py", '"""Return the sum of all runs in it."""\n', ""),

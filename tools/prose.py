@@ -4,7 +4,7 @@ python tools/prose.py             all texts of the project; exit status 1 where 
 python tools/prose.py FILE...     these alone, with the worst sentences
 
 Two rules hold for each file. At most 8 % of its sentences have more than 25 words. It has no word of `avoid.tsv`, which gives
-the word to use instead. Of Markdown, code and the targets of links are left out. Of Python, docstrings, comments and
+the word to use instead. Of Markdown, code, outputs and the targets of links are left out. Of Python, docstrings, comments and
 strings of five words or more count. Lab notes and API pages are exempt.
 """
 
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "src")
 EXEMPT = ("docs/lab/", "docs/api/")
 LONG, SHARE = 25, 0.08
+OUTPUT = '<div class="output"'  # of a notebook; tools/notebook_page.py writes it
 
 
 def avoided() -> list[tuple[re.Pattern[str], str]]:
@@ -38,7 +39,7 @@ def from_markdown(text: str) -> Iterator[tuple[int, str]]:
         line = raw
         if line.lstrip().startswith(("```", "~~~")):
             fenced, line = not fenced, ""
-        if fenced or line.lstrip().startswith(("<!--", "![", "|--", "| --")):
+        if fenced or line.lstrip().startswith(("<!--", "![", "|--", "| --", OUTPUT)):
             line = ""
         if line.lstrip().startswith("|"):
             for cell in line.strip().strip("|").split("|"):

@@ -56,6 +56,7 @@ if typing.TYPE_CHECKING:
     from gossamer.run.evaluation.evaluate import Evaluation as Evaluation
     from gossamer.run.evaluation.evaluate import evaluate as evaluate
     from gossamer.run.release.release import release as release
+    from gossamer.run.release.release import sign as sign
     from gossamer.run.release.verify import Verdict as Verdict
     from gossamer.run.release.verify import verify as verify
     from gossamer.run.training.fit import fit as fit
@@ -83,7 +84,7 @@ _NAMES = {
     "gossamer.run.evaluation.evaluate": "Evaluation evaluate",
     "gossamer.run.training.fit": "fit",
     "gossamer.run.training.plan": "Request plan",
-    "gossamer.run.release.release": "release",
+    "gossamer.run.release.release": "release sign",
     "gossamer.run.training.progress": "Terminal",
     "gossamer.run.training.resume": "resume",
     "gossamer.run.release.verify": "Verdict verify",

@@ -1,10 +1,10 @@
 """A draft of a data card, with hints for the data owner. Both come from records: for the terminal only."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from gossamer import notebook
 from gossamer.data.card import STORED, USUAL, DataCard, check_range, draft
 from gossamer.data.class_names import absent
 from gossamer.data.polarity import NEARLY_CONSTANT, ground, nearly_constant
@@ -49,11 +49,10 @@ def draft_card(data: Data, **options: Any) -> DataCard:
     text, hints = draft_text(data, **options)
     card = DataCard.loads(text)
     for hint in hints:
-        print(f"Note: {hint}", file=sys.stderr)
-    print(
+        notebook.say(f"Note: {hint}")
+    notebook.say(
         f"A draft, measured on the records. Declare what may be public, such as a rounded size known from elsewhere:\n"
-        f"card = gossamer.{card!r}",
-        file=sys.stderr,
+        f"card = gossamer.{card!r}"
     )
     return card
 

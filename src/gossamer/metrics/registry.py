@@ -88,7 +88,8 @@ class Inputs:
     def progress(self, label: str) -> Callable[..., None]:
         """Return a progress function for one training: done and all.
 
-        It gets the accuracy on held-out samples too and does not show it: beside the result it would look like one.
+        It gets the accuracy on held-out samples too and does not show it: beside the result it would look like one. For the
+        same reason a label names the training, not the figure: "accuracy 100 %" beside a full bar would look like a result.
         """
         return lambda done, total, _held_out=None: self.sink(progress(label, done, total))
 
@@ -200,9 +201,10 @@ def accuracy(inputs: Inputs) -> Figures:
     protocol = classify.PROTOCOLS[inputs.protocol]
 
     def of(figure: Figure, records: "Labelled", trained_on: str) -> dict[str, Estimate]:
+        progress = inputs.progress(f"classifier trained on {trained_on.partition(',')[0]}")
         estimate = classify.accuracy(
             records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
-            protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=inputs.progress(figure.name),
+            protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=progress,
         )  # fmt: skip
         return {figure.name: estimate}
 

@@ -28,7 +28,7 @@ from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
-from gossamer.events import Sink, note, silent
+from gossamer.events import Sink, note
 from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.methods.synthesizer import Synthesizer
@@ -40,6 +40,7 @@ from gossamer.run.report import wording
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
+from gossamer.run.training.progress import shown
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
 FEWEST = 20
@@ -109,7 +110,8 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
     labels_key: str | None = None,
     units: str | None = None,
     seed: int = 0,
-    sink: Sink = silent,
+    progress: bool = True,
+    sink: Sink | None = None,
 ) -> AttackReport:
     """Attack a run, or a release, with members and non-members that are known.
 
@@ -128,7 +130,8 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         labels_key: see `data.readers.read.read`.
         units: see `data.readers.read.read`.
         seed: number that fixes the samples and the choice of records.
-        sink: receives notes and progress.
+        progress: show notes, if there is a terminal or a notebook.
+        sink: takes the events in place of that.
 
     Raises:
         RunFolderError: if `run` is no finished run, or another took its place meanwhile.
@@ -141,24 +144,25 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
     inside, outside, on = _sets(folder, synthesizer, members, nonmembers, images_key, labels_key, units)
-    for text in dict.fromkeys((*inside.notes, *outside.notes)):
-        sink(note(text))
-    training, reason = _private_state(folder, synthesizer)
-    target = _target(synthesizer, inside, outside, training, count, limit, seed)
-    on += (
-        f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
-        f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
-    )
-    entries: list[dict[str, Any]] = []
-    left_out = {"white-box and oracle TVD": reason} if reason else {}
-    for name, make in _attacks(target):
-        sink(note(f"attacking: {name}"))
-        try:
-            entries += [_entry(result) for result in make()]
-        except DataError as error:
-            left_out[name] = str(error)
-    sink(note("the control: a classifier that never saw the run"))
-    control = separability(target.members.images, target.nonmembers.images, seed=seed)
+    with shown(sink, progress=progress) as events:
+        for text in dict.fromkeys((*inside.notes, *outside.notes)):
+            events(note(text))
+        training, reason = _private_state(folder, synthesizer)
+        target = _target(synthesizer, inside, outside, training, count, limit, seed)
+        on += (
+            f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
+            f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
+        )
+        entries: list[dict[str, Any]] = []
+        left_out = {"white-box and oracle TVD": reason} if reason else {}
+        for name, make in _attacks(target):
+            events(note(f"attacking: {name}"))
+            try:
+                entries += [_entry(result) for result in make()]
+            except DataError as error:
+                left_out[name] = str(error)
+        events(note("the control: a classifier that never saw the run"))
+        control = separability(target.members.images, target.nonmembers.images, seed=seed)
     verdict = wording.control(control, units=units is not None, unit=synthesizer.card.unit)
     verdict += wording.verdict(entries, synthesizer.certificate.guarantee)
     report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
@@ -175,12 +179,12 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
 def lines(report: AttackReport) -> list[str]:
     """The figures, the verdict, and what was left out, for the terminal: rates of false alarms have a table of their own."""
     head, *rows = wording.attack_rows(report.attacks)
-    shown = wording.aligned([row[:4] for row in (head, *rows)])
+    figures = wording.aligned([row[:4] for row in (head, *rows)])
     if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {wording.NONE}]:
-        shown += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
-    shown += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
+        figures += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
+    figures += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
     closing = "Private figures, do not publish: they come from real records, and no guarantee covers them."
-    return [line.replace(wording.PERCENT, " %") for line in (*shown, report.on, " ".join(report.verdict), closing)]
+    return [line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), closing)]
 
 
 def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:

@@ -25,7 +25,7 @@ from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples, frame
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.estimate import Estimate
-from gossamer.events import Sink, note, silent
+from gossamer.events import Sink, note
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import registry
@@ -34,6 +34,7 @@ from gossamer.metrics.registry import chosen_metrics, measured
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder
+from gossamer.run.training.progress import shown
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
 NEIGHBOURS = "neighbours.png"
@@ -97,7 +98,8 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     inception: tuple[Path, str] | None = None,
     limit: int = 10_000,
     card: str | Path | None = None,
-    sink: Sink = silent,
+    progress: bool = True,
+    sink: Sink | None = None,
 ) -> Evaluation:
     """Measure a release on real records.
 
@@ -117,7 +119,8 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
             trained on `train`.
         limit: for classical: the most training records to use.
         card: data card of the real records, if SYNTH is a file of samples. A run folder has its own.
-        sink: takes progress, and what was noticed about the records.
+        progress: show notes, a bar and time left, if there is a terminal or a notebook.
+        sink: takes the events in place of that.
 
     Raises:
         RequestError: if there is no such metric, or the only one asked for does not apply; or a card is given for a RUN.
@@ -147,26 +150,29 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     tests = read(test, split="test", called="test", **read_options)
     train, test = called(train, "train"), called(test, "test")
     remarks = (polarity.contrast("the samples", samples, train, real), *absent(tests, f"the test split of {test}"))
-    for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
-        if remark:
-            sink(note(remark))
-    for name, records in ((train, real), (test, tests)):
-        if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
-            raise RequestError(f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}.")
-    where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
-    inputs = registry.Inputs(
-        samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
-        classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
-        warm=_warm_samples(folder, synthesizer, count, seed), public=_public_records(folder, synthesizer),
-        baselines=Baselines(where, real, tests, seed), protocol=protocol,
-        seed=seed, limit=limit, inception=inception, sink=sink,
-        **({} if synthesizer is None or not own else _grid_in(folder, synthesizer)),
-    )  # fmt: skip
-    evaluation = Evaluation([], {}, real.class_names)
-    for name, figures, reason in measured(inputs, names):
-        evaluation.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
-        if reason:
-            evaluation.left_out[name] = reason
+    with shown(sink, progress=progress) as events:
+        for remark in dict.fromkeys((*real.notes, *tests.notes, *remarks)):
+            if remark:
+                events(note(remark))
+        for name, records in ((train, real), (test, tests)):
+            if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
+                raise RequestError(
+                    f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {synth}."
+                )
+        where = Path(cache) if cache is not None else (folder.private / CACHE if folder.private.is_dir() else None)
+        inputs = registry.Inputs(
+            samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
+            classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
+            warm=_warm_samples(folder, synthesizer, count, seed), public=_public_records(folder, synthesizer),
+            baselines=Baselines(where, real, tests, seed), protocol=protocol,
+            seed=seed, limit=limit, inception=inception, sink=events,
+            **({} if synthesizer is None or not own else _grid_in(folder, synthesizer)),
+        )  # fmt: skip
+        evaluation = Evaluation([], {}, real.class_names)
+        for name, figures, reason in measured(inputs, names):
+            evaluation.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
+            if reason:
+                evaluation.left_out[name] = reason
     unchanged()
     entries = evaluation.metrics
     if own and out is None:  # a RUN keeps the figures of earlier evaluations that were not measured again

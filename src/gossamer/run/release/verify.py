@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from gossamer import plugins
+from gossamer import notebook, plugins
 from gossamer.data.card import DataCard
 from gossamer.data.readers import npz
 from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
@@ -90,6 +90,12 @@ class Verdict:
     def ok(self) -> bool:
         """Whether the folder verifies."""
         return not self.problems
+
+    def _repr_html_(self) -> str:
+        """Show what was found, in a notebook."""
+        found = {"problem": self.problems, "note": self.notes, "not checked": self.not_checked}
+        rows = [("" if at else name, text) for name, texts in found.items() for at, text in enumerate(texts)]
+        return notebook.card("It verifies" if self.ok else "It does not verify", rows)
 
 
 @checked_arguments

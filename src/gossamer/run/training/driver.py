@@ -148,7 +148,7 @@ def _emit_step(result: StepResult, emit: Sink, spent: Callable[[], float]) -> No
     phase, step = result.phase, result.step
     if result.logs is None:
         return
-    emit(progress(phase.name, step, phase.steps, f"epsilon spent {rounded_up(spent())}" if phase.releases else ""))
+    emit(progress(phase.name, step, phase.steps, f"epsilon used {rounded_up(spent())}" if phase.releases else ""))
     if phase.worth_keeping(step):
         values: dict[str, float | int | str] = {
             name: value if isinstance(value, int) else float(value) for name, value in result.logs.items()

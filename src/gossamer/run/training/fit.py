@@ -1,6 +1,5 @@
 """From a request to a finished run: check, load, reserve, train and certify."""
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -9,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from gossamer import notebook
 from gossamer.data.card import DataCard, protected_part
 from gossamer.data.polarity import NEARLY_CONSTANT
 from gossamer.data.readers.in_memory import Data
@@ -177,7 +177,7 @@ def _run_folder(out: str | Path | None, sink: Sink | None) -> Iterator[RunFolder
     place = Path(tempfile.mkdtemp(prefix="gossamer-"))
     text = f"Run folder: {place / 'run'}. It is temporary: pass out to keep the run."
     if sink is None:
-        print(text, file=sys.stderr)
+        notebook.say(text)
     else:
         sink(note(text))
     try:

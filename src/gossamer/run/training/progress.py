@@ -9,18 +9,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from gossamer import notebook
 from gossamer.errors import RequestError
 from gossamer.events import NOTE, PROGRESS, Event, Sink, silent
 
-PLAIN_EVERY = 10.0
+PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
+"""Seconds between two lines, and between two updates of a bar in a notebook."""
 
 
 def to_all(sinks: Sequence[Sink]) -> Sink:
@@ -110,15 +112,16 @@ def tensorboard(folder: Path) -> Sink:
 
 
 class Terminal:
-    """A sink for the terminal: notes, and a bar with the time left and epsilon used; plain lines when piped."""
+    """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
+
+    A notebook is saved with what it shows. So a bar drops its clock when it ends, because the clock depends on the records.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._console = Console(file=stream or sys.stderr, soft_wrap=True, highlight=False)
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self._label = ""
-        self._started = self._last = time.monotonic()
-        self._first = 0
+        self._display = notebook.displayer() if stream is None else None
+        self._view: _View | None = None
+        self._label, self._done = "", 0
 
     def __enter__(self) -> "Terminal":
         return self
@@ -129,53 +132,133 @@ class Terminal:
     def __call__(self, event: Event, /) -> None:
         """Show a note, or how far something is; figures are for files."""
         if event.kind == NOTE:
-            self._console.print(event.values["text"], markup=False)
+            self._note(str(event.values["text"]))
         if event.kind == PROGRESS:
-            self._advance(event.phase, event.step, int(event.values["of"]), str(event.values["note"]))
+            label, done, of = event.phase, event.step, int(event.values["of"])
+            if self._view is None or label != self._label or done < self._done:
+                self.stop()
+                self._label, self._view = label, self._begin(label, done, of)
+            self._done = done
+            self._view.show(done, str(event.values["note"]))
 
     @property
     def has_viewer(self) -> bool:
         """Whether somebody sees the stream now: a terminal or a notebook."""
-        return self._console.is_terminal or self._console.is_jupyter
+        return self._display is not None or self._console.is_terminal or self._console.is_jupyter
 
     def stop(self) -> None:
         """End the present bar."""
-        self._label = ""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = self._task = None
+        if self._view is not None:
+            self._view.stop()
+            self._view = None
 
-    def _begin(self, label: str, done: int, of: int) -> None:
-        self.stop()
-        self._label, self._first = label, done
-        self._started = self._last = time.monotonic()
-        if self._console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-            )
-            self._bar = Progress(*columns, console=self._console)
-            self._task = self._bar.add_task(label, total=of, completed=done, note="")
-            self._bar.start()
+    def _note(self, text: str) -> None:
+        if self._display is None:
+            self._console.print(text, markup=False)
+        else:
+            notebook.say(text)
 
-    def _advance(self, label: str, done: int, of: int, note: str) -> None:
-        if label != self._label:
-            self._begin(label, done, of)
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, note=note)
-            return
+    def _begin(self, label: str, done: int, of: int) -> "_View":
+        if self._display is not None:
+            return _NotebookBar(self._display, label, done, of)
+        return (_Bar if self._console.is_terminal else _Lines)(self._console, label, done, of)
+
+
+class _View(Protocol):
+    """How far one thing is, for somebody who looks on."""
+
+    def show(self, done: int, note: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class _Bar:
+    """A bar in a terminal."""
+
+    def __init__(self, console: Console, label: str, done: int, of: int) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self._bar = Progress(*columns, console=console)
+        self._task = self._bar.add_task(label, total=of, completed=done, note="")
+        self._bar.start()
+
+    def show(self, done: int, note: str) -> None:
+        self._bar.update(self._task, completed=done, note=note)
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class _Lines:
+    """A line now and then, for a file or a pipe."""
+
+    def __init__(self, console: Console, label: str, done: int, of: int) -> None:
+        self._console, self._label, self._of = console, label, of
+        self._pace = _Pace(done, of)
+        self._last = time.monotonic()
+
+    def show(self, done: int, note: str) -> None:
         now = time.monotonic()
-        if now - self._last < PLAIN_EVERY and done < of:
+        if now - self._last < PLAIN_EVERY and done < self._of:
             return
         self._last = now
-        speed = ""
-        if done > self._first:
-            rate = (done - self._first) / max(now - self._started, 1e-9)
-            speed = f" ({rate:.2f} per s, {_minutes((of - done) / rate)} left)"
-        self._console.print(f"{label}: {done:,} of {of:,}{speed} {note}".rstrip(), markup=False)
+        rate = self._pace.rate(done)
+        speed = f" ({rate:.2f} per s, {self._pace.left(done)})" if rate else ""
+        self._console.print(f"{self._label}: {done:,} of {self._of:,}{speed} {note}".rstrip(), markup=False)
+
+    def stop(self) -> None:
+        """Nothing is left open."""
+
+
+class _NotebookBar:
+    """A bar in the output of a notebook's cell, updated in place by IPython."""
+
+    def __init__(self, display: Callable[..., Any], label: str, done: int, of: int) -> None:
+        self._label, self._done, self._of, self._note = label, done, of, ""
+        self._pace = _Pace(done, of)
+        self._handle = display(self._drawn(""), raw=True, display_id=True)
+        self._last = time.monotonic()
+
+    def show(self, done: int, note: str) -> None:
+        self._done, self._note = done, note
+        if done >= self._of:
+            self._update("done")
+        elif time.monotonic() - self._last >= NOTEBOOK_EVERY:
+            self._update(self._pace.left(done))
+
+    def stop(self) -> None:
+        """Show the final state, without the clock."""
+        if self._done < self._of:
+            self._update("stopped")
+
+    def _update(self, state: str) -> None:
+        self._handle.update(self._drawn(state), raw=True)
+        self._last = time.monotonic()
+
+    def _drawn(self, state: str) -> dict[str, str]:
+        share = self._done / max(self._of, 1)
+        return notebook.bar(self._label, share, (f"{self._done:,} of {self._of:,}", state, self._note))
+
+
+class _Pace:
+    """Speed since the first event of a bar."""
+
+    def __init__(self, done: int, of: int) -> None:
+        self._first, self._of, self._started = done, of, time.monotonic()
+
+    def rate(self, done: int) -> float:
+        """Steps in a second; 0: not known yet."""
+        return max(done - self._first, 0) / max(time.monotonic() - self._started, 1e-9)
+
+    def left(self, done: int) -> str:
+        """The time left in words; empty: not known yet."""
+        rate = self.rate(done)
+        return f"{_minutes((self._of - done) / rate)} left" if rate > 0 else ""
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.readers.in_memory import Data, own_units
 from gossamer.errors import DataError, RequestError, RunFolderError
-from gossamer.events import Sink, note, silent
+from gossamer.events import Sink, note
 from gossamer.methods import method_of
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.registry import plugins_of
@@ -24,6 +24,7 @@ from gossamer.run.training import checkpoint, disk_space
 from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
 from gossamer.run.training.driver import untrained
+from gossamer.run.training.progress import shown
 from gossamer.run.training.training_run import TrainingRun
 from gossamer.run.validation import checked_arguments
 
@@ -37,7 +38,8 @@ def resume(
     public: Data | None = None,
     units: Data | None = None,
     accounts: str | Path | None = None,
-    sink: Sink = silent,
+    progress: bool = True,
+    sink: Sink | None = None,
     rng: Rng | None = None,
 ) -> Synthesizer:
     """Go on with a run that was stopped or killed. A finished one is loaded as it is, and costs nothing in its own log.
@@ -48,7 +50,8 @@ def resume(
         public: the same for the public records.
         units: the same for the ids of units.
         accounts: folder of the budget log. Default: the log that the run is in. Another log gets the run too.
-        sink: takes the events too, with notes and progress; `run.training.progress.Terminal` shows them.
+        progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
+        sink: takes the events in place of that.
         rng: for tests, as in `fit`.
 
     Raises:
@@ -60,7 +63,8 @@ def resume(
     folder = RunFolder(Path(run))
     config_json = folder.config()
     if folder.finished:
-        return _finished(folder, accounts, sink)
+        with shown(sink, progress=progress) as events:
+            return _finished(folder, accounts, events)
     if not folder.begun:
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; no budget is used. Start a new run."
@@ -77,7 +81,8 @@ def resume(
                 f"{folder.path} is a federated run. Go on with the command that began it: `gossamer federated`."
             )
         held = Held.of(data=data, public=public, units=own_units(data) if units is None else units)
-        return _resume(folder, ledger, held, accounts=accounts, sink=sink, rng=rng or Rng(config_json["seed"]))
+        with shown(sink, progress=progress) as events:
+            return _resume(folder, ledger, held, accounts=accounts, sink=events, rng=rng or Rng(config_json["seed"]))
 
 
 def _refuse_other_plugins(job: Job[BaseConfig, State], begun_with: Sequence[Mapping[str, str]]) -> None:
