@@ -444,15 +444,19 @@ class Job(Generic[C_co, S_co]):
     @property
     def pretrained(self) -> "list[tuple[plugins.Kind, str]]":
         """Kind and name of each encoder and generator that the settings name, those of a start included."""
+        return [*self.own_pretrained, *([] if self.first is None else self.first.pretrained)]
+
+    @property
+    def own_pretrained(self) -> "list[tuple[plugins.Kind, str]]":
+        """Those without which the generator of the run cannot be made."""
         hints = get_type_hints(type(self.config), include_extras=True)
         kinds: tuple[plugins.Kind, ...] = ("encoder", "generator")
-        named = [
+        return [
             (kind, str(self.settings[name]))
             for name, hint in hints.items()
             for kind in kinds
             if hint == Annotated[str, kind] and self.settings[name]
         ]
-        return [*named, *([] if self.first is None else self.first.pretrained)]
 
     def check(self) -> None:
         """See `Method.check`."""

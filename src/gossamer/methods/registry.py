@@ -1,7 +1,7 @@
 """The registry: each method by its name on the command line."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 
 from gossamer import plugins
 from gossamer.errors import RequestError
@@ -86,6 +86,31 @@ def plugins_of(job: Job[BaseConfig, State]) -> list[tuple[plugins.Kind, str]]:
     methods = [job.method.name, *([] if job.first is None else [job.first.method.name])]
     own: list[tuple[plugins.Kind, str]] = [("method", name) for name in methods if METHODS.is_plugin(name)]
     return list(dict.fromkeys([*own, *job.pretrained]))
+
+
+def changed_plugins(
+    named: Iterable[tuple[plugins.Kind, str]], begun_with: Iterable[Mapping[str, str]], *facts: str
+) -> list[str]:
+    """Say of each plug-in which facts are not those with which its run began.
+
+    Args:
+        named: kind and name of each.
+        begun_with: the entries under `plugins` of config.json.
+        facts: source or weights, which are compared by SHA-256.
+
+    Raises:
+        RequestError: if a plug-in is not there.
+    """
+    then = {(entry["kind"], entry["name"]): entry for entry in begun_with}
+    changed = []
+    for kind, name in named:
+        now, before = plugins.origin(kind, name).to_json(), then.get((kind, name), {})
+        if other := [fact for fact in facts if before.get(fact, now[fact]) != now[fact]]:
+            changed.append(
+                f"The {kind} {name!r} has another SHA-256 of its {' and '.join(other)} than when the run began. Restore "
+                f"version {before['version']} of it"
+            )
+    return changed
 
 
 def _checked(name: str, value: object) -> AnyMethod:

@@ -1,6 +1,8 @@
 """Synthesizer: what is left when the records are gone."""
 
+import json
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,8 @@ from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import method_of
 from gossamer.methods.method import BaseConfig, Job, State
-from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
+from gossamer.methods.registry import changed_plugins
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate
 from gossamer.privacy.certificate.statements import MODEL
 
 CHUNK = 1_000
@@ -136,7 +139,8 @@ class Synthesizer:
         """Read a run or a release folder after checking its files against each other. Needs no data.
 
         Raises:
-            RunFolderError: if the folder holds no finished run, or one of another version.
+            RunFolderError: if the folder holds no finished run, or one of another version, or its encoder or generator is not
+                here or has other weights.
             LedgerDamaged: if a file was changed, cut or exchanged since the run ended; see `Certificate.load`.
         """
         folder = Path(folder)
@@ -151,7 +155,11 @@ class Synthesizer:
         method = method_of(certificate.method, folder=folder)
         try:
             job = method.job(certificate.config, DataCard.from_dict(certificate.card))
-            net = job.generator()
+            _check_plugins(job, folder)
+            job.check()
+            net = method.loop.generator(job.config, job.card)
+        except RunFolderError:
+            raise
         except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
             raise RunFolderError(
                 f"{folder / CERTIFICATE} does not hold a method and settings that this version knows; its 'versions' name "
@@ -174,6 +182,20 @@ class Synthesizer:
             ) from error
         self.net.eval()
         return self
+
+
+def _check_plugins(job: Job[BaseConfig, State], folder: Path) -> None:
+    """Refuse a run or a release whose encoder or generator is not here or has other weights; warn of another source."""
+    begun_with = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("plugins", [])
+    try:
+        changed = changed_plugins(job.own_pretrained, begun_with, "weights")
+        edited = changed_plugins(job.own_pretrained, begun_with, "source")
+    except RequestError as error:
+        raise RunFolderError(f"{folder} cannot be used without a plug-in. {error}") from error
+    if changed:
+        raise RunFolderError(f"{changed[0]}: with other weights, {folder} has other samples than its run.")
+    for text in edited:
+        warnings.warn(f"{text}, if it gives other samples.", stacklevel=3)
 
 
 def model_bytes(net: nn.Module) -> bytes:

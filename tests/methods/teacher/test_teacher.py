@@ -100,7 +100,7 @@ def test_kept_features_and_features_computed_anew_give_the_same_bits(monkeypatch
     """Whether memory for all of them is taken depends on how many there are; the release does not."""
     settings = {**QUIET, "noise_multiplier": 1.0}
     ends = []
-    for largest in (1 << 31, 2 * Classifier(SHAPE, 3).scattering.size * 9 - 1):
+    for largest in (1 << 31, 2 * Classifier(SHAPE, 3).features.size * 9 - 1):
         monkeypatch.setattr(nets, "LARGEST", largest)
         assert features_in_memory(classifier(), records()).images.dtype == (
             np.float16 if largest == 1 << 31 else np.uint8
@@ -168,7 +168,7 @@ def test_the_steps_by_hand() -> None:
     settings = {**QUIET, "learning_rate": 3.0, "momentum": 0.8, "max_norm": 2.0}
     state = drive(settings, records())
     net = Classifier(SHAPE, 3)
-    W, velocity, late = torch.zeros(3, net.scattering.size, dtype=torch.float64), 0.0, []
+    W, velocity, late = torch.zeros(3, net.features.size, dtype=torch.float64), 0.0, []
     for step in range(1, 8):
         with torch.no_grad():
             net.head.weight.copy_(W)

@@ -36,6 +36,7 @@ class DrawingProgram(ABC):
     shape is drawn, for instance; all others are continuous.
     """
 
+    dtype: ClassVar[torch.dtype] = torch.float32
     choices: ClassVar[int]
     ranges: ClassVar[tuple[Range, ...]]
 
@@ -44,13 +45,18 @@ class DrawingProgram(ABC):
         """How many parameters a picture has."""
         return self.choices + sum(prior.count for prior in self.ranges)
 
-    def random(self, noise: Tensor) -> Tensor:
+    @property
+    def normals(self) -> int:
+        """How many standard normals a picture takes."""
+        return self.size
+
+    def random(self, noise: Tensor, labels: Tensor | None = None) -> Tensor:  # noqa: ARG002 (for programs that need them)
         """Parameters from standard normals, both [n, size]. RANDOM_API of Lin et al. 2024."""
         mean, spread, low, high = self._table(noise)
         choices, free = self._parts(noise)
         return torch.cat([_uniform(choices), (mean + spread * free).clamp(low, high)], dim=1)
 
-    def vary(self, parameters: Tensor, degree: Tensor | float, noise: Tensor) -> Tensor:
+    def vary(self, parameters: Tensor, degree: Tensor | float, noise: Tensor, labels: Tensor | None = None) -> Tensor:
         """Parameters near others. VARIATION_API of Lin et al. 2024.
 
         Args:
@@ -58,7 +64,9 @@ class DrawingProgram(ABC):
             degree: how far, from 0 to 1. Continuous parameters move by degree x their spread x a normal, inside their
                 range. A choice is redrawn with probability degree.
             noise: standard normals, [n, size].
+            labels: of the pictures, int64 [n], for programs that need them.
         """
+        del labels
         _, spread, low, high = self._table(noise)
         choices, free = self._parts(parameters)
         normals, steps = self._parts(noise)

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
@@ -169,6 +169,8 @@ def settings_of(method: AnyMethod, text: str, noise: float) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
+    if get_origin(kind) is Annotated and get_args(kind)[0] is str:  # the name of a plug-in
+        return text
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
             raise RequestError(f"--start-settings: {name} is one of {', '.join(get_args(kind))}, not {text!r}.")

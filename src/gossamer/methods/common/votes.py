@@ -28,8 +28,12 @@ from gossamer.privacy.random.noise import Rng
 
 Embedding: TypeAlias = Callable[[Tensor], Tensor]
 """Images float32 [n, C, H, W] in [0, 1] to points [n, d], of which near ones look alike. It has seen no private record, and
-adds up nothing but numbers on the grid, see `on_grid`.
+adds up nothing but numbers on the grid, see `on_grid`. Or it is a plug-in, checked by `nets/encoders.py`: a row of a batch does
+not depend on the others.
 """
+
+WIDEST = 4_096
+"""The most features of which the sums are exact."""
 
 MAX_NORM = 1.0
 """L2 bound on the votes of one unit. Another would scale votes and noise alike."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnReleased, Phases
+from gossamer.methods.method import BaseConfig, Encoder, Generator, MaybeZero, Method, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -37,6 +37,8 @@ class Config(BaseConfig):
             (features).
         embedding_steps: training steps of the feature network, on rendered pictures only.
         embedding_batch_size: rendered pictures in each of the `embedding_steps`.
+        generator: plug-in that makes and varies pictures in place of `drawing`: its name, or module:object. Empty: none.
+        encoder: plug-in whose features measure similarity in place of `embedding`: its name, or module:object. Empty: none.
     """
 
     noise_multiplier: float
@@ -50,6 +52,8 @@ class Config(BaseConfig):
     embedding: Literal["cosines", "features"] = "features"
     embedding_steps: int = 600
     embedding_batch_size: int = 128
+    generator: Generator = ""
+    encoder: Encoder = ""
 
 
 def candidates_of(config: Config, card: "DataCard") -> int:
@@ -64,7 +68,9 @@ class Evolve(Method[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. A program that never sees a record renders the
     pictures. In each round every record votes for the candidate of its class that is most similar to it. All votes are
     one histogram, with noise added once; a unit adds a vector of length 1 at most. What measures similarity has seen
-    rendered pictures only. The next candidates and the generator follow from the noisy histogram.
+    rendered pictures only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on
+    public pictures refuses an encoder whose features depend on other pictures. The next candidates and the generator
+    follow from the noisy histogram.
 
     Departures from the paper:
         - Classes share one histogram of disjoint bins. The declared label prior sets how many candidates a class has;
@@ -93,10 +99,18 @@ class Evolve(Method[Config, "loop.State"]):
             OnReleased(name="embedding", steps=config.embedding_steps, body=lambda *given: loop.learn_features(*given)),
             self.training(config.steps, [(release, config.steps)]),
         ]
-        return phases if config.embedding == "features" else phases[1:]
+        return phases if config.embedding == "features" and not config.encoder else phases[1:]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse records that the drawing program cannot draw, and shares that are none."""
+        self._check_drawing(config, card)
+        for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
+            if share > 1:
+                raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")
+
+    def _check_drawing(self, config: Config, card: "DataCard") -> None:
+        if config.generator:
+            return
         channels, height, width = card.shape
         if channels != 1 or height != width:
             raise RequestError(
@@ -107,10 +121,7 @@ class Evolve(Method[Config, "loop.State"]):
             raise RequestError(f"--drawing digits draws the digits 0 to 9, and the card has {card.classes} classes.")
         if config.drawing == "letters" and card.classes > _MOST_LETTERS:
             raise RequestError(f"--drawing letters draws the letters A to Z, and the card has {card.classes} classes.")
-        if config.drawing == "patches" and config.embedding == "features":
+        if config.drawing == "patches" and config.embedding == "features" and not config.encoder:
             raise RequestError(
                 "--drawing patches is the same for all classes, so no features can be learnt: take --embedding cosines."
             )
-        for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
-            if share > 1:
-                raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")

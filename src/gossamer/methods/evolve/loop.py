@@ -1,4 +1,4 @@
-"""Private Evolution: Algorithm 1 of Lin et al. (2024), with a drawing program for RANDOM_API and VARIATION_API."""
+"""Private Evolution: Algorithm 1 of Lin et al. (2024), with a drawing program or a plug-in for RANDOM_API and VARIATION_API."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,9 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.synthetic.drawing import DrawingProgram, Patches
+from gossamer.data.synthetic.generators import PluginGenerator
 from gossamer.data.synthetic.glyphs import Glyphs
+from gossamer.errors import RequestError
 from gossamer.methods import method
 from gossamer.methods.common import adversarial, features, votes
 from gossamer.methods.common.features import Features
@@ -18,6 +20,7 @@ from gossamer.methods.common.votes import Cosines
 from gossamer.methods.evolve import Config, candidates_of
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.method import Logs, Run
+from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 
 
@@ -47,7 +50,9 @@ def lookahead(run: Run[Config], state: "State") -> Tensor:
         return votes.embedded(_drawn(G, G.parents, G.labels), net, run.device)
     total = torch.zeros((), device=run.device)
     for _ in range(run.config.variations):
-        varied = G.program.vary(G.parents, G.degree, _noise(run, "lookahead", len(G.labels), G.program.size))
+        varied = G.program.vary(
+            G.parents, G.degree, _noise(run, "lookahead", len(G.labels), G.program.normals), G.labels
+        )
         total = total + votes.embedded(_drawn(G, varied, G.labels), net, run.device)
     return votes.on_grid(total / run.config.variations)
 
@@ -60,8 +65,9 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
         labels = torch.randint(
             run.card.classes, (config.embedding_batch_size,), generator=run.rng.public("drawn labels")
         )
-        parameters = G.program.random(_noise(run, "drawings", len(labels), G.program.size))
-        images, labels = _drawn(G, parameters, labels.to(run.device)).tensors(run.device)
+        labels = labels.to(run.device)
+        parameters = G.program.random(_noise(run, "drawings", len(labels), G.program.normals), labels)
+        images, labels = _drawn(G, parameters, labels).tensors(run.device)
         yield {"loss": features.learn(learner, images, labels)}
 
 
@@ -70,7 +76,7 @@ class State(method.State):
     """The candidates G have seen records through votes only, the embedding has seen none."""
 
     G: Evolved
-    embedding: Learner[Features] | Cosines
+    embedding: Learner[Features] | Cosines | PluginEncoder
 
     @property
     def likeness(self) -> votes.Embedding:
@@ -87,7 +93,12 @@ def start(run: Run[Config]) -> State:
     """Random candidates, and an embedding that has yet to learn."""
     config, card = run.config, run.card
     G = generator(config, card).to(run.device)
-    G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.size))  # Alg. 1, l. 1
+    encoder = _encoder(config, card, run.device) if config.encoder else None
+    if isinstance(G.program, PluginGenerator):
+        G.program.check(card.classes)
+    G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.normals), G.labels)  # Alg. 1, l. 1
+    if encoder is not None:
+        return State(G, encoder)
     if config.embedding == "cosines":
         return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
     with adversarial.initialised_by(run.rng.public("initialisation")):
@@ -96,11 +107,25 @@ def start(run: Run[Config]) -> State:
 
 def generator(config: Config, card: DataCard) -> Evolved:
     """The candidates of a run, before they are drawn."""
-    return Evolved(_program(config), card, candidates_of(config, card))
+    return Evolved(_program(config, card), card, candidates_of(config, card))
 
 
-def _program(config: Config) -> DrawingProgram:
+def _program(config: Config, card: DataCard) -> DrawingProgram:
+    if config.generator:
+        return PluginGenerator(config.generator, card.shape)
     return Patches() if config.drawing == "patches" else Glyphs(config.drawing)
+
+
+def _encoder(config: Config, card: DataCard, device: str) -> PluginEncoder:
+    """The encoder of a run, checked on public pictures."""
+    encoder = PluginEncoder(config.encoder, card.shape)
+    if encoder.size > votes.WIDEST:
+        raise RequestError(
+            f"The encoder {config.encoder!r} gives {encoder.size:,} features. Take one of at most {votes.WIDEST:,}: then the "
+            "distances that decide a vote are exact."
+        )
+    encoder.check(device)
+    return encoder
 
 
 def _drawn(G: Evolved, parameters: Tensor, labels: Tensor) -> Records:

@@ -10,7 +10,7 @@ from gossamer.methods.common.votes import pick
 
 class Evolved(nn.Module):
     """Candidates with weights: a sample is a variation of one of them. Latents [n, latent_size] and labels [n] to pictures
-    [n, 1, H, W] in [0, 1].
+    [n, C, H, W] in [0, 1].
 
     The first number of a latent chooses the candidate, the others vary it. A class has so many candidates on average.
     """
@@ -23,18 +23,18 @@ class Evolved(nn.Module):
     def __init__(self, program: DrawingProgram, card: DataCard, candidates: int) -> None:
         super().__init__()
         self.program, self.classes, self.side = program, card.classes, card.shape[1]
-        self.latent_size = 1 + program.size
+        self.latent_size = 1 + program.normals
         counts = [max(1, round(candidates * card.classes * share)) for share in card.probabilities]
         labels = torch.repeat_interleave(torch.arange(card.classes), torch.tensor(counts))
         self.register_buffer("labels", labels, persistent=False)
-        self.register_buffer("parents", torch.zeros(len(self.labels), program.size))
+        self.register_buffer("parents", torch.zeros(len(self.labels), program.size, dtype=program.dtype))
         self.register_buffer("weights", torch.ones(len(self.labels)))
         self.register_buffer("degree", torch.tensor(0.0))
 
     def varied(self, latents: Tensor, labels: Tensor) -> Tensor:
         """Parameters of samples, [n, program.size]."""
         positions = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
-        return self.program.vary(self.parents[positions], self.degree, latents[:, 1:])
+        return self.program.vary(self.parents[positions], self.degree, latents[:, 1:], labels)
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""

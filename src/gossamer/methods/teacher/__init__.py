@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, Phases, batch_of
+from gossamer.methods.method import BaseConfig, Encoder, MaybeZero, Method, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +37,7 @@ class Config(BaseConfig):
         learning_rate: learning rate. 0: computed from noise, batch and steps.
         momentum: momentum of gradient descent, from 0 to 1.
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
+        encoder: plug-in whose features replace wavelet scattering: its name, or module:object. Empty: scattering.
     """
 
     noise_multiplier: float
@@ -46,6 +47,7 @@ class Config(BaseConfig):
     learning_rate: float = 0.0
     momentum: float = 0.9
     physical_batch_size: int = 512
+    encoder: Encoder = ""
 
 
 def learning_rate(config: Config, card: "DataCard") -> float:
@@ -68,8 +70,10 @@ class Teacher(Method[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
     record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
-    within each picture alone. What is released is the weights; the shapes come from a drawing program that reads no record,
-    so samples are post-processing. They carry what the teacher learnt about the labels, and nothing of how the records look.
+    within each picture alone. An encoder is assumed to do the same, and to have learnt from no record; a test on public
+    pictures refuses one whose features depend on other pictures. What is released is the weights; the shapes come from a
+    drawing program that reads no record, so samples are post-processing. They carry what the teacher learnt about the labels,
+    and nothing of how the records look.
 
     Departures from the paper:
         - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
@@ -94,7 +98,7 @@ class Teacher(Method[Config, "loop.State"]):
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse pictures that scattering cannot read, and a momentum that never forgets."""
-        if min(card.shape[1:]) < SMALLEST:
+        if not config.encoder and min(card.shape[1:]) < SMALLEST:
             raise RequestError(
                 f"the teacher reads pictures of at least {SMALLEST}x{SMALLEST}, and the card declares "
                 f"{card.shape[1]}x{card.shape[2]}: declare a larger shape, and the readers resize to it."

@@ -14,6 +14,7 @@ from gossamer.methods.common.learners import Average, Learner
 from gossamer.methods.method import Logs, Run, batch_of
 from gossamer.methods.teacher import Config, learning_rate
 from gossamer.methods.teacher.nets import Classifier, features_in_memory, losses
+from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
@@ -68,12 +69,14 @@ def start(run: Run[Config]) -> State:
     config = run.config
     with adversarial.initialised_by(run.rng.public("initialisation")):
         net = generator(config, run.card).to(run.device)
+    if isinstance(net.features, PluginEncoder):
+        net.features.check(run.device)
     W = Learner(
         net, lambda weights: torch.optim.SGD(weights, lr=learning_rate(config, run.card), momentum=config.momentum)
     )
     return State(W, Average(net, 1.0))
 
 
-def generator(config: Config, card: DataCard) -> Classifier:  # noqa: ARG001 (the same for every method)
+def generator(config: Config, card: DataCard) -> Classifier:
     """The classifier that a run releases."""
-    return Classifier(card.shape, card.classes)
+    return Classifier(card.shape, card.classes, PluginEncoder(config.encoder, card.shape) if config.encoder else None)

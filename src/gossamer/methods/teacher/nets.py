@@ -1,4 +1,4 @@
-"""The teacher: a softmax regression on wavelet scattering."""
+"""The teacher: a softmax regression on wavelet scattering, or on the features of an encoder."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.records import Records, sent
+from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
 
 PIECE = 512
@@ -19,11 +20,11 @@ LARGEST = 1 << 31
 class Classifier(nn.Module):
     """Pictures to the probability of each class. Its weights are those of the last layer alone: [classes, features], from 0."""
 
-    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, encoder: PluginEncoder | None = None) -> None:
         super().__init__()
         self.classes = classes
-        self.scattering = Scattering(shape)
-        self.head = nn.Linear(self.scattering.size, classes, bias=False)
+        self.features: Scattering | PluginEncoder = Scattering(shape) if encoder is None else encoder
+        self.head = nn.Linear(self.features.size, classes, bias=False)
         nn.init.zeros_(self.head.weight)
 
     @torch.no_grad()
@@ -34,7 +35,7 @@ class Classifier(nn.Module):
 
     def halved(self, images: Tensor) -> Tensor:
         """Features as they are kept, float16 [n, features]."""
-        features: Tensor = self.scattering(images)
+        features: Tensor = self.features(images)
         return features.half()
 
 
@@ -42,7 +43,7 @@ def with_features(net: Classifier, records: Records) -> Records:
     """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
     if records.images.dtype == np.float16:
         return records
-    features = np.empty((len(records), net.scattering.size), np.float16)
+    features = np.empty((len(records), net.features.size), np.float16)
     for lo in range(0, len(records), PIECE):
         images, _ = records[lo : lo + PIECE].tensors(net.head.weight.device)
         features[lo : lo + PIECE] = net.halved(images).cpu().numpy()
@@ -60,4 +61,4 @@ def losses(net: nn.Module, records: Records) -> Tensor:
 
 def features_in_memory(net: Classifier, records: Records) -> Records:
     """Described, if memory for all of them may be taken; else as they are. The losses are the same either way."""
-    return with_features(net, records) if 2 * net.scattering.size * len(records) <= LARGEST else records
+    return with_features(net, records) if 2 * net.features.size * len(records) <= LARGEST else records

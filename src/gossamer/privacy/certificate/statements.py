@@ -147,8 +147,8 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
         tuned = "they are records of the same kind"
         inputs.append({"what": _made_public(settings), "origin": "the same data set", "tuned": tuned})
     for method in _methods(settings):
-        if method not in _BUILT_IN:
-            continue
+        if method not in _BUILT_IN or (method == "evolve" and _plugins(settings, "generator")):
+            continue  # a generator replaces the drawing program
         what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
         inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
     for entry in _plugins(settings, "encoder", "generator"):

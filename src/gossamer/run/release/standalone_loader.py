@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from gossamer.data.card import DataCard
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
@@ -44,6 +45,8 @@ Place: TypeAlias = tuple[str, str]
 _STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
 """Needs fonts: the file has its result as data."""
 _STROKES_IN_FILE = "_STROKES"
+_PLUGINS = ("gossamer.nets.encoders", "gossamer.data.synthetic.generators")
+"""Load what only the machine of the user has. In the file they are functions that are never called."""
 
 
 class Unloadable(Exception):
@@ -79,6 +82,12 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
     if certificate.config.keys() != fields:  # a loader has no defaults
         return "", EARLIER
+    job = METHODS[certificate.method].job(certificate.config, DataCard.from_dict(certificate.card))
+    if job.own_pretrained:
+        return (
+            "",
+            f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, a plug-in of Gossamer",
+        )
     try:
         return loader(certificate.method), ""
     except Unloadable as error:
@@ -139,6 +148,10 @@ class _Collected:
             if home == _STROKES:
                 self.imports |= {"import base64", "import zlib"}
                 self.texts[self._called[home]] = _strokes(self._called[home])
+            elif home[0] in _PLUGINS:
+                self.texts[self._called[home]] = (
+                    f"def {self._called[home]}(*plugin):\n    raise NotImplementedError(plugin)"
+                )
             else:
                 self._put(module, definition, self._called[home])
         return self._called[home]

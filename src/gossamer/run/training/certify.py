@@ -3,8 +3,9 @@
 import datetime
 import hashlib
 
-from gossamer.errors import DiskFull, is_full
+from gossamer.errors import DiskFull, PrivacyError, is_full
 from gossamer.methods.method import State
+from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.report.html import write_report
@@ -45,8 +46,11 @@ def certify(run: TrainingRun, state: State) -> Synthesizer:
 
     Raises:
         RunFolderError: if the folder is no longer the one in which the run began.
+        PrivacyError: if an encoder or a generator has other weights than when the run began.
     """
     run.ledger.check_place()
+    if changed := changed_plugins(run.job.pretrained, run.folder.config().get("plugins", []), "weights"):
+        raise PrivacyError(f"{changed[0]}, and start a new run. Its weights must not change while it sees records.")
     net = state.released.cpu().eval()
     certificate = Certificate.build(
         run.ledger,

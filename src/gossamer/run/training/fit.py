@@ -204,7 +204,8 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         )
     _check_device(device)
     job.generator()
-    networks = job.begin(Rng(0), ranks=present()).state.released  # refused here if it cannot be made
+    place = device if job.pretrained else "cpu"  # a plug-in is checked where it will run
+    networks = job.begin(Rng(0), place, present()).state.released  # refused here if it cannot be made
     if METHODS.is_plugin(job.method.name):
         job.sample(networks, 2, None, torch.Generator())  # refused now, and not when the budget is used up
     folder.check_free()

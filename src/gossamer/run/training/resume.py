@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.readers.in_memory import Data, own_units
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.methods import method_of
 from gossamer.methods.method import BaseConfig, Job, State
-from gossamer.methods.registry import plugins_of
+from gossamer.methods.registry import changed_plugins, plugins_of
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
@@ -87,13 +86,8 @@ def resume(
 
 def _refuse_other_plugins(job: Job[BaseConfig, State], begun_with: Sequence[Mapping[str, str]]) -> None:
     """Refuse a plug-in that is not the one with which the run began."""
-    for kind, name in plugins_of(job):
-        now, then = plugins.origin(kind, name).to_json(), [entry for entry in begun_with if entry["name"] == name]
-        if changed := [fact for fact in ("source", "weights") if any(entry[fact] != now[fact] for entry in then)]:
-            raise RequestError(
-                f"The {kind} {name!r} has another SHA-256 of its {' and '.join(changed)} than when the run began. Restore "
-                f"version {then[0]['version']} of it, or start a new run."
-            )
+    if changed := changed_plugins(plugins_of(job), begun_with, "source", "weights"):
+        raise RequestError(f"{changed[0]}, or start a new run.")
 
 
 def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
