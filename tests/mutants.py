@@ -502,7 +502,7 @@ MISTAKES = (
     Mistake("a side depends on the label", "data/fingerprint.py", "_number(image.tobytes(), key", "_number(bytes([int(records.labels[position])]) + image.tobytes(), key", IDENTITY),
     Mistake("a side depends on the rank of an id", "data/fingerprint.py", "_number(name.encode(errors=\"surrogatepass\"), key, b\"unit\")", "_number(str(owner).encode(), key, b\"unit\")", f"{IDENTITY} {SOURCES}"),
     Mistake("sides are decided record by record, not unit by unit", "run/storage/data_sources.py", "    public = made_public(records, share=share, salt=salt)\n", "    records = Records(records.images, records.labels)\n    public = made_public(records, share=share, salt=salt)\n", SOURCES),
-    Mistake("the key of the public share comes from the records", "run/storage/data_sources.py", "_split(records, self.share, SALT)", "_split(records, self.share, fingerprint(records))", SOURCES),
+    Mistake("the key of the public share comes from the records", "run/storage/data_sources.py", "split_public(records, self.share, SALT)", "split_public(records, self.share, fingerprint(records))", SOURCES),
     Mistake("the settings hold the measured public share", "run/storage/data_sources.py", "{\"kind\": \"share\", \"share\": self.share,", "{\"kind\": \"share\", \"share\": len(public) / len(records),", SOURCES),
     Mistake("the rate comes from the protected records that were counted", "run/training/fit.py", "        card = protected_part(card, public_share)\n", "        card = dataclasses.replace(card, declared_size=len(DataSources.of(data, public=None, labels_key=labels_key, units=units, share=public_share).read_unconfined(card).private))\n", SOURCES),
     Mistake("nobody protected is an error", "run/storage/data_sources.py", "    if not public.any():", "    if not public.any() or public.all():", SOURCES),
@@ -1043,7 +1043,15 @@ def _pytest(root: str, arguments: list[str], output: str) -> None:
     os.chdir(ROOT)
     os.environ |= {"PYTHONPATH": f"{root}/src", "OMP_NUM_THREADS": "1"}
     sys.path.insert(0, f"{root}/src")
-    options = ["-o", f"pythonpath=tests/fixtures {root}", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf"]
+    options = [
+        "-o",
+        f"pythonpath=tests/fixtures tests/fixtures/plugin_package/src {root}",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        "--tb=no",
+        "-rf",
+    ]
     options += ["-m", "not gpu and not browser"]  # slow ones too: a mistake may be seen there alone
     os._exit(pytest.main([*options, *arguments]))
 
