@@ -115,8 +115,8 @@ def non_interference(subject: Subject, *, warm: bool) -> None:
 def removing_a_protected_record_changes_nothing_public(subject: Subject, *, share: float | None) -> None:
     """No public record and no public draw depends on one protected record.
 
-    Noise and random choices are secret and fresh here: what is public must agree all the same. The public part is the same set for
-    every record that is removed. The run is repeated without the first, which moves every other record by one position.
+    Noise and random choices are secret and fresh here: what is public must agree all the same. The public part is the same
+    for every record that is removed. The run is repeated without the first, which moves every other record by one position.
 
     Args:
         subject: the method.

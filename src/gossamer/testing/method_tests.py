@@ -27,16 +27,20 @@ class MethodTests:
     mechanisms: ClassVar[tuple[type, ...]] = ()
     """Mechanisms of your own: classes with a method `exact`, which reads the records."""
 
-    @pytest.fixture(scope="class")
+    _finished: ClassVar[TrialRun]
+
+    @pytest.fixture
     def subject(self) -> Subject:
         """The method under test."""
         method = method_named(self.method) if isinstance(self.method, str) else self.method
         return Subject(method=method, small=self.small, toy=self.toy, card=self.card, mechanisms=self.mechanisms)
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def finished(self, subject: Subject) -> TrialRun:
-        """A run of it that is at its end."""
-        return checks.finished_run(subject)
+        """A run of it that is at its end, for all tests of the class."""
+        if "_finished" not in vars(type(self)):
+            type(self)._finished = checks.finished_run(subject)
+        return self._finished
 
     def test_says_what_it_promises(self, subject: Subject) -> None:
         checks.says_what_it_promises(subject)

@@ -83,11 +83,14 @@ def resume(
 def _refuse_other_plugins(job: Job[BaseConfig, State], begun_with: Sequence[Mapping[str, str]]) -> None:
     """Refuse a plug-in that is not the one with which the run began."""
     for kind, name in plugins_of(job):
-        now, then = plugins.origin(kind, name).to_json(), [entry for entry in begun_with if entry["name"] == name]
+        now = plugins.origin(kind, name).to_json()
+        then = [entry for entry in begun_with if (entry["kind"], entry["name"]) == (kind, name)]
         if changed := [fact for fact in ("source", "weights") if any(entry[fact] != now[fact] for entry in then)]:
+            version = then[0]["version"]
+            restore = "what it was then" if version == plugins.NOT_KNOWN else f"version {version} of it"
             raise RequestError(
                 f"The {kind} {name!r} has another SHA-256 of its {' and '.join(changed)} than when the run began. Restore "
-                f"version {then[0]['version']} of it, or start a new run."
+                f"{restore}, or start a new run."
             )
 
 
