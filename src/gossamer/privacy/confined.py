@@ -141,10 +141,8 @@ def _inside(compute: Callable[[], Result]) -> Result:
     """Run something that sees records; a failure comes out without its message, its cause and its frames."""
     try:
         return compute()
-    except GossamerError as error:
-        if raised_by_gossamer(error):
+    except Exception as error:  # whatever it is, its message could hold a record, unless Gossamer wrote it
+        if isinstance(error, GossamerError) and raised_by_gossamer(error):
             raise
-        failure = ConfinedError(f"inside Confined: {withheld(error)}")
-    except Exception as error:  # whatever it is, its message could hold a record
         failure = ConfinedError(f"inside Confined: {withheld(error)}")
     raise failure
