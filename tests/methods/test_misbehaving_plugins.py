@@ -20,6 +20,7 @@ from gossamer.privacy.confined import Confined
 
 HEAD = """
 from dataclasses import dataclass
+import class_means.loop
 from class_means import ClassMeans, Config, loop
 from gossamer.methods.method import BaseConfig, Method
 from gossamer.privacy.accounting import events
