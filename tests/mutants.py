@@ -92,6 +92,9 @@ FEDERATED = "tests/run/federated/test_federated.py"
 NASTY, FORM = "tests/run/cli/test_nasty_data.py", "tests/data/test_to_uint8.py"
 ATTACK_UNITS = "tests/run/evaluation/test_attack.py::test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides"
 
+PLUGIN, PLUGIN_FORGERIES = "tests/run/training/test_installed_plugin.py", "tests/run/release/test_plugin_forgeries.py"
+MISBEHAVING = "tests/methods/test_misbehaving_plugins.py"
+
 MISTAKES = (
     Mistake("the audit gives each of two errors all that may go wrong", "attacks/audit.py", "tail = (1 - confidence) / 2", "tail = 1 - confidence", "tests/attacks/test_audit.py -k 5_6"),
     Mistake("the audit's threshold is chosen by what it counts", "attacks/audit.py", "return threshold, with_canary[n:], without[m:]", "return threshold, with_canary, without", "tests/attacks/test_audit.py -k split_apart"),
@@ -198,7 +201,7 @@ MISTAKES = (
     Mistake("an empty draw is skipped", "privacy/mechanisms/gaussian.py", "        if self.noise_multiplier > 0:\n            self.rng", "        if self.noise_multiplier > 0 and bool(total.any()):\n            self.rng", MECHANISMS),
     Mistake("charge after read", "privacy/confined.py", "            self.__ledger.charge(event)\n            return _inside(lambda: mechanism.exact(self.__held, query)).detach()", "            out = _inside(lambda: mechanism.exact(self.__held, query)).detach()\n            self.__ledger.charge(event)\n            return out", CONFINED),
     Mistake("no charge", "privacy/confined.py", "            self.__ledger.charge(event)\n", "", f"{CONFINED} {CONFORMANCE}::test_spends_its_plan"),
-    Mistake("a failing query shows its message", "privacy/confined.py", "        return compute()\n    except GossamerError:", "        return compute()\n    except (GossamerError, ValueError):", CONFINED),
+    Mistake("a failing query shows its message", "privacy/confined.py", "if isinstance(error, GossamerError) and raised_by_gossamer(error):", "if isinstance(error, GossamerError | ValueError):", CONFINED),
     Mistake("ranks do not say what is left of their plans", "privacy/confined.py", "f\"{event}, {self.__ledger.unused} left; {mechanism}\"", "f\"{event}; {mechanism}\"", f"{RANKS}::test_ranks_that_disagree_release_nothing"),
     Mistake("a Confined value can be pickled", "privacy/confined.py", "    def __reduce_ex__(self, protocol: object) -> NoReturn:", "    def _reduce_ex(self, protocol: object) -> NoReturn:", CONFINED),
     Mistake("a fixed noise seed passes for private", "privacy/confined.py", "if mechanism.rng.reproducible:", "if False:", CONFINED),
@@ -477,7 +480,7 @@ MISTAKES = (
     Mistake("an untrained generator passes for a trained one", "methods/method.py", "saved[\"phase\"] == last.name and saved[\"step\"] > 0", "saved[\"phase\"] == last.name", METHOD),
     Mistake("a checkpoint's list of parts is not read", "methods/method.py", "return [_loaded(item, state) for item, state in zip(value, saved, strict=True)]", "return value", METHOD),
     Mistake("a checkpoint's parts are put in place of those that the optimisers move", "methods/method.py", "        value.load_state_dict(saved)\n        return value\n", "        value = __import__(\"copy\").deepcopy(value)\n        value.load_state_dict(saved)\n        return value\n", METHOD),
-    Mistake("a plan holds the releases of the last phase alone", "methods/method.py", "for phase in self.stages(config, card) for", "for phase in self.stages(config, card)[-1:] for", METHOD),
+    Mistake("a plan holds the releases of the last phase alone", "methods/method.py", "for phase in stages for release", "for phase in stages[-1:] for release", METHOD),
     Mistake("settings that contradict each other are planned", "methods/method.py", "        self.check(config, card)\n", "", METHOD),
     Mistake("of a phase that releases as few events are kept as of another", "methods/method.py", "(400 if self.plan else 40)", "40", METHOD),
     Mistake("a plan loads PyTorch", "methods/dpgan/__init__.py", "from gossamer.lazy import Lazy\n", "from gossamer.lazy import Lazy\nimport torch\n", METHOD),
@@ -505,7 +508,7 @@ MISTAKES = (
     Mistake("a side depends on the label", "data/fingerprint.py", "_number(image.tobytes(), key", "_number(bytes([int(records.labels[position])]) + image.tobytes(), key", IDENTITY),
     Mistake("a side depends on the rank of an id", "data/fingerprint.py", "_number(name.encode(errors=\"surrogatepass\"), key, b\"unit\")", "_number(str(owner).encode(), key, b\"unit\")", f"{IDENTITY} {SOURCES}"),
     Mistake("sides are decided record by record, not unit by unit", "run/storage/data_sources.py", "    public = made_public(records, share=share, salt=salt)\n", "    records = Records(records.images, records.labels)\n    public = made_public(records, share=share, salt=salt)\n", SOURCES),
-    Mistake("the key of the public share comes from the records", "run/storage/data_sources.py", "_split(records, self.share, SALT)", "_split(records, self.share, fingerprint(records))", SOURCES),
+    Mistake("the key of the public share comes from the records", "run/storage/data_sources.py", "split_public(records, self.share, SALT)", "split_public(records, self.share, fingerprint(records))", SOURCES),
     Mistake("the settings hold the measured public share", "run/storage/data_sources.py", "{\"kind\": \"share\", \"share\": self.share,", "{\"kind\": \"share\", \"share\": len(public) / len(records),", SOURCES),
     Mistake("the rate comes from the protected records that were counted", "run/training/fit.py", "        card = protected_part(card, public_share)\n", "        card = dataclasses.replace(card, declared_size=len(DataSources.of(data, public=None, labels_key=labels_key, units=units, share=public_share).read_unconfined(card).private))\n", SOURCES),
     Mistake("nobody protected is an error", "run/storage/data_sources.py", "    if not public.any():", "    if not public.any() or public.all():", SOURCES),
@@ -663,7 +666,7 @@ MISTAKES = (
     Mistake("the seed of samples is ignored", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.seed()", "tests/methods/test_synthesizer.py"),
     Mistake("samples without a seed are always the same", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.manual_seed(seed or 0)", "tests/methods/test_synthesizer.py"),
     Mistake("every chunk of samples is the first one again", "methods/method.py", "latents = torch.randn(n, int(net.latent_size), generator=stream)", "latents = torch.randn(n, int(net.latent_size), generator=stream.manual_seed(stream.initial_seed()))", "tests/methods/test_synthesizer.py"),
-    Mistake("a method's own way of sampling is passed over", "methods/method.py", "images, drawn = self.method.sample(net, self.config", "images, drawn = Method.sample(self.method, net, self.config", "tests/methods/test_synthesizer.py"),
+    Mistake("a method's own way of sampling is passed over", "methods/method.py", "pair = self.method.sample(net, self.config", "pair = Method.sample(self.method, net, self.config", "tests/methods/test_synthesizer.py"),
     Mistake("an .npz of samples holds the first chunk's labels only", "data/samples/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/samples/test_writers.py"),
     Mistake("a .csv of samples has no labels", "data/samples/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/samples/test_writers.py"),
     Mistake("copies among non-members stay", "data/fingerprint.py", "((digest in other_digests for digest in _digests(records))", "((False for digest in _digests(records))", IDENTITY),
@@ -998,6 +1001,21 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
     Mistake("federated: clients begin on fresh weights, whatever the server has", "run/federated/panel.py", "terms_record(self.terms, self.start)", "terms_record(self.terms)", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
     Mistake("federated: a server goes on with other public records", "run/federated/server.py", "if public_data.facts.public != config_json[\"public\"]:", "if False:", f"{FEDERATED}::test_a_server_goes_on_with_the_public_records_that_it_began_with"),
     Mistake("federated: the certificate says that public records were held against the private ones", "privacy/certificate/statements.py", "if \"federated\" in settings:\n            seen", "if False:\n            seen", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
+    Mistake('plug-ins: verify takes any list of plug-ins for that of the settings', 'run/release/verify.py', '(named == plugins_of(job), "its plugins', '(True, "its plugins', f"{PLUGIN_FORGERIES} -k all_else_follows"),
+    Mistake('plug-ins: a file may name code that is imported', 'plugins.py', '    if ":" in name:\n        raise RequestError(', '    if ":" in name:\n        return load(kind, allow(name))\n    if False:\n        raise RequestError(', f"{PLUGIN_FORGERIES} -k is_not_imported"),
+    Mistake('plug-ins: a plug-in takes the name of a method of Gossamer', 'methods/registry.py', '        if name in self._own:\n            return self._own[name]\n', '        if name in self._own and name not in plugins.names("method"):\n            return self._own[name]\n', f"{MISBEHAVING} -k take_the_name"),
+    Mistake("plug-ins: a file of the user's takes the name of a method without a word", 'methods/registry.py', '        if name in self._own:\n            raise RequestError(f"{name!r} is a method of Gossamer. A plug-in needs another name.")\n        _ = self[name]', '        _ = self[name]', f"{MISBEHAVING} -k take_the_name"),
+    Mistake('plug-ins: resume takes another source', 'run/training/resume.py', 'changed_plugins(plugins_of(job), begun_with, "source", "weights")', 'changed_plugins(plugins_of(job), begun_with, "weights")', f"{PLUGIN} -k another_version"),
+    Mistake('plug-ins: the statement is silent on a method that was not reviewed', 'privacy/certificate/statements.py', '    for entry in _plugins(settings, "method"):\n        second +=', '    for entry in ():\n        second +=', f"{PLUGIN_FORGERIES} -k first_paragraph"),
+    Mistake('plug-ins: verify is silent on a method that was not reviewed', 'run/release/verify.py', '        notes += _plugin_notes(checked.settings or {})\n', '', f"{PLUGIN} -k whole_way"),
+    Mistake('plug-ins: a release may have a loader for a method that Gossamer does not have', 'run/release/verify.py', 'if loads and METHODS.is_plugin(certificate.method):', 'if False:', f"{PLUGIN_FORGERIES} -k loader"),
+    Mistake('plug-ins: a fact in the certificate may have a line of its own', 'plugins.py', 'text == _line(text) for text', 'True for text', f"{PLUGIN_FORGERIES} -k all_else_follows"),
+    Mistake('plug-ins: a missing package reads like a fault of the folder', 'run/release/verify.py', '    if not_installed and not problems:\n        raise RunFolderError(not_installed)\n', '    if not_installed:\n        problems.append(not_installed)\n', f"{PLUGIN} -k without_the_package"),
+    Mistake('plug-ins: a run that cannot be sampled is refused when its budget is used', 'run/training/fit.py', '        if METHODS.is_plugin(job.method.name):\n            try_out(job, state)\n', '', f"{MISBEHAVING} -k before_it_uses"),
+    Mistake("plug-ins: an error with a record in it leaves Confined", "privacy/confined.py", "isinstance(error, GossamerError) and raised_by_gossamer(error)", "isinstance(error, GossamerError)", f"{MISBEHAVING} -k says_no_more"),
+    Mistake('plug-ins: pixels that are no numbers are samples', 'methods/method.py', 'elif not bool(images.isfinite().all()):', 'elif False:', f"{MISBEHAVING} -k pixels"),
+    Mistake('plug-ins: two packages share a name', 'plugins.py', 'if packages := _clashes(kind).get(name):', 'if packages := "":', f"{MISBEHAVING} -k two_packages"),
+    Mistake('testing: deaf mechanisms hear', 'testing/trial_run.py', 'return torch.zeros_like(ask(self, held, query))', 'return ask(self, held, query)', "tests/fixtures/plugin_package/tests/test_class_means.py"),
 )  # fmt: skip
 
 
@@ -1061,7 +1079,15 @@ def _pytest(root: str, arguments: list[str], output: str) -> None:
     os.chdir(ROOT)
     os.environ |= {"PYTHONPATH": f"{root}/src", "OMP_NUM_THREADS": "1"}
     sys.path.insert(0, f"{root}/src")
-    options = ["-o", f"pythonpath=tests/fixtures {root}", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf"]
+    options = [
+        "-o",
+        f"pythonpath=tests/fixtures tests/fixtures/plugin_package/src {root}",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        "--tb=no",
+        "-rf",
+    ]
     options += ["-m", "not gpu and not browser"]  # slow ones too: a mistake may be seen there alone
     os._exit(pytest.main([*options, *arguments]))
 

@@ -6,6 +6,7 @@ python tools/structure.py --arrows   the arrows of each package too
 An arrow goes from one child of a package (a module or a folder) to another that it imports. Imports under TYPE_CHECKING and
 `Lazy("...")` count. A package's own `__init__.py` declares what its modules share, such as a method's Config, and loads them
 when asked; so its arrows to and from its own modules do not count, and those to other packages count as the package's.
+`__main__.py` is the program and no module: nothing imports it.
 """
 
 import ast
@@ -74,7 +75,7 @@ def main() -> int:
     broken = False
     print(f"{'package':48} modules  arrows  circles")
     for package in packages:
-        children = {child(module, package) for module in known} - {""}
+        children = {child(module, package) for module in known} - {"", "__main__"}
         arrows = {(child(a, package), child(b, package)) for a, b in imports}
         arrows = {(a, b) for a, b in arrows if a and b and a != b}
         circles = circle(arrows)

@@ -30,9 +30,9 @@ if typing.TYPE_CHECKING:
     from gossamer.errors import PrivacyError as PrivacyError
     from gossamer.errors import RequestError as RequestError
     from gossamer.errors import RunFolderError as RunFolderError
-    from gossamer.estimate import Estimate as Estimate
     from gossamer.events import Event as Event
     from gossamer.events import Sink as Sink
+    from gossamer.intervals import Estimate as Estimate
     from gossamer.methods import METHODS as METHODS
     from gossamer.methods.method import BaseConfig as BaseConfig
     from gossamer.methods.method import MaybeZero as MaybeZero
@@ -74,7 +74,7 @@ _NAMES = {
     "gossamer.data.samples.samples": "Samples",
     "gossamer.errors": "BudgetError BudgetExceeded BudgetLogError CardError ConfinedError DataError GossamerError Interrupted "
     "LedgerDamaged PrivacyError RequestError RunFolderError",
-    "gossamer.estimate": "Estimate",
+    "gossamer.intervals": "Estimate",
     "gossamer.events": "Event Sink",
     "gossamer.methods": "METHODS",
     "gossamer.methods.synthesizer": "Synthesizer",

@@ -8,6 +8,7 @@ import difflib
 import errno
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class GossamerError(Exception):
@@ -88,6 +89,12 @@ def withheld(error: Exception) -> str:
     file = frame.filename.rsplit("/", 1)[-1]
     place = f"{type(error).__name__} in {frame.name} ({file}, line {frame.lineno})"
     return f"{place}. Its message is withheld, because it could hold a record."
+
+
+def raised_by_gossamer(error: Exception) -> bool:
+    """Whether Gossamer's own code has raised an error, and so has written its message."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return Path(frame.filename).is_relative_to(Path(__file__).parent)
 
 
 def is_full(error: BaseException | None) -> bool:

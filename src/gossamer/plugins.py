@@ -9,12 +9,14 @@ records. So Gossamer imports installed entry points, and what the user has named
 import hashlib
 import importlib
 import importlib.metadata
+import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
@@ -99,8 +101,9 @@ def allow(reference: str) -> str:
         sys.path.append(str(Path.cwd()))  # last: no file there takes the place of an installed module
     value = _imported(f"The plug-in {reference!r}", module, path)
     if hasattr(value, "config_type"):
-        _added["method", str(value.name)] = _Added(value, module)
-        return str(value.name)
+        name = str(getattr(value, "name", reference))
+        _added["method", name] = _Added(value, module)
+        return name
     _added["encoder", reference] = _added["generator", reference] = _Added(value, module)
     return reference
 
@@ -120,6 +123,10 @@ def load(kind: Kind, name: str) -> Any:
         return _added[kind, name].value
     if name in (known := _installed(kind)):
         point = known[name]
+        if packages := _clashes(kind).get(name):
+            raise RequestError(
+                f"The packages {packages} all add a {kind} {name!r}. Uninstall all but the one that you want."
+            )
         return _imported(f"The {kind} {name!r} of the package {_package(point.dist)}", point.module, point.attr)
     if ":" in name:
         raise RequestError(
@@ -167,7 +174,7 @@ def stated(entries: Any) -> Iterator[Mapping[str, str]]:
     """The plug-ins that the settings of a run name. Raises ValueError: this is not their form."""
     facts = Origin.__dataclass_fields__
     for entry in entries:
-        if not isinstance(entry, dict) or entry.keys() != facts.keys():
+        if not isinstance(entry, dict) or entry.keys() != facts.keys() or entry["kind"] not in get_args(Kind):
             raise ValueError("an entry of plugins has other facts")
         if not all(isinstance(text, str) and text == _line(text) for text in entry.values()):
             raise ValueError("a fact of a plug-in is not one line of text")
@@ -179,14 +186,44 @@ def _installed(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
     return {point.name: point for point in importlib.metadata.entry_points(group=f"gossamer.{kind}s")}
 
 
+@cache
+def _clashes(kind: str) -> dict[str, str]:
+    """The names that several packages give to different objects, and these packages."""
+    found: dict[str, dict[str, str]] = {}
+    for point in importlib.metadata.entry_points(group=f"gossamer.{kind}s"):
+        found.setdefault(point.name, {})[_package(point.dist)] = point.value
+    return {name: " and ".join(sorted(packages)) for name, packages in found.items() if len(packages) > 1}
+
+
 def _imported(what: str, module: str, path: str) -> Any:
     try:
         value = importlib.import_module(module)
         for part in path.split("."):
             value = getattr(value, part)
-    except Exception as error:  # the code of others raises anything
-        raise RequestError(f"{what} cannot be imported ({type(error).__name__}: {_line(error)}).") from error
+    except (Exception, SystemExit) as error:  # the code of others raises anything
+        raise RequestError(f"{what} cannot be imported ({described(error)}).") from error
     return value
+
+
+def described(error: BaseException) -> str:
+    """Return type and text of an error on one line. For errors before a record is read: later, the text could hold one."""
+    text = _line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def blamed(error: BaseException) -> str:
+    """Name the plug-in in whose code an error arose, as "The method 'mine'"; empty: in none."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    used = {(kind, name): point.module for kind in get_args(Kind) for name, point in _installed(kind).items()}
+    used |= {key: added.module for key, added in _added.items()}
+    for (kind, name), module in used.items():
+        own = getattr(sys.modules.get(module), "__file__", None)
+        if own is None or not files:
+            continue
+        within = str(Path(own).parent) + os.sep if Path(own).name == "__init__.py" else own
+        if any(file == own or file.startswith(within) for file in files):
+            return f"The {kind} {name!r}"
+    return ""
 
 
 def _package(distribution: importlib.metadata.Distribution | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.records import Records
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics.baseline_cache import Baselines
 
 REAL = Records(np.zeros((4, 1, 2, 2), np.uint8), np.zeros(4, np.int64))

@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics import classical
 
 FAST = ["gaussian naive bayes", "bernoulli naive bayes", "decision tree", "lda", "bagging"]

@@ -7,7 +7,7 @@ import pytest
 
 from gossamer.data.records import Labelled, Records
 from gossamer.data.samples.samples import Samples
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics import classify, fidelity, registry
 from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.fidelity import Moments, frechet_distance

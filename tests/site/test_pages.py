@@ -92,7 +92,11 @@ def test_departures_are_those_of_the_docstring(name: str) -> None:
 
 def test_code_on_how_to_add_a_method_is_that_of_the_example() -> None:
     page = (DOCS / "methods/adding-one.md").read_text(encoding="utf-8")
-    example = plain(" ".join(path.read_text() for path in sorted((ROOT / "tests/fixtures/class_means").glob("*.py"))))
+    example = plain(
+        " ".join(
+            path.read_text() for path in sorted((ROOT / "tests/fixtures/plugin_package/src/class_means").glob("*.py"))
+        )
+    )
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     assert [block for block in blocks if plain(block) not in example] == []

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from benchmarks.reproduce.metrics.nets import LeNet5, PrivganCNN
-from gossamer.estimate import Estimate
-from gossamer.intervals import proportion
+from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.classify import check_pair, predict, train_epoch
 from gossamer.metrics.pictures import Images, Labels, own_randomness
 

@@ -18,7 +18,7 @@ from scipy.special import entr, expit
 
 from gossamer import intervals
 from gossamer.errors import DataError, RequestError
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics.features import ClassifierFeatures, Progress
 from gossamer.metrics.pictures import Images, check_images, pictures, size_of
 from gossamer.nets.features import FeatureCNN

@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
 from gossamer import intervals
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics import fidelity
 from gossamer.metrics.vectors import Vectors, check_vectors
 

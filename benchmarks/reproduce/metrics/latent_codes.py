@@ -8,7 +8,7 @@ from torch import Tensor
 from benchmarks.reproduce.metrics import latent
 from gossamer import intervals
 from gossamer.data.records import Records
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""

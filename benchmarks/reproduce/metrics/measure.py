@@ -18,8 +18,8 @@ from benchmarks.reproduce.metrics.latent_codes import Encodes, codes
 from gossamer.data.readers.read import read
 from gossamer.data.records import Labelled, Records
 from gossamer.errors import RequestError
-from gossamer.estimate import Estimate
 from gossamer.events import Sink, progress, silent
+from gossamer.intervals import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 
 SAMPLES = 60_000

@@ -24,8 +24,7 @@ from torch.nn import functional as F
 
 from benchmarks.reproduce.metrics.nets import CodeAndImageMLP
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
-from gossamer.intervals import proportion
+from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.classify import check_pair, predict
 from gossamer.metrics.pictures import Images, Labels, own_randomness, pictures
 from gossamer.nets.features import FeatureCNN

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from gossamer.attacks.arrays import Array, Features
 from gossamer.attacks.roc import roc
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 
 _TREES = 100
 _SIDE = 14

@@ -11,8 +11,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from gossamer.attacks.arrays import Array, Features, Scores, features_of, same_number
 from gossamer.attacks.scores import Attack, area
-from gossamer.estimate import Estimate
-from gossamer.intervals import difference, proportion
+from gossamer.intervals import Estimate, difference, proportion
 
 _BLOCK = 2**24  # distances held at a time: 128 MiB
 

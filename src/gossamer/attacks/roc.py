@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from gossamer.attacks.arrays import Scores, scores
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 
 LOW_RATES = (0.01, 0.001)
 """The false-positive rates at which every attack is to be read."""

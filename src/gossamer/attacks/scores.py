@@ -8,7 +8,7 @@ from scipy import stats
 
 from gossamer.attacks.arrays import Scores, same_discriminators, scores, scores_of_all
 from gossamer.attacks.roc import Roc, roc
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)

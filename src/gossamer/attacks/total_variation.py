@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from gossamer.attacks.arrays import Scores, same_discriminators, scores_of_all
 from gossamer.attacks.scores import Attack
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 
 _LEVEL = 0.95
 _BINS = 50

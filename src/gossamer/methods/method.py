@@ -6,6 +6,7 @@ all of it at once, and nothing else.
 """
 
 import dataclasses
+import sys
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -292,7 +293,10 @@ class Method(ABC, Generic[C, S]):
 
     def presets(self) -> dict[str, dict[str, Any]]:
         """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
-        file = resources.files(type(self).__module__).joinpath("presets.toml")
+        package = getattr(sys.modules.get(type(self).__module__), "__package__", "")
+        if not package:  # a file of its own, or a notebook: it has no folder
+            return {}
+        file = resources.files(package).joinpath("presets.toml")
         return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
     @abstractmethod
@@ -378,7 +382,10 @@ class Method(ABC, Generic[C, S]):
             RequestError: if the settings contradict each other.
         """
         self.check(config, card)
-        return [release for phase in self.stages(config, card) for release in phase.plan]
+        stages = self.stages(config, card)
+        if problem := _problem_of(stages):
+            raise RequestError(f"{self.name} has phases that cannot be run: {problem}. This is a fault of the method.")
+        return [release for phase in stages for release in phase.plan]
 
     def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[C, S]":
         """The method with these settings, for records that the card describes.
@@ -393,6 +400,25 @@ class Method(ABC, Generic[C, S]):
                     f"{self.name} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
                 )
         return Job(self, self.config_type(**settings), card)
+
+
+def _problem_of(stages: object) -> str:
+    """Why these are no phases of a run; empty: they are."""
+    if not isinstance(stages, Sequence) or not stages:
+        return "they are no list"
+    if not all(isinstance(stage, OnPublic | OnPrivate | OnReleased) for stage in stages):
+        return "one is no OnPublic, OnPrivate or OnReleased"
+    names = [stage.name for stage in stages]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        return "each needs a name of its own"
+    if not all(isinstance(stage.steps, int) and stage.steps >= 0 for stage in stages):
+        return "the steps of one are no number of zero or more"
+    if any(stage.releases and not isinstance(stage, OnPrivate) for stage in stages):
+        return "one that has no private records plans queries to them"
+    entries = [entry for stage in stages for entry in stage.plan]
+    if not all(isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], int) for entry in entries):
+        return "a plan is no list of pairs, a query and how often it is made"
+    return "a query is planned a negative number of times" if any(count < 0 for _, count in entries) else ""
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
@@ -423,8 +449,14 @@ class Job(Generic[C_co, S_co]):
 
     @property
     def relation(self) -> "NeighboringRelation":
-        """See `Method.relation`."""
-        return self.method.relation(self.config)
+        """See `Method.relation`. Raises RequestError: there is no such relation."""
+        relation = self.method.relation(self.config)
+        if relation not in guarantee.RELATION_NAMES:
+            raise RequestError(
+                f"{self.method.name} is accounted for under the relation {relation!r}, and not under one of "
+                f"{', '.join(guarantee.RELATION_NAMES.values())}. This is a fault of the method."
+            )
+        return relation
 
     @property
     def needs_public(self) -> bool:
@@ -478,14 +510,19 @@ class Job(Generic[C_co, S_co]):
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
-        images, drawn = self.method.sample(net, self.config, self.card, n, labels, stream)
+        pair = self.method.sample(net, self.config, self.card, n, labels, stream)
         wrong = ""
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, torch.Tensor) for part in pair):
+            raise GossamerError(f"{self.method.name} draws no pair of tensors. This is a fault of the method.")
+        images, drawn = pair
         if tuple(images.shape) != (n, *self.card.shape) or not images.is_floating_point():
             wrong = f"images are {images.dtype} {list(images.shape)} and not floating-point {[n, *self.card.shape]}"
         elif tuple(drawn.shape) != (n,) or drawn.dtype != torch.int64:
             wrong = f"labels are {drawn.dtype} {list(drawn.shape)} and not int64 [{n}]"
         elif n and (int(drawn.min()) < 0 or int(drawn.max()) >= self.card.classes):
             wrong = f"labels are not all from 0 to {self.card.classes - 1}"
+        elif not bool(images.isfinite().all()):
+            wrong = "pixels are not all finite numbers"
         if wrong:
             raise GossamerError(f"{self.method.name} draws no proper samples: {wrong}. This is a fault of the method.")
         return images, drawn
@@ -520,6 +557,10 @@ class Job(Generic[C_co, S_co]):
         return Training(self, Run(self.config, self.card, rng, device, ranks=ranks))
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+
+
 class Training(Generic[C_co, S_co]):
     """A run in memory: the method's state, and the way through its phases. `state` is everything that it goes on from."""
 
@@ -547,6 +588,10 @@ class Training(Generic[C_co, S_co]):
             if phase.name != state.phase:
                 continue
             for logs in self._steps(phase, private, public):
+                if not isinstance(logs, Mapping) or not all(map(_is_number, logs.values())):
+                    raise GossamerError(
+                        f"{self.job.method.name} has a fault: a step of the {phase.name} gives no mapping of names to numbers."
+                    )
                 state.step += 1
                 yield StepResult(phase, state.step, logs)
             done = state.step

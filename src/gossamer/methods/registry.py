@@ -1,11 +1,32 @@
 """The registry: each method by its name on the command line."""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
-from gossamer.errors import RequestError
-from gossamer.methods.method import AnyMethod, BaseConfig, Job, Method, State
+from gossamer.errors import GossamerError, RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import AnyMethod, BaseConfig, Encoder, Generator, Job, MaybeZero, Method, State
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Lazy("torch")
+
+ABOUT = ("about", "records", "in_proportion")
+"""Keys of a preset that are no settings."""
+TAKEN = frozenset({
+    "accounts", "as_json", "card", "confidence", "data", "delta", "device", "epsilon", "final", "help", "images_key", "jobs",
+    "json", "labels_key", "method", "more", "name", "out", "preset", "progress", "public", "public_images_key",
+    "public_labels_key", "public_share", "public_test_data", "rng", "run", "seed", "settings", "sink", "trials", "units",
+    "with_tensorboard",
+})  # fmt: skip
+"""What no setting of a plug-in may be called: options and arguments of the commands that have a METHOD."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_FIELD = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Registry(MutableMapping[str, AnyMethod]):
@@ -40,10 +61,16 @@ class Registry(MutableMapping[str, AnyMethod]):
             self._loaded[name] = (value, method)
         return method
 
+    def check(self, name: str) -> None:
+        """Raise a RequestError if the plug-in of this name has the name of a method of Gossamer, or cannot be used."""
+        if name in self._own:
+            raise RequestError(f"{name!r} is a method of Gossamer. A plug-in needs another name.")
+        _ = self[name]
+
     def __setitem__(self, name: str, method: AnyMethod) -> None:
         """Add a method in this process. Raises RequestError: the name is taken, or this is no method."""
         if name in self._own:
-            raise RequestError(f"{name!r} is a method of Gossamer. Give yours another name.")
+            raise RequestError(f"{name!r} is a method of Gossamer. A plug-in needs another name.")
         _checked(name, method)
         plugins.add("method", name, method)
 
@@ -68,10 +95,8 @@ class Registry(MutableMapping[str, AnyMethod]):
         return {name: self._problem(name) for name in plugins.names("method")}
 
     def _problem(self, name: str) -> str:
-        if name in self._own:
-            return f"The name {name!r} of a plug-in is that of a method of Gossamer, which stays."
         try:
-            self[name]
+            self.check(name)
         except RequestError as error:
             return str(error)
         return ""
@@ -106,25 +131,137 @@ def changed_plugins(
     for kind, name in named:
         now, before = plugins.origin(kind, name).to_json(), then.get((kind, name), {})
         if other := [fact for fact in facts if before.get(fact, now[fact]) != now[fact]]:
+            restore = (
+                f"version {before['version']} of it" if before["version"] != plugins.NOT_KNOWN else "what it was then"
+            )
             changed.append(
                 f"The {kind} {name!r} has another SHA-256 of its {' and '.join(other)} than when the run began. Restore "
-                f"version {before['version']} of it"
+                f"{restore}"
             )
     return changed
 
 
+def allow(reference: str) -> str:
+    """Import `module:object` because the user has named it, and return the name that it has from now on.
+
+    Raises:
+        RequestError: if it cannot be imported; or it is a method that cannot be used, or has the name of one of Gossamer's.
+    """
+    name = plugins.allow(reference)
+    if name in plugins.names("method"):
+        try:
+            METHODS.check(name)
+        except RequestError:
+            plugins.remove("method", name)
+            raise
+    return name
+
+
+@contextmanager
+def asked(name: str) -> Iterator[None]:
+    """Turn any error of a plug-in into a RequestError that names it. Only for what is asked before a record is read."""
+    try:
+        yield
+    except GossamerError:
+        raise
+    except Exception as error:  # the code of others raises anything
+        if name not in plugins.names("method") or not METHODS.is_plugin(name):
+            raise
+        raise RequestError(
+            f"The plug-in {name!r} failed ({plugins.described(error)}). No budget is used. Report this to its author; --debug "
+            "shows where."
+        ) from error
+
+
+def try_out(job: Job[BaseConfig, State], state: State) -> None:
+    """Refuse a plug-in whose run could not be finished, before its budget is used. Reads no record.
+
+    Args:
+        job: the run.
+        state: its state at the start.
+
+    Raises:
+        RequestError: naming what is wrong.
+    """
+    what = f"The plug-in {job.method.name!r}"
+    if not isinstance(state, State):
+        raise RequestError(f"{what} starts with a {type(state).__name__} and not with a gossamer.methods.method.State.")
+    net, fresh = state.released, job.generator()
+    for network in (net, fresh):
+        if not isinstance(network, torch.nn.Module) or not isinstance(getattr(network, "classes", None), int):
+            raise RequestError(
+                f"{what} has a generator that is no torch.nn.Module with an attribute `classes`, a number."
+            )
+    shapes = [{key: value.shape for key, value in each.state_dict().items()} for each in (net, fresh)]
+    if shapes[0] != shapes[1]:
+        raise RequestError(f"{what} releases other tensors than its `generator` makes, so a release could not be read.")
+    state.state_dict()
+    job.sample(net, 2, None, torch.Generator())
+
+
 def _checked(name: str, value: object) -> AnyMethod:
-    """The method of a plug-in, made if it is a class. Raises RequestError: it is no method of this name."""
+    """The method of a plug-in, made if it is a class. Raises RequestError: it is no method of this name that can be used."""
     what = f"The plug-in {name!r}"
     try:
         method = value() if isinstance(value, type) else value
     except Exception as error:  # the code of others raises anything
-        raise RequestError(f"{what} cannot be made ({type(error).__name__}).") from error
+        raise RequestError(f"{what} cannot be made ({plugins.described(error)}).") from error
     if not isinstance(method, Method):
         raise RequestError(f"{what} is not a gossamer.methods.Method.")
-    if method.name != name:
-        raise RequestError(f"{what} calls itself {method.name!r}. A method has one name.")
+    own = getattr(method, "name", None)
+    if own != name:
+        raise RequestError(f"{what} calls itself {own!r}. A method has one name.")
+    if not _NAME.fullmatch(name):
+        raise RequestError(f"{what}: a name has letters, digits and - . _ only, and begins with a letter.")
+    for fact in ("title", "without_guarantee"):
+        text = getattr(method, fact, None)
+        if not isinstance(text, str) or text != " ".join(text.split()) or (fact == "title" and not text):
+            raise RequestError(f"{what} has no {fact} that is one line of text.")
+    if not hasattr(method, "loop"):
+        raise RequestError(f"{what} has no loop: set it to the module loop.py.")
     config = getattr(method, "config_type", None)
-    if not (isinstance(config, type) and issubclass(config, BaseConfig) and dataclasses.is_dataclass(config)):
+    if not (isinstance(config, type) and issubclass(config, BaseConfig) and "__dataclass_fields__" in vars(config)):
         raise RequestError(f"{what} has no config_type that is a dataclass of BaseConfig.")
+    if problem := _problem_of(config, promises=not method.without_guarantee):
+        raise RequestError(f"{what} has a Config that cannot become options: {problem}.")
+    try:
+        _check_presets(method.presets(), config)
+    except Exception as error:  # a damaged file, or the code of others
+        raise RequestError(f"{what} has presets that cannot be read ({plugins.described(error)}).") from error
     return method
+
+
+def _problem_of(config: type[BaseConfig], *, promises: bool) -> str:
+    """Why the fields of a Config cannot become options; empty: they can."""
+    try:
+        hints = get_type_hints(config, include_extras=True)
+    except Exception as error:  # a type that is not there at run time
+        return f"its types cannot be read ({plugins.described(error)})"
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    for name, field in fields.items():
+        hint, default = hints[name], field.default
+        if not _FIELD.fullmatch(name) or name in TAKEN:
+            return f"{name} is no name for a setting, because a command has an option or a word of this name"
+        kinds = set(map(type, get_args(hint))) if get_origin(hint) is Literal else {hint}
+        if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Generator}:
+            return f"{name} is not a bool, an int, a float, a str or a Literal of texts"
+        if name == "noise_multiplier":
+            if default is not dataclasses.MISSING:
+                return "noise_multiplier has a default, and must follow from epsilon"
+        elif default is dataclasses.MISSING:
+            return f"{name} has no default"
+    if promises and "noise_multiplier" not in fields:
+        return "it has no noise_multiplier, which follows from epsilon"
+    return ""
+
+
+def _check_presets(presets: object, config: type[BaseConfig]) -> None:
+    """Refuse presets of another form than {name: {"about": text, setting: value}}, with a ValueError."""
+    known = {field.name for field in dataclasses.fields(config)} | set(ABOUT)
+    if not isinstance(presets, dict):
+        raise ValueError("they are no table")
+    for name, entry in presets.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("about"), str):
+            raise ValueError(f"{name} has no text `about`")
+        if unknown := sorted(entry.keys() - known):
+            raise ValueError(f"{name} has {unknown[0]}, which is no setting")

@@ -13,8 +13,8 @@ from typing import IO
 
 from gossamer.data.fingerprint import fingerprint
 from gossamer.data.records import Records
-from gossamer.estimate import Estimate
 from gossamer.files import hold, write_atomically
+from gossamer.intervals import Estimate
 from gossamer.metrics.features import ClassifierFeatures
 
 

@@ -44,8 +44,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
-from gossamer.intervals import proportion
+from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.classify import Progress, check_pair
 from gossamer.metrics.pictures import Images, Labels
 

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
-from gossamer.intervals import proportion
+from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
 from gossamer.nets.classifiers import SmallCNN
 

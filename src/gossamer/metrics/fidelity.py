@@ -18,7 +18,7 @@ from scipy.special import rel_entr
 
 from gossamer import intervals
 from gossamer.errors import DataError, RequestError
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics.features import Features
 from gossamer.metrics.pictures import Images, check_images, size_of
 from gossamer.metrics.vectors import Vectors, check_finite, check_vectors, checked_probabilities

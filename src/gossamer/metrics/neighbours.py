@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gossamer import intervals
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics.vectors import Vectors, check_vectors
 
 _CELLS = 8_000_000

@@ -17,8 +17,7 @@ from scipy import stats
 from scipy.special import entr
 
 from gossamer.errors import DataError
-from gossamer.estimate import Estimate
-from gossamer.intervals import mean, proportion
+from gossamer.intervals import Estimate, mean, proportion
 from gossamer.metrics.pictures import Labels
 from gossamer.metrics.vectors import checked_probabilities
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from gossamer.errors import DataError, RequestError, did_you_mean
-from gossamer.estimate import Estimate
 from gossamer.events import Sink, progress, silent
+from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
-from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, withheld
+from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, raised_by_gossamer, withheld
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sampling import Mechanism
@@ -141,8 +141,8 @@ def _inside(compute: Callable[[], Result]) -> Result:
     """Run something that sees records; a failure comes out without its message, its cause and its frames."""
     try:
         return compute()
-    except GossamerError:
-        raise
-    except Exception as error:  # whatever it is, its message could hold a record
+    except Exception as error:  # whatever it is, its message could hold a record, unless Gossamer wrote it
+        if isinstance(error, GossamerError) and raised_by_gossamer(error):
+            raise
         failure = ConfinedError(f"inside Confined: {withheld(error)}")
     raise failure

@@ -16,7 +16,7 @@ from benchmarks.reproduce.metrics import __main__ as program
 from benchmarks.reproduce.metrics import cnn, measure
 from benchmarks.reproduce.metrics.nets import LeNet5, PrivganCNN
 from gossamer.data.records import Records
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 
 Run = Callable[..., Answer]
 

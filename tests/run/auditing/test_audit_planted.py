@@ -179,11 +179,11 @@ def test_who_is_public_is_decided_by_the_unit(by_position: bool, monkeypatch: py
     scores: dict[bool, list[float]] = {True: [], False: []}
     for number in range(800):
         records = Records(draw.integers(0, 256, (40, 1, 3, 3)).astype(np.uint8), np.zeros(40, np.int64))
-        public, protected = data_sources._split(records, 0.5, SALT)
+        public, protected = data_sources.split_public(records, 0.5, SALT)
         target = next(i for i, image in enumerate(records.images) if (protected.images == image).all((1, 2, 3)).any())
         present = number % 2 == 0
         held = records if present else records[np.delete(np.arange(40), target)]
-        seen, _ = data_sources._split(held, 0.5, SALT)
+        seen, _ = data_sources.split_public(held, 0.5, SALT)
         as_with = seen.images.tobytes() == public.images.tobytes()
         scores[present].append(float(as_with))
     errors = bounds.errors_at(scores[True], scores[False], 0.5)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
-from gossamer.estimate import Estimate
 from gossamer.files import held_folder
+from gossamer.intervals import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate.certificate import sealed, sha256

@@ -125,9 +125,15 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: if the method promises nothing, or the settings are impossible.
     """
     chosen_method = method_named(method)
+    method = chosen_method.name
     if chosen_method.without_guarantee:
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
+        )
+    if method not in TRIAL_CONFIGS:
+        raise RequestError(
+            f"{method} is a plug-in, for which Gossamer has no canaries, so it cannot be audited. Its author tests it with "
+            "gossamer.testing. To attack what it releases, use `gossamer attack`."
         )
     trial_config, began = TRIAL_CONFIGS[method], time.monotonic()
     merged = {**trial_config.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}

@@ -13,6 +13,7 @@ import click
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
+from gossamer.methods.registry import allow
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
 
@@ -107,7 +108,7 @@ def cli(ctx: click.Context, references: tuple[str, ...]) -> None:
     Add --debug to any command to see the traceback of an error.
     """
     for reference in references:
-        plugins.allow(reference)
+        allow(reference)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -173,4 +174,9 @@ def _message(error: Exception) -> tuple[str, int]:
         file_prefix = f"{error.filename}: " if isinstance(error.filename, str) else ""
         return f"{file_prefix}{error.strerror}. Correct that, and run the command again.", 2 if file_prefix else 1
     # The message of an error nobody foresaw could hold a value read from a record.
+    if by := plugins.blamed(error):
+        return (
+            f"{by}, a plug-in, failed with {type(error).__name__}. Report this to its author; --debug shows where.",
+            1,
+        )
     return f"unexpected {type(error).__name__}. Please report it; --debug shows where.", 1

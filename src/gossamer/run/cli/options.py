@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import click
 
-from gossamer import plugins
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.method import AnyMethod, BaseConfig
+from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -200,7 +200,7 @@ class PerMethod(NearestName):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
         """The command of one method, or of a method of the user's own, `module:object`."""
-        cmd_name = plugins.allow(cmd_name) if ":" in cmd_name else cmd_name
+        cmd_name = allow(cmd_name) if ":" in cmd_name else cmd_name
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 
     def _of_method(self, method: AnyMethod) -> click.Command:
@@ -213,7 +213,7 @@ class PerMethod(NearestName):
             decorated = option(decorated)
         example = self._example.replace("METHOD", method.name)
         example = example.replace(f" {BUDGET}", "") if method.without_guarantee else example
-        about = (inspect.getdoc(type(method)) or "").replace("\n\n", "\n\n\b\n")
+        about = (inspect.cleandoc(type(method).__doc__ or method.title)).replace("\n\n", "\n\n\b\n")
         made = click.command(method.name, help=f"\b\n{example}\n\n{about}", short_help=method.title)(decorated)
         for parameter in made.params:
             if isinstance(parameter, click.Option) and _refused(method, parameter.name):

@@ -24,9 +24,9 @@ from gossamer.data.records import Records
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples, frame
 from gossamer.errors import GossamerError, RequestError, RunFolderError
-from gossamer.estimate import Estimate
 from gossamer.events import Sink, note
 from gossamer.files import write_atomically
+from gossamer.intervals import Estimate
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import registry
 from gossamer.metrics.baseline_cache import Baselines

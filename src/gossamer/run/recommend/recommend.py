@@ -16,6 +16,7 @@ from typing import Any, get_args, get_type_hints
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.registry import asked
 from gossamer.run.recommend import measured_runs
 from gossamer.run.recommend.forecast import LAST, about, by, duration, more, nearest, time_of
 from gossamer.run.recommend.measured_runs import USEFUL, Expected, Measured, percent
@@ -205,9 +206,10 @@ def recommend(
     left_out: dict[str, str] = {}
     for name in METHODS:
         try:
-            candidate = _candidate_for(
-                name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, data_flags=data_flags
-            )
+            with asked(name):
+                candidate = _candidate_for(
+                    name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, data_flags=data_flags
+                )
         except RequestError as error:
             left_out[name] = str(error)
             continue

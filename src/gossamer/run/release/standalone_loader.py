@@ -79,6 +79,8 @@ def loader(method: str) -> str:
 
 def loadable(certificate: Certificate) -> tuple[str, str]:
     """The text of load.py for a release, and why it has none; one of the two is empty."""
+    if METHODS.is_plugin(certificate.method):
+        return "", "its method is a plug-in, whose code is not part of Gossamer"
     fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
     if certificate.config.keys() != fields:  # a loader has no defaults
         return "", EARLIER

@@ -172,7 +172,9 @@ def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
     except (TypeError, ValueError):  # a damaged file, of which `_settings` speaks
         return notes
     for entry in entries:
-        about = f"{entry['kind']} {entry['name']} ({entry['package']} {entry['version']})"
+        known = entry["package"] != plugins.NOT_KNOWN
+        package = f"{entry['package']} {entry['version']}" if known else "of no package"
+        about = f"{entry['kind']} {entry['name']} ({package})"
         notes.append(f"The {about} is a plug-in, which Gossamer did not review.")
         with suppress(RequestError):  # it is not installed here
             if plugins.origin(cast(plugins.Kind, entry["kind"]), entry["name"]).source != entry["source"]:
@@ -241,7 +243,9 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
     another = "not compared, because another version of Gossamer wrote it."
     listed = read_sums(folder)
     loads = LOADER in listed
-    if loads:
+    if loads and METHODS.is_plugin(certificate.method):
+        problems.append(f"{LOADER} is not part of this release: Gossamer writes none for a method that is a plug-in.")
+    elif loads:
         actual = (folder / LOADER).read_bytes()
         if text and is_same(actual, text):
             pass

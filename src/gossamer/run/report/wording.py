@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gossamer.estimate import Estimate
+from gossamer.intervals import Estimate
 from gossamer.metrics import registry
 
 PERCENT = "\N{NO-BREAK SPACE}%"

@@ -151,7 +151,7 @@ class DataSources:
         check(records, card, where=self.data)
         private, notes = records, records.notes
         if self.share is not None:
-            public, private = _split(records, self.share, SALT)
+            public, private = split_public(records, self.share, SALT)
             stated = {"kind": "share", "share": self.share, "salt": SALT}
             notes = tuple(sorted({*records.notes, *remarks(private.images)}))
         elif public is not None and share_a_picture(records, public):
@@ -309,7 +309,7 @@ class RawData(PublicData):
         return LoadedData(self.public, self.facts, Confined(self.private, ledger, ranks))
 
 
-def _split(records: Records, share: float, salt: str) -> tuple[Records, Records]:
+def split_public(records: Records, share: float, salt: str) -> tuple[Records, Records]:
     """Split into the public part and the private part, by whole units. The private part may be empty.
 
     Raises:

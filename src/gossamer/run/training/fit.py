@@ -16,6 +16,7 @@ from gossamer.data.to_uint8 import SCALED
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.events import Sink, note
 from gossamer.methods import METHODS
+from gossamer.methods.registry import asked, try_out
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -205,9 +206,11 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     _check_device(device)
     job.generator()
     place = device if job.pretrained else "cpu"  # a plug-in is checked where it will run
-    networks = job.begin(Rng(0), place, present()).state.released  # refused here if it cannot be made
-    if METHODS.is_plugin(job.method.name):
-        job.sample(networks, 2, None, torch.Generator())  # refused now, and not when the budget is used up
+    with asked(job.method.name):
+        state = job.begin(Rng(0), place, present()).state  # refused here if it cannot be made
+        if METHODS.is_plugin(job.method.name):
+            try_out(job, state)
+        networks = state.released
     folder.check_free()
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 

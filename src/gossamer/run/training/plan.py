@@ -11,6 +11,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
+from gossamer.methods.registry import allow, asked
 from gossamer.privacy.accounting import calibrate, cost
 from gossamer.privacy.guarantee import Guarantee, Plan
 from gossamer.run.training import presets
@@ -76,6 +77,22 @@ def plan(
         BudgetError: if the request contradicts itself, or nothing meets it.
     """
     chosen_method = method_named(method)
+    with asked(chosen_method.name):
+        return _decided(chosen_method, card, settings, epsilon=epsilon, delta=delta, preset=preset, more=more)
+
+
+def _decided(
+    chosen_method: AnyMethod,
+    card: DataCard,
+    settings: Mapping[str, Any] | None,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    preset: str | None,
+    more: Mapping[str, Any],
+) -> Request:
+    """See `plan`."""
+    method = chosen_method.name
     merged = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
     merged |= presets.settings(method, preset) if preset else {}
     if not isinstance(settings, Mapping | None):
@@ -151,7 +168,7 @@ def _allowed(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
 
 def method_named(name: str) -> AnyMethod:
     """Return the method of that name, or of that module:object. Raise a RequestError that names the nearest."""
-    name = plugins.allow(name) if ":" in name else name
+    name = allow(name) if ":" in name else name
     if name not in METHODS:
         raise RequestError(f"there is no method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join(METHODS)}.")
     return METHODS[name]

@@ -15,6 +15,7 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +24,6 @@ else:
 
 NEAR = 1.25
 """Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""
-ABOUT = ("about", "records", "in_proportion")
-"""Keys of a preset that are no settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,8 @@ def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
             changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
             noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
             try:
-                check_net(METHODS[name].job({**noise, **preset_settings, **changed}, card))
+                with asked(name):
+                    check_net(METHODS[name].job({**noise, **preset_settings, **changed}, card))
                 refused = ""
             except RequestError as error:
                 refused = str(error)
@@ -125,8 +125,8 @@ def check_net(job: Job[BaseConfig, State]) -> None:
     Raises:
         RequestError: naming the flag, or the shapes that there are.
     """
-    _ = job.plan
-    with torch.random.fork_rng(devices=[]):
+    with asked(job.method.name), torch.random.fork_rng(devices=[]):
+        _ = job.plan
         job.generator()
 
 

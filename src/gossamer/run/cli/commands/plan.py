@@ -9,6 +9,7 @@ import click
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
+from gossamer.methods.registry import ABOUT, allow
 from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, as_json, options_of
 from gossamer.run.cli.options import card as declared
 from gossamer.run.report.wording import release_in_words, remark
@@ -110,10 +111,15 @@ plan = PerMethod(
 @as_json
 def presets(method: str | None, card: Path | None, as_json: bool) -> None:
     """List the named settings of METHOD, or of all methods. `fit` and `plan` take a name with --preset."""
-    if method is not None and method not in METHODS:
-        raise RequestError(
-            f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Choose one of {', '.join(METHODS)}."
-        )
+    if method is not None:
+        method = allow(method) if ":" in method else method
+        if method not in METHODS:
+            raise RequestError(
+                f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Choose one of {', '.join(METHODS)}."
+            )
+    for name, problem in METHODS.broken().items():
+        if method in (None, name):
+            click.echo(f"not usable: the plug-in {name}. {problem}", err=True)
     if card is not None:
         _for_card(preset_table.for_card(cards.DataCard.load(card), method=method), as_json=as_json)
         return
@@ -123,7 +129,7 @@ def presets(method: str | None, card: Path | None, as_json: bool) -> None:
         return
     for name, entries in selected.items():
         for preset, entry in entries.items():
-            settings = " ".join(f"{key}={value}" for key, value in entry.items() if key not in preset_table.ABOUT)
+            settings = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ABOUT)
             made_for = f"; made for {entry['records']:,} records" if "records" in entry else ""
             click.echo(f"{name} {preset}: {entry['about']}{made_for}\n    {settings}")
 

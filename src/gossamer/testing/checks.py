@@ -1,0 +1,271 @@
+"""What every method must do, whatever its mathematics: questions about one method, each an assertion. No pytest is needed.
+
+A question that does not concern a method raises `unittest.SkipTest`, which pytest and unittest show as skipped.
+"""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from unittest import SkipTest
+
+import numpy as np
+import torch
+from dp_accounting import PoissonSampledDpEvent
+from safetensors.torch import load
+
+from gossamer.data.fingerprint import SALT, made_public
+from gossamer.methods.method import OnPublic
+from gossamer.methods.synthesizer import model_bytes
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.cli.options import documentation
+from gossamer.run.storage.data_sources import split_public
+from gossamer.testing.trial_run import Subject, TrialRun, deaf, garbage, stripes
+
+N = 180
+"""Records of a check: another number than the card declares."""
+
+
+def finished_run(subject: Subject) -> TrialRun:
+    """A run with fresh noise at its end, for the checks that only look at it."""
+    run = TrialRun(subject, stripes(N, card=subject.card), rng=Rng())
+    run.end()
+    return run
+
+
+def says_infinity(ledger: PrivacyLedger, reason: str) -> None:
+    """The guarantee is infinity for the reason given, and by the plan alone, should the reason get lost."""
+    assert ledger.reasons == [reason]
+    assert ledger.promise().epsilon == ledger.spent().epsilon == float("inf")
+    ledger.reasons.clear()
+    assert ledger.promise().epsilon == float("inf")
+
+
+def says_what_it_promises(subject: Subject) -> None:
+    """The method has a docstring of its own, with its guarantee, and a help text for each setting."""
+    method = subject.method
+    assert type(method).__doc__, "the docstring of a method is its help"
+    documented = documentation(method.config_type)
+    assert [field.name for field in dataclasses.fields(method.config_type) if not documented.get(field.name)] == []
+
+
+def spends_its_plan(run: TrialRun) -> None:
+    """A finished run has made each query as often as planned, and promises a finite epsilon."""
+    if reason := run.job.method.without_guarantee:
+        says_infinity(run.ledger, reason)
+        return
+    assert list(zip([event for event, _ in run.plan], run.ledger.used, strict=True)) == list(run.plan)
+    assert run.ledger.promise().epsilon < float("inf")
+
+
+def non_private_run_says_infinity(subject: Subject) -> None:
+    """Without noise the guarantee is infinity."""
+    if subject.method.without_guarantee:
+        raise SkipTest("it has no private form")
+    settings = {**subject.small, "noise_multiplier": 0.0}
+    run = TrialRun(subject, stripes(N, card=subject.card), settings=settings, rng=Rng())
+    run.end()
+    assert run.ledger.promise().epsilon == float("inf")
+
+
+def plan_is_pure(subject: Subject) -> None:
+    """The declared size decides the rate wherever records are Poisson-sampled, and nothing else."""
+    plan = subject.method.job(subject.small, subject.card).plan
+    assert plan == subject.method.job(subject.small, subject.card).plan
+    twice = dataclasses.replace(subject.card, declared_size=2 * subject.card.declared_size)
+    larger = subject.method.job(subject.small, twice).plan
+    assert (plan != larger) == (PoissonSampledDpEvent.__name__ in repr(plan))
+
+
+def non_interference(subject: Subject, *, warm: bool) -> None:
+    """Unrelated data of another size, same seeds, deaf mechanisms: artefact and events are equal bit for bit.
+
+    A method without a guarantee has no mechanism: it must say infinity before it reads a record.
+
+    Args:
+        subject: the method.
+        warm: with public records.
+    """
+    if reason := subject.method.without_guarantee:
+        for held in ("no records", None):
+            run = TrialRun(subject, held, rng=Rng(3))  # type: ignore[arg-type]  # nothing that could be read
+            try:
+                next(run.steps())
+            except AttributeError:
+                pass
+            else:
+                raise AssertionError("it has trained without records")
+            says_infinity(run.ledger, reason)
+        return
+    card = subject.card
+    public = stripes(30, seed=5, card=card) if warm else None
+    with deaf(subject.mechanisms):
+        runs = [
+            TrialRun(subject, records, rng=Rng(3, noise_seed=4), public=public)
+            for records in (stripes(N, card=card), garbage(260, card=card))
+        ]
+        artefacts = [model_bytes(run.end().released) for run in runs]
+    assert artefacts[0] == artefacts[1]
+    assert runs[0].events == runs[1].events
+    gone_through = [phase for phase in runs[0].job.phases if warm or not isinstance(phase, OnPublic)]
+    assert len(runs[0].events) == sum(phase.steps + 1 for phase in gone_through)
+
+
+def removing_a_protected_record_changes_nothing_public(subject: Subject, *, share: float | None) -> None:
+    """No public record and no public draw depends on one protected record.
+
+    Noise and random choices are secret and fresh here: what is public must agree all the same. The public part is the same
+    for every record that is removed. The run is repeated without the first, which moves every other record by one position.
+
+    Args:
+        subject: the method.
+        share: part of the records that is made public; None: none.
+    """
+    records = stripes(N, card=subject.card)
+    public, private = split_public(records, share, SALT) if share else (None, records)
+    kept = np.arange(N)[~made_public(records, share=share, salt=SALT)] if share else np.arange(N)
+    for gone in kept:
+        rest = records[np.delete(np.arange(N), gone)]
+        again, neighbour = split_public(rest, share, SALT) if share else (None, rest)
+        assert len(neighbour) == len(private) - 1
+        if public is not None:
+            assert again is not None
+            assert again.images.tobytes() == public.images.tobytes()
+            assert again.labels.tobytes() == public.labels.tobytes()
+
+    if share and not subject.method.takes_public:
+        public = None
+    few = {name: count for name, count in {"steps": 6, "epochs": 2}.items() if name in subject.small}
+    streams, starts = [], []
+    for held in (private, private[1:]):
+        run = TrialRun(subject, held, settings={**subject.small, **few}, rng=Rng(3), public=public)
+        starts.append([model_bytes(run.training.state.released)])
+        starts[-1] += [
+            model_bytes(run.training.state.released)
+            for step in run.steps()
+            if isinstance(step.phase, OnPublic) and not any(run.ledger.used)
+        ]
+        streams.append({name: state.tolist() for name, state in run.rng.state()["public"].items()})
+    assert starts[0] == starts[1]
+    assert streams[0] == streams[1]
+    fresh = [model_bytes(run.job.generator()) for _ in range(2)]
+    assert streams[0] or fresh[0] == fresh[1], "the initialisation at least, where any of it is random"
+    if public is not None:
+        assert len(starts[0]) > 1
+        assert starts[0][0] != starts[0][-1] or "start" in subject.small, "the warm start learns"
+
+
+def trains_without_records(subject: Subject) -> None:
+    """A run without a record ends like any other. An error would tell that the last protected record is gone."""
+    if subject.method.without_guarantee:
+        raise SkipTest("its parts need records, and it promises nothing")
+    run = TrialRun(subject, stripes(N, card=subject.card)[:0], rng=Rng())
+    run.end()
+    assert run.ledger.used == [count for _, count in run.plan]
+
+
+def learns_through_the_mechanism(subject: Subject) -> None:
+    """The counterpart of non-interference: with mechanisms that are not deaf, other data give another artefact."""
+    runs = [
+        TrialRun(subject, records, rng=Rng(3, noise_seed=4))
+        for records in (stripes(N, card=subject.card), garbage(N, card=subject.card))
+    ]
+    assert model_bytes(runs[0].end().released) != model_bytes(runs[1].end().released)
+
+
+def saves_only_the_generator(run: TrialRun) -> None:
+    """The released file of a finished run has the tensors of the generator, and no other."""
+    saved = load(model_bytes(run.training.state.released))
+    fresh = run.job.generator()
+    assert {name: value.shape for name, value in saved.items()} == {
+        name: value.shape for name, value in fresh.state_dict().items()
+    }
+
+
+def events_are_public_json(run: TrialRun) -> None:
+    """What a finished run has shown can be written as JSON: finite numbers and text."""
+    for event in run.events:
+        json.dumps(event, allow_nan=False)
+
+
+def resume_equals_an_unbroken_run(subject: Subject, folder: Path, *, at: int) -> None:
+    """A run that is stopped and resumed ends as an unbroken run does, where tests fix the noise.
+
+    Args:
+        subject: the method.
+        folder: an empty one.
+        at: steps before the stop.
+    """
+
+    def begin() -> TrialRun:
+        public = stripes(30, seed=5, card=subject.card)
+        return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
+
+    whole = begin()
+    expected = model_bytes(whole.end().released)
+    _resumed_like(whole, expected, begin(), begin(), folder, at=at)
+
+
+def resume_at_the_ends_of_phases(subject: Subject, folder: Path) -> None:
+    """At the last step of a phase and at its end: what its body does last is done once."""
+
+    def begin() -> TrialRun:
+        public = stripes(30, seed=5, card=subject.card)
+        return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
+
+    whole = begin()
+    ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.logs is None]
+    expected = model_bytes(whole.training.state.released)
+    for at in [number - before for number in ends[:-1] for before in (1, 0)]:
+        (folder / str(at)).mkdir()
+        _resumed_like(whole, expected, begin(), begin(), folder / str(at), at=at)
+
+
+def _resumed_like(
+    whole: TrialRun, expected: bytes, first: TrialRun, second: TrialRun, folder: Path, *, at: int
+) -> None:
+    for _ in itertools.islice(first.steps(), at):
+        pass
+    first.save(folder)
+    second.continue_as(first, folder)
+    assert model_bytes(second.end().released) == expected
+    assert first.ledger.used == whole.ledger.used
+
+
+def checkpoint_holds_no_noise_state(subject: Subject, folder: Path) -> None:
+    """Without a fixed noise seed a resumed run draws fresh noise: two resumes of one checkpoint differ."""
+    if subject.method.without_guarantee:
+        raise SkipTest("it draws no noise")
+    records = stripes(N, card=subject.card)
+    run = TrialRun(subject, records, rng=Rng(1))
+    steps, last = run.steps(), [phase for phase in run.job.phases if phase.releases][-1]
+    while run.training.state.phase != last.name or run.training.state.step < min(5, last.steps - 1):
+        next(steps)
+    run.save(folder)
+    results = []
+    for _ in range(2):
+        again = TrialRun(subject, records, rng=Rng(1))
+        again.continue_from(folder, run.ledger)
+        next(reached for reached in again.steps() if reached.phase.name == run.job.phases[-1].name)
+        results.append(model_bytes(again.training.state.released))
+    assert results[0] != results[1]
+
+
+def learns_a_toy(subject: Subject) -> None:
+    """With little noise the classes come out on the right sides; an untrained generator shows no difference.
+
+    A classifier is asked which class fresh records are of; an untrained classifier names class 0 always.
+    """
+    run = TrialRun(subject, stripes(200, card=subject.card), settings=subject.toy, rng=Rng(0))
+    net, middle = run.end().released, subject.card.shape[2] // 2
+    if hasattr(net, "probabilities"):
+        images, labels = stripes(100, seed=1, card=subject.card).tensors()
+        assert (net.probabilities(images).argmax(1) == labels).float().mean() > 0.95  # type: ignore[operator]  # it has it
+        return
+    left, right = (
+        run.job.sample(net, 200, torch.full((200,), label), torch.Generator().manual_seed(0))[0].mean((0, 1, 2))
+        for label in (0, 1)
+    )
+    contrast = float((left[:middle].mean() - left[middle:].mean()) + (right[middle:].mean() - right[:middle].mean()))
+    assert contrast > 0.5

@@ -1,0 +1,141 @@
+"""A small training in memory, and records that a method can learn from: what the checks look at."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods.method import AnyMethod, State, StepResult
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.training import checkpoint
+
+CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
+"""The public facts of the records of a check, unless the author gives others."""
+MECHANISMS: tuple[Any, ...] = (
+    PoissonGaussianSum,
+    GroupedGaussianSum,
+    SanitizedRows,
+    TermwiseGaussianSum,
+    WholeGaussian,
+)
+"""The mechanisms of Gossamer; each has a method `exact`, which reads the records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A method under test.
+
+    Args:
+        method: the method.
+        small: settings with which a run takes seconds, noise multiplier included.
+        toy: settings with which it learns which side of a picture is bright.
+        card: the public facts of the records; two classes.
+        mechanisms: further classes with a method `exact` that reads the records: mechanisms of the author's own.
+    """
+
+    method: AnyMethod
+    small: Mapping[str, Any]
+    toy: Mapping[str, Any] = field(default_factory=dict)
+    card: DataCard = CARD
+    mechanisms: tuple[type, ...] = ()
+
+
+def stripes(n: int, seed: int = 0, card: DataCard = CARD) -> Records:
+    """Records of which class 0 is bright on the left, and class 1 on the right."""
+    draw, middle = np.random.default_rng(seed), card.shape[2] // 2
+    labels = draw.integers(2, size=n)
+    images = draw.integers(0, 40, size=(n, *card.shape))
+    images[labels == 0, :, :, :middle] += 200
+    images[labels == 1, :, :, middle:] += 200
+    return Records(images.astype(np.uint8), labels)
+
+
+def garbage(n: int, seed: int = 1, card: DataCard = CARD) -> Records:
+    """Records of which every pixel is random, all of class 0."""
+    draw = np.random.default_rng(seed)
+    return Records(draw.integers(0, 256, size=(n, *card.shape)).astype(np.uint8), np.zeros(n, dtype=np.int64))
+
+
+class TrialRun:
+    """One training in memory.
+
+    Args:
+        subject: the method under test.
+        records: the private records.
+        rng: all randomness. With a fixed noise seed, two runs can be compared bit for bit.
+        settings: of the run; default: the small ones of the subject.
+        public: the public records.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        records: Records,
+        *,
+        rng: Rng,
+        settings: Mapping[str, Any] | None = None,
+        public: Records | None = None,
+    ) -> None:
+        self.job = subject.method.job(subject.small if settings is None else settings, subject.card)
+        self.plan = self.job.plan
+        self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
+        self.ledger.reserve(self.plan)
+        self.private = Confined(records, self.ledger)
+        self.rng, self.public = rng, public
+        self.training = self.job.begin(rng)
+        self.events: list[dict[str, Any]] = []
+
+    def steps(self) -> Iterator[StepResult]:
+        """Train. What each step shows goes into `events`."""
+        for reached in self.training.drive(self.private, self.public):
+            shown = {name: float(value) for name, value in (reached.logs or {}).items()}
+            self.events.append({"phase": reached.phase.name, "step": reached.step, **shown})
+            yield reached
+
+    def end(self) -> State:
+        """Train to the end, and return the last state."""
+        for _ in self.steps():
+            pass
+        state: State = self.training.state
+        return state
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint into a folder."""
+        checkpoint.save(folder, self.training.state.state_dict(), self.rng.state(), self.ledger)
+
+    def continue_from(self, folder: Path, ledger: PrivacyLedger) -> None:
+        """Continue from a checkpoint in a folder."""
+        saved, rng = checkpoint.load(folder, ledger) or ({}, {})
+        self.training.state.load_state_dict(saved)
+        self.rng.restore(rng)
+
+    def continue_as(self, first: "TrialRun", folder: Path) -> None:
+        """Continue with the ledger and the records of a run that was stopped, from its checkpoint in a folder."""
+        self.ledger, self.private = first.ledger, first.private
+        self.continue_from(folder, first.ledger)
+
+
+@contextmanager
+def deaf(more: tuple[Any, ...] = ()) -> Iterator[None]:
+    """Let the mechanisms run each query, then answer with noise only. more: mechanisms of the author's own."""
+    with ExitStack() as patches:
+        for mechanism in (*MECHANISMS, *more):
+
+            def zeros(self: Any, held: Any, query: Any, ask: Any = mechanism.exact) -> Tensor:
+                return torch.zeros_like(ask(self, held, query))
+
+            patches.enter_context(mock.patch.object(mechanism, "exact", zeros))
+        yield
