@@ -87,6 +87,7 @@ SIGNING, HANDING_OUT = "tests/run/release/test_signing.py", "tests/run/release/t
 VERIFY, FORGERIES = "tests/run/release/test_verify.py", "tests/run/release/test_forgeries.py"
 TEACHER = "tests/methods/teacher/test_teacher.py"
 SCATTERING = "tests/nets/test_scattering.py"
+ENCODERS, PLUGINS = "tests/nets/test_encoders.py", "tests/methods/test_plugins.py"
 
 FEDERATED = "tests/run/federated/test_federated.py"
 NASTY, FORM = "tests/run/cli/test_nasty_data.py", "tests/data/test_to_uint8.py"
@@ -807,6 +808,20 @@ MISTAKES = (
     Mistake("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(self.released, records)[None]", "return self.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
     Mistake("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
     Mistake("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),
+    Mistake("an encoder may look at the other pictures of a batch", "nets/encoders.py", "for chosen in (even, ~even)", "for chosen in ()", f"{ENCODERS} -k each_picture"),
+    Mistake("an encoder may look at a picture's place in the batch", "nets/encoders.py", "for by in (1, 3)", "for by in ()", f"{ENCODERS} -k each_picture"),
+    Mistake("an encoder is tested by itself and not by its bits", "nets/encoders.py", "if not torch.equal(found, expected):", "if not torch.allclose(found, expected, atol=1e-3):", f"{ENCODERS} -k each_picture"),
+    Mistake("the last batch of an encoder is smaller", "nets/encoders.py", "batches = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing)).split(self._batch)", "batches = images.split(self._batch)", f"{ENCODERS} -k channels_that_are_wanted"),
+    Mistake("an encoder stays in training mode", "nets/encoders.py", "module.to(images.device).eval()", "module.to(images.device)", f"{ENCODERS} -k evaluation_mode"),
+    Mistake("features that are not finite stay so", "nets/encoders.py", "torch.where(rows.isfinite().all(1, keepdim=True), rows, instead)", "rows", f"{ENCODERS} -k not_finite"),
+    Mistake("what an encoder says of a record is shown", "nets/encoders.py", "failure = withheld(error)", "failure = str(error)", f"{ENCODERS} -k withheld"),
+    Mistake("the error of an encoder carries that of the record", "nets/encoders.py", "            failure = withheld(error)\n", "            raise ConfinedError(f\"The encoder {self.name!r} failed: {withheld(error)}\") from error\n", f"{ENCODERS} -k withheld"),
+    Mistake("an encoder may change while it sees records", "nets/encoders.py", "        if changed:\n", "        if False:\n", f"{ENCODERS} -k learns_from_records"),
+    Mistake("an encoder's weights are not compared at the end", "run/training/certify.py", 'run.folder.config().get("plugins", []), "weights"', '[], "weights"', f"{PLUGINS} -k changed_by_records"),
+    Mistake("a teacher's encoder is not tested", "methods/teacher/loop.py", "        net.features.check(run.device)\n", "        pass\n", f"{PLUGINS} -k before_a_record_is_read"),
+    Mistake("evolve's encoder is not tested", "methods/evolve/loop.py", "    encoder.check(device)\n", "", f"{PLUGINS} -k encoder_of_evolve_is_tested"),
+    Mistake("a generator may remember", "data/synthetic/generators.py", "torch.equal(self.random(noise[0], labels), first)", "True", f"{PLUGINS} -k no_proper_pictures"),
+    Mistake("a release loads another encoder's weights", "methods/synthesizer.py", 'changed_plugins(job.own_pretrained, begun_with, "weights")', "[]", f"{PLUGINS} -k which_plug_in_it_needs"),
     Mistake("wavelets let the mean through", "nets/scattering.py", "wave - envelope * (wave.sum() / envelope.sum())", "wave", SCATTERING),
     Mistake("wavelets are turned the other way", "nets/scattering.py", "along = x * math.cos(angle) + y[:, None]", "along = x * math.cos(angle) - y[:, None]", SCATTERING),
     Mistake("wavelets are longer along their wave than across", "nets/scattering.py", "along**2 + (_SLANT * across) ** 2", "(_SLANT * along) ** 2 + across**2", SCATTERING),

@@ -278,13 +278,19 @@ def test_too_many_features_for_exact_votes_are_refused() -> None:
 
 
 def test_a_plug_in_that_is_refused_is_refused_before_a_record_is_read(tmp_path: Path) -> None:
-    plugins.add("encoder", "toy encoder", lambda pictures: pictures.float().flatten(1) * torch.rand(()))
+    plugins.add("encoder", "toy encoder", lambda pictures: (pictures.float() * torch.rand(pictures.shape)).flatten(1))
     wide = {"encoder": "toy encoder", "steps": 2}
     with pytest.raises(RequestError, match="other features when the same pictures come again"):
         fit("teacher", data=tmp_path / "there is no such file", card=CARD, out=tmp_path / "run", **BUDGET, **wide)
     assert not (tmp_path / "run").exists()
     with pytest.raises(RequestError, match=r"there is no encoder 'toy encode'. Did you mean 'toy encoder'"):
         plan("teacher", CARD, {"encoder": "toy encode", "noise_multiplier": 1.0}, delta=1e-3)
+
+
+def test_the_encoder_of_evolve_is_tested() -> None:
+    plugins.add("encoder", "toy encoder", lambda pictures: (pictures.float() * torch.rand(pictures.shape)).flatten(1))
+    with pytest.raises(RequestError, match="other features when the same pictures come again"):
+        in_memory("evolve encoder", records())
 
 
 # ------------------------------------------------------------------ misbehaving generators
@@ -297,6 +303,9 @@ class Remembering(Stripes):
     def random(self, labels: Tensor, shape: tuple[int, ...], seeds: Tensor) -> Tensor:
         self.calls += 1
         return super().random(labels, shape, seeds + self.calls)
+
+    def vary(self, images: Tensor, labels: Tensor, degree: float, seeds: Tensor) -> Tensor:
+        return images
 
 
 class VariesAtRandom(Stripes):

@@ -126,6 +126,12 @@ def raises(pictures: Tensor) -> Tensor:
     raise ValueError(f"cannot\nread {pictures.shape}")
 
 
+def last_bit(pictures: Tensor) -> Tensor:
+    """A sum that is rounded by what else is in the batch."""
+    rows = linear(pictures) / 7
+    return torch.nextafter(rows, rows + 1) if pictures.sum() % 2 else rows
+
+
 REFUSED: dict[str, tuple[object, str]] = {
     "NaN rows": (nan_rows, "not finite"),
     "varying width": (OtherWidth(), "one row of the same width"),
@@ -135,9 +141,10 @@ REFUSED: dict[str, tuple[object, str]] = {
     "no tensor": (lambda pictures: linear(pictures).numpy(), "gives ndarray"),
     "functional batch norm": (
         in_batches(live_batch_norm),
-        "looks at .*Normalise each picture by itself, or state batch = 1",
+        "looks at the other pictures of a batch.*Normalise each picture by itself, or state batch = 1",
     ),
     "the brightest of the batch": (in_batches(ranked), "looks at the other pictures of a batch"),
+    "one rounding": (in_batches(last_bit, unit_length=False), "looks at the other pictures of a batch"),
     "the place in the batch": (in_batches(numbered), "looks at a picture's place in the batch"),
     "live dropout": (lambda pictures: F.dropout(linear(pictures)), "other features when the same pictures come again"),
     "remembering": (Remembering(), "other features when the same pictures come again. .* keep nothing from one call"),

@@ -94,16 +94,14 @@ class PluginEncoder:
         even = (torch.arange(len(first), device=device) % 2 == 0)[:, None, None, None]
         for found, problem, remedy in (
             (self._tried(first), "gives other features when the same pictures come again", again),
-            (self._tried(first.flip(0)).flip(0), "looks at a picture's place in the batch", alone),
-            (
-                self._tried(first.roll(1, 0)).roll(-1, 0),
-                "looks at a picture's place in the batch",
-                alone,
-            ),
             *(
                 (self._beside(first, chosen, others, expected), "looks at the other pictures of a batch", alone)
                 for others in (other, torch.zeros_like(first))
                 for chosen in (even, ~even)
+            ),
+            *(
+                (self._tried(first.roll(by, 0)).roll(-by, 0), "looks at a picture's place in the batch", alone)
+                for by in (1, 3)
             ),
             (self._tried(first), "remembers pictures", again),
         ):
@@ -173,8 +171,7 @@ class PluginEncoder:
         pictures = images * 255
         if self._side and images.shape[2:] != (self._side, self._side):
             pictures = F.interpolate(pictures, (self._side, self._side), mode="bilinear", antialias=True)
-        pictures = pictures.round().clamp(0, 255).byte()
-        return pictures.expand(-1, self._channels, -1, -1).clone(memory_format=torch.contiguous_format)
+        return pictures.round().clamp(0, 255).byte().expand(-1, self._channels, -1, -1).contiguous()
 
     def _asked(self, pictures: Tensor) -> Tensor:
         """Its answer for one batch. Raises RequestError: it has another form."""
