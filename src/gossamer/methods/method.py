@@ -8,7 +8,7 @@ all of it at once, and nothing else.
 import dataclasses
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import (
@@ -18,6 +18,7 @@ from typing import (
     ClassVar,
     Generic,
     Protocol,
+    Self,
     TypeAlias,
     TypeVar,
     cast,
@@ -53,9 +54,39 @@ MaybeZero = Annotated[int, "may be zero"]
 """A count of which there may be none; every other int in a Config is at least 1."""
 
 
+FROM_EPSILON: Any = None
+"""The default of a `noise_multiplier`: a plan computes it from epsilon. Without a plan, `Method.job` refuses it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaseConfig:
-    """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags."""
+    """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags.
+
+    It knows which settings were given, also where they equal the defaults. `dataclasses.replace` gives all of them.
+    """
+
+    def __new__(cls, *_misplaced: Any, **given: Any) -> Self:
+        """Note the names that are given, and refuse those of no field with a RequestError."""
+        method = method_of_config(cls)
+        _refuse_unknown(given, cls, cls.__qualname__ if method is None else method.name)
+        config = super().__new__(cls)
+        config.__dict__["_given"] = tuple(given)
+        return config
+
+    @property
+    def given(self) -> dict[str, Setting]:
+        """The settings that were named when it was made. A None counts as not given."""
+        return {name: getattr(self, name) for name in self.__dict__["_given"] if getattr(self, name) is not None}
+
+
+def _refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str) -> None:
+    """Refuse settings that are no fields of a Config, with a RequestError. owner: what the message calls it."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in settings:
+        if name not in names:
+            raise RequestError(
+                f"{owner} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
+            )
 
 
 LARGEST_BATCH = 4_096
@@ -284,6 +315,9 @@ class Method(ABC, Generic[C, S]):
     """Its settings; the fields are its flags."""
     loop: Loop[C, S]
 
+    def __repr__(self) -> str:
+        return f"METHODS[{self.name!r}]"
+
     def presets(self) -> dict[str, dict[str, Any]]:
         """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
         file = resources.files(type(self).__module__).joinpath("presets.toml")
@@ -378,20 +412,25 @@ class Method(ABC, Generic[C, S]):
         """The method with these settings, for records that the card describes.
 
         Raises:
-            RequestError: if there is no such setting.
+            RequestError: if there is no such setting, or the noise multiplier is missing.
         """
-        names = [field.name for field in dataclasses.fields(self.config_type)]
-        for name in settings:
-            if name not in names:
-                raise RequestError(
-                    f"{self.name} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
-                )
-        return Job(self, self.config_type(**settings), card)
+        _refuse_unknown(settings, self.config_type, self.name)
+        config = self.config_type(**settings)
+        if getattr(config, "noise_multiplier", 0.0) is FROM_EPSILON:
+            raise RequestError(
+                f"{self.name} has no noise_multiplier yet: give it, or let `plan` compute it from epsilon."
+            )
+        return Job(self, config, card)
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
 METHODS: dict[str, AnyMethod] = {}
 """The registry: each method by its name on the command line. The `__init__` of this package fills it."""
+
+
+def method_of_config(kind: type[BaseConfig]) -> AnyMethod | None:
+    """The registered method with this class of settings; None: there is none."""
+    return next((method for method in METHODS.values() if method.config_type is kind), None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnReleased, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -39,7 +39,7 @@ class Config(BaseConfig):
         embedding_batch_size: rendered pictures in each of the `embedding_steps`.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 2
     drawing: Literal["digits", "letters", "patches"] = "digits"
     candidates: MaybeZero = 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, Phases, batch_of
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ class Config(BaseConfig):
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 468
     expected_batch_size: MaybeZero = 0
     max_norm: float = 0.1
