@@ -76,6 +76,6 @@ def method_of(name: str, *, folder: Path) -> AnyMethod:
     if name not in list(METHODS):  # a damaged file may hold what has no hash
         raise RunFolderError(
             f"{folder} was made by the method {name!r}, which is not installed here, so the folder cannot be verified or used "
-            "here. That says nothing against it. Install the package that has this method, and run the command again."
+            "here. That says nothing against it. Install the package that has this method, and try again."
         )
     return METHODS[name]

@@ -200,7 +200,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     elif job.needs_public:
         instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
         raise RequestError(
-            f"these settings of {job.method.name} need public records: give --public DATA, or --public-share{instead}."
+            f"these settings of {job.method.name} need public records: give --public, or --public-share{instead}."
         )
     _check_device(device)
     job.generator()
