@@ -9,6 +9,7 @@ Each prints what `docs/federated.md` states. It needs the extra `federated`; `de
 """
 
 import argparse
+import dataclasses
 import gzip
 import json
 import math
@@ -166,7 +167,7 @@ def fed_avg_gan_of(
         of.records, of.card, public, config, fed_avg_gan.Settings(**fed_avg), epsilon=asked.epsilon, delta=asked.delta,
         seed=asked.seed,
     )  # fmt: skip
-    job = GsWgan().job(vars(config), of.card)
+    job = GsWgan().job(dataclasses.asdict(config), of.card)
 
     def sample(n: int, labels: np.ndarray | None) -> np.ndarray:
         given = None if labels is None else torch.from_numpy(labels)
@@ -436,7 +437,7 @@ def wire() -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=4, unit="client")
     config = GsWgan().config_type(noise_multiplier=1.0, batch_size=24, critic_batch_size=24, width=4, generator="dcgan",
                                   warm_steps=0, critics=4)  # fmt: skip
-    terms = {"config": vars(config), "card": card.to_dict(), "seed": 0, "answers": 200}
+    terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": 0, "answers": 200}
     fakes = Fakes(torch.rand(24, 1, 28, 28), torch.zeros(24, dtype=torch.int64))
     held = Records(np.zeros((30, 1, 28, 28), np.uint8), np.zeros(30, np.int64))
     data = RawData(None, DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(held)), held)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gossamer.errors import worded
+
 NOTE, PROGRESS = "note", "progress"
 """Kinds that are shown and kept in no file."""
 
@@ -42,7 +44,7 @@ def silent(event: Event, /) -> None:
 
 def note(text: str) -> Event:
     """Words to show."""
-    return Event(NOTE, 0, {"text": text})
+    return Event(NOTE, 0, {"text": worded(text)})
 
 
 def progress(label: str, done: int, of: int, detail: str = "") -> Event:

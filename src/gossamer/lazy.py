@@ -1,7 +1,11 @@
-"""Modules that are loaded when they are first used, so that a help text need not wait for PyTorch."""
+"""What is loaded when it is first used, so that `import gossamer` and a help text need not wait for PyTorch."""
 
 import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from gossamer.errors import did_you_mean
 
 
 class Lazy:
@@ -14,3 +18,25 @@ class Lazy:
         if name.startswith("__"):  # Python asks every class attribute for these
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name), name)
+
+
+def exported(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package that loads each of its public names when it is asked for.
+
+    Args:
+        package: its `__name__`.
+        names: what each public name stands for, "module:name", or "module:" for a module.
+    """
+    known = sorted(names)
+
+    def load(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}.{did_you_mean(name, known)}")
+        return pkgutil.resolve_name(names[name])
+
+    return known, load, lambda: known
+
+
+def modules_of(package: str, path: Iterable[str]) -> dict[str, str]:
+    """The modules of a package as names for `exported`. path: its `__path__`."""
+    return {module.name: f"{package}.{module.name}:" for module in pkgutil.iter_modules(path)}

@@ -85,7 +85,7 @@ def test_malformed_cards_are_refused_by_name(tmp_path, text, words):
 
 
 def test_unreadable_cards(tmp_path):
-    with pytest.raises(CardError, match=r"cannot be read.*gossamer card DATA"):
+    with pytest.raises(CardError, match=r"cannot be read.*gossamer\.draft_card\(DATA\)"):
         DataCard.load(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b"title = '\xe9'")
     with pytest.raises(CardError, match="UTF-8"):
@@ -132,7 +132,7 @@ def test_a_card_and_units_must_agree_before_anything_is_read():
     writers = DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer")
     check_units(CARD, None, where="here")
     check_units(writers, "people.csv", where="here")
-    with pytest.raises(CardError, match=r"here: the card protects each writer.*Give --units FILE\.csv"):
+    with pytest.raises(CardError, match=r"here: the card protects each writer.*Give units: a FILE\.csv"):
         check_units(writers, None, where="here")
     with pytest.raises(CardError, match=r'here: .*Name the unit in the card, such as unit = "person"'):
         check_units(CARD, "people.csv", where="here")
@@ -144,7 +144,7 @@ def test_a_refusal_never_offers_to_protect_records_in_place_of_their_unit():
     for card, units in ((writers, None), (CARD, "people.csv")):
         with pytest.raises(CardError) as caught:
             check_units(card, units, where="here")
-        assert "set unit" not in str(caught.value) and "leave --units out" not in str(caught.value)
+        assert "set unit" not in str(caught.value) and "leave units out" not in str(caught.value)
 
 
 def test_check_never_prints_a_label():

@@ -163,7 +163,7 @@ def test_a_folder_of_each_unit_below_its_classes(tmp_path: Path) -> None:
     assert owners(records) == TRUE
     assert records.population == 3
     assert sorted(records.labels) == sorted(LABELS)
-    with pytest.raises(DataError, match=r"0/ann, .*2/cy: .*a folder of each unit only with --units folder"):
+    with pytest.raises(DataError, match=r"0/ann, .*2/cy: .*a folder of each unit only with units folder"):
         read(data, split="train")
     looked = read(data, split="train", unit_folders=True)
     assert looked.units is None

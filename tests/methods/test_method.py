@@ -425,7 +425,7 @@ def test_a_job_says_what_its_method_does() -> None:
 
 
 def test_a_plan_is_made_of_settings_that_were_checked() -> None:
-    with pytest.raises(RequestError, match="--sketches must not be above --counts"):
+    with pytest.raises(RequestError, match="sketches must not be above counts"):
         _ = Toy().job({"sketches": 9}, CARD).plan
 
 

@@ -72,7 +72,7 @@ UNUSABLE = {
     "field of a command": (CONFIG.format(field="data: str = ''"), "data is no name for a setting"),
     "field that is no flag": (CONFIG.format(field="_size: int = 1"), "_size is no name for a setting"),
     "noise with a default": (
-        CONFIG.format(field="noise_multiplier: float = 0.0"), "noise_multiplier has a default, and must follow from epsilon",
+        CONFIG.format(field="noise_multiplier: float = 0.0"), "noise_multiplier has a default other than FROM_EPSILON",
     ),
     "no noise": (
         HEAD + "@dataclass(frozen=True, kw_only=True)\nclass Own(BaseConfig): steps: int = 1\n"

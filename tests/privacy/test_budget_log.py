@@ -177,7 +177,7 @@ def test_a_looser_limit_needs_force(book: BudgetLog, limit: dict[str, Any], loos
         pages.set_limit(BudgetLimit(**first), force=False)
         new = BudgetLimit(**{**first, **limit})
         if looser:
-            with pytest.raises(BudgetError, match="--force"):
+            with pytest.raises(BudgetError, match="force=True"):
                 pages.set_limit(new, force=False)
             assert pages.limits["clinic"] == BudgetLimit(**first)
         pages.set_limit(new, force=looser)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS, METHODS = ROOT / "docs", ROOT / "src/gossamer/methods"
 HEADINGS = ["When to use it", "Settings", "Results", "What is guaranteed", "Departures from the paper"]
 WORDS = 900
-NAMES = sorted(gossamer.METHODS)
+NAMES = sorted(gossamer.methods.METHODS)
 
 
 def sections(page: Path) -> dict[str, str]:
@@ -44,7 +44,7 @@ def test_a_page_for_each_method_and_all_in_one_shape(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_defaults_of_settings_are_those_of_the_config(name: str) -> None:
     """The first cell names options, the second their common default, perhaps with what it means after a colon."""
-    fields = {field.name: field.default for field in dataclasses.fields(gossamer.METHODS[name].config_type)}
+    fields = {field.name: field.default for field in dataclasses.fields(gossamer.methods.METHODS[name].config_type)}
     rows = re.findall(r"^\| (`--[^|]*) \| ([^|]*) \|", sections(DOCS / f"methods/{name}.md")["Settings"], re.MULTILINE)
     assert len(rows) >= 3
     for options, told in rows:
@@ -106,8 +106,9 @@ def test_every_public_name_is_in_the_reference() -> None:
     pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
     named = re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)
     assert len(named) == len(set(named))
-    homes = {f"{home}.{name}" for name, home in gossamer._HOME.items() if home != "gossamer.errors"}
-    assert homes - set(named) == set()
+    places = [place for package in (gossamer, gossamer.methods, gossamer.privacy) for place in package._NAMES.values()]
+    names = {place.replace(":", ".") for place in places if not place.endswith((":", ":Config"))}
+    assert names - set(named) == set()
     assert "gossamer.errors" in named
 
 

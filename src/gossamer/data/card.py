@@ -264,8 +264,8 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units FILE.csv "
-            "(columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units: a "
+            "FILE.csv (columns name,unit), FILE.npz:KEY or `folder`."
         )
     if units is not None and card.unit == "record":
         raise CardError(

@@ -11,6 +11,7 @@ from gossamer.data.polarity import NEARLY_CONSTANT, ground, nearly_constant
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records
+from gossamer.errors import worded
 
 
 def draft_text(
@@ -49,7 +50,7 @@ def draft_card(data: Data, **options: Any) -> DataCard:
     text, hints = draft_text(data, **options)
     card = DataCard.loads(text)
     for hint in hints:
-        notebook.say(f"Note: {hint}")
+        notebook.say(f"Note: {worded(hint)}")
     notebook.say(
         f"A draft, measured on the records. Declare what may be public, such as a rounded size known from elsewhere:\n"
         f"card = gossamer.{card!r}"

@@ -1,24 +1,70 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
+import typing
 from pathlib import Path
 
 from gossamer.errors import RunFolderError
-from gossamer.methods.dp_diffusion import DpDiffusion
-from gossamer.methods.dp_mepf import DpMepf
-from gossamer.methods.dp_wgan import DpWgan
-from gossamer.methods.dpgan import Dpgan
-from gossamer.methods.evolve import Evolve
-from gossamer.methods.gs_wgan import GsWgan
+from gossamer.lazy import exported
+from gossamer.methods import (
+    dp_diffusion,
+    dp_mepf,
+    dp_wgan,
+    dpgan,
+    evolve,
+    gs_wgan,
+    moments,
+    privae,
+    privgan,
+    teacher,
+)
 from gossamer.methods.method import AnyMethod
-from gossamer.methods.moments import ClassMoments
-from gossamer.methods.privae import Privae
-from gossamer.methods.privgan import Privgan
 from gossamer.methods.registry import METHODS as METHODS
-from gossamer.methods.teacher import Teacher
 
 METHODS.fill([
-    Dpgan(), DpWgan(), GsWgan(), Privae(), Privgan(), DpDiffusion(), DpMepf(), ClassMoments(), Evolve(), Teacher(),
+    dpgan.Dpgan(), dp_wgan.DpWgan(), gs_wgan.GsWgan(), privae.Privae(), privgan.Privgan(), dp_diffusion.DpDiffusion(),
+    dp_mepf.DpMepf(), moments.ClassMoments(), evolve.Evolve(), teacher.Teacher(),
 ])  # fmt: skip
+
+if typing.TYPE_CHECKING:
+    from gossamer.methods.method import FROM_EPSILON as FROM_EPSILON
+    from gossamer.methods.method import BaseConfig as BaseConfig
+    from gossamer.methods.method import Encoder as Encoder
+    from gossamer.methods.method import Generator as Generator
+    from gossamer.methods.method import MaybeZero as MaybeZero
+    from gossamer.methods.method import Method as Method
+    from gossamer.methods.method import OnPrivate as OnPrivate
+    from gossamer.methods.method import OnPublic as OnPublic
+    from gossamer.methods.method import OnReleased as OnReleased
+    from gossamer.methods.method import Run as Run
+    from gossamer.methods.method import State as State
+
+    DPGAN = dpgan.Config
+    DPMEPF = dp_mepf.Config
+    DPWGAN = dp_wgan.Config
+    DPDiffusion = dp_diffusion.Config
+    Evolve = evolve.Config
+    GSWGAN = gs_wgan.Config
+    Moments = moments.Config
+    PrivAE = privae.Config
+    PrivGAN = privgan.Config
+    Teacher = teacher.Config
+else:
+    _CONTRACT = "BaseConfig Encoder FROM_EPSILON Generator MaybeZero Method OnPrivate OnPublic OnReleased Run State"
+    _NAMES = {
+        **{name: f"gossamer.methods.method:{name}" for name in _CONTRACT.split()},
+        "METHODS": "gossamer.methods.registry:METHODS",
+        "DPDiffusion": "gossamer.methods.dp_diffusion:Config",
+        "DPGAN": "gossamer.methods.dpgan:Config",
+        "DPMEPF": "gossamer.methods.dp_mepf:Config",
+        "DPWGAN": "gossamer.methods.dp_wgan:Config",
+        "Evolve": "gossamer.methods.evolve:Config",
+        "GSWGAN": "gossamer.methods.gs_wgan:Config",
+        "Moments": "gossamer.methods.moments:Config",
+        "PrivAE": "gossamer.methods.privae:Config",
+        "PrivGAN": "gossamer.methods.privgan:Config",
+        "Teacher": "gossamer.methods.teacher:Config",
+    }
+    __all__, __getattr__, __dir__ = exported(__name__, _NAMES)
 
 
 def method_of(name: str, *, folder: Path) -> AnyMethod:

@@ -9,7 +9,7 @@ import dataclasses
 import sys
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import (
@@ -19,6 +19,7 @@ from typing import (
     ClassVar,
     Generic,
     Protocol,
+    Self,
     TypeAlias,
     TypeVar,
     cast,
@@ -60,9 +61,38 @@ Generator = Annotated[str, "generator"]
 """The name of a picture generator that a package adds, or its `module:object`; empty: the method's own."""
 
 
+FROM_EPSILON: Any = None
+"""The default of a `noise_multiplier`: a plan computes it from epsilon. Without a plan, `Method.job` refuses it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaseConfig:
-    """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags."""
+    """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags.
+
+    It knows which settings were given, also where they equal the defaults. `dataclasses.replace` gives all of them.
+    """
+
+    def __new__(cls, *_misplaced: Any, **given: Any) -> Self:
+        """Note the names that are given, and refuse those of no field with a RequestError."""
+        _refuse_unknown(given, cls, cls.__module__.rpartition(".")[2].replace("_", "-"))
+        config = super().__new__(cls)
+        config.__dict__["_given"] = tuple(given)
+        return config
+
+    @property
+    def given(self) -> dict[str, Setting]:
+        """The settings that were named when it was made. A None counts as not given."""
+        return {name: getattr(self, name) for name in self.__dict__["_given"] if getattr(self, name) is not None}
+
+
+def _refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str) -> None:
+    """Refuse settings that are no fields of a Config, with a RequestError. owner: what the message calls it."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in settings:
+        if name not in names:
+            raise RequestError(
+                f"{owner} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
+            )
 
 
 LARGEST_BATCH = 4_096
@@ -291,6 +321,9 @@ class Method(ABC, Generic[C, S]):
     """Its settings; the fields are its flags."""
     loop: Loop[C, S]
 
+    def __repr__(self) -> str:
+        return f"METHODS[{self.name!r}]"
+
     def presets(self) -> dict[str, dict[str, Any]]:
         """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
         package = getattr(sys.modules.get(type(self).__module__), "__package__", "")
@@ -391,15 +424,15 @@ class Method(ABC, Generic[C, S]):
         """The method with these settings, for records that the card describes.
 
         Raises:
-            RequestError: if there is no such setting.
+            RequestError: if there is no such setting, or the noise multiplier is missing.
         """
-        names = [field.name for field in dataclasses.fields(self.config_type)]
-        for name in settings:
-            if name not in names:
-                raise RequestError(
-                    f"{self.name} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
-                )
-        return Job(self, self.config_type(**settings), card)
+        _refuse_unknown(settings, self.config_type, self.name)
+        config = self.config_type(**settings)
+        if getattr(config, "noise_multiplier", 0.0) is FROM_EPSILON:
+            raise RequestError(
+                f"{self.name} has no noise_multiplier yet: give it, or let `plan` compute it from epsilon."
+            )
+        return Job(self, config, card)
 
 
 def _problem_of(stages: object) -> str:

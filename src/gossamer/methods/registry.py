@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 from gossamer import plugins
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import AnyMethod, BaseConfig, Encoder, Generator, Job, MaybeZero, Method, State
+from gossamer.methods.method import (
+    FROM_EPSILON,
+    AnyMethod,
+    BaseConfig,
+    Encoder,
+    Generator,
+    Job,
+    MaybeZero,
+    Method,
+    State,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -104,6 +114,11 @@ class Registry(MutableMapping[str, AnyMethod]):
 
 METHODS = Registry()
 """The `__init__` of this package fills it."""
+
+
+def method_of_config(kind: type[BaseConfig]) -> AnyMethod | None:
+    """The registered method with this class of settings; None: there is none."""
+    return next((method for method in METHODS.values() if method.config_type is kind), None)
 
 
 def plugins_of(job: Job[BaseConfig, State]) -> list[tuple[plugins.Kind, str]]:
@@ -246,8 +261,8 @@ def _problem_of(config: type[BaseConfig], *, promises: bool) -> str:
         if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Generator}:
             return f"{name} is not a bool, an int, a float, a str or a Literal of texts"
         if name == "noise_multiplier":
-            if default is not dataclasses.MISSING:
-                return "noise_multiplier has a default, and must follow from epsilon"
+            if default not in (dataclasses.MISSING, FROM_EPSILON):
+                return "noise_multiplier has a default other than FROM_EPSILON"
         elif default is dataclasses.MISSING:
             return f"{name} has no default"
     if promises and "noise_multiplier" not in fields:

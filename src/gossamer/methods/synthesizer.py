@@ -93,7 +93,7 @@ class Synthesizer:
         if size > free_memory():
             raise RequestError(
                 f"n: {n:,} samples take {size / 1e9:,.0f} GB, and {free_memory() / 1e9:,.1f} GB of memory are free. Take them "
-                "in pieces, with `stream`, or write them to disk by `gossamer sample`."
+                "in pieces, with `stream`."
             )
         images, drawn_labels = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
         done = 0

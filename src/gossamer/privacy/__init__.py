@@ -1,0 +1,27 @@
+"""The privacy core: guarantees, and what authors of methods release results with (docs/methods/adding-one.md)."""
+
+import typing
+
+from gossamer.lazy import exported
+
+if typing.TYPE_CHECKING:
+    from gossamer.privacy.certificate.certificate import Certificate as Certificate
+    from gossamer.privacy.confined import Confined as Confined
+    from gossamer.privacy.guarantee import Guarantee as Guarantee
+    from gossamer.privacy.ledger import PrivacyLedger as PrivacyLedger
+    from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum as PoissonGaussianSum
+    from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient as PerRecordGradient
+    from gossamer.privacy.queries import Bounds as Bounds
+    from gossamer.privacy.random.noise import Rng as Rng
+else:
+    _NAMES = {
+        "Bounds": "gossamer.privacy.queries:Bounds",
+        "Certificate": "gossamer.privacy.certificate.certificate:Certificate",
+        "Confined": "gossamer.privacy.confined:Confined",
+        "Guarantee": "gossamer.privacy.guarantee:Guarantee",
+        "PerRecordGradient": "gossamer.privacy.per_sample_gradients.gradients:PerRecordGradient",
+        "PoissonGaussianSum": "gossamer.privacy.mechanisms.gaussian:PoissonGaussianSum",
+        "PrivacyLedger": "gossamer.privacy.ledger:PrivacyLedger",
+        "Rng": "gossamer.privacy.random.noise:Rng",
+    }
+    __all__, __getattr__, __dir__ = exported(__name__, _NAMES)

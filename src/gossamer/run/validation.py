@@ -15,12 +15,14 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
+from gossamer.methods.method import AnyMethod, BaseConfig
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _NAMES = {
     str: "text",
+    BaseConfig: "a Config",
     Path: "a path",
     int: "a whole number",
     float: "a number",
@@ -52,12 +54,10 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def refuse_misspelt(settings: Mapping[str, Any], function: Callable[..., Any], method: Any) -> None:
+def refuse_misspelt(settings: Mapping[str, Any], function: Callable[..., Any], method: AnyMethod) -> None:
     """Refuse a keyword that is neither an argument of the function nor a setting of the method, with a RequestError."""
-    if method is None:  # the name of the method is refused elsewhere
-        return
     known = [field.name for field in dataclasses.fields(method.config_type)]
-    arguments = [name for name in inspect.signature(function).parameters if name != "settings"]
+    arguments = [name for name in inspect.signature(function).parameters if name not in ("settings", "more")]
     for name in settings:
         if name not in known and (near := did_you_mean(name, arguments)):
             raise RequestError(f"{function.__name__} has no argument {name!r}.{near}")

@@ -364,7 +364,7 @@ def test_deep_pixels_are_scaled_by_the_declared_range(tmp_path, capsys):
         assert found.images[0, 0].tolist() == [[0, 0, 0], [128, 255, 255]]  # 127.5 is rounded to even
         assert found.notes == (image_files.SCALED,)
         with pytest.raises(
-            DataError, match=r"not plain 8-bit ones\. Declare .*pixel_range .*--pixel-range 0 65535`.*0 4095"
+            DataError, match=r"not plain 8-bit ones\. Declare .*pixel_range .*pixel_range=\(0, 65535\)\)`.*0 4095"
         ):
             one(tmp_path, raw, suffix)
     assert one(tmp_path, encoded(GREY[0], "PNG"), pixel_range=(0, 3000)).notes == ()
@@ -453,7 +453,7 @@ def test_a_deep_dicom_file_is_offered_the_range_that_its_header_allows(tmp_path,
 def test_the_ends_of_the_offered_range_are_black_and_white(tmp_path):
     stored = np.array([[0, 4095]], np.uint16)
     raw = forms.dicom_bytes(stored, BitsStored=12, HighBit=11, RescaleSlope=2, RescaleIntercept=-1000)
-    with pytest.raises(DataError, match=r"--pixel-range -1000 7190`"):
+    with pytest.raises(DataError, match=r"pixel_range=\(-1000, 7190\)\)`"):
         one(tmp_path, raw, ".dcm")
     assert one(tmp_path, raw, ".dcm", pixel_range=(-1000, 7190)).images[0, 0].tolist() == [[0, 255]]
 
@@ -568,10 +568,10 @@ def test_columns_are_chosen_and_units_may_be_one(tmp_path):
     table = pa.table({"left": left, "right": right, "eye": [3, None, 5, 3], "who": ["x", "y", "x", None]})
     parquet.write_table(table, tmp_path / "a.parquet")
     source = str(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"several columns hold pictures \(left, right\): choose one with --images-key"):
+    with pytest.raises(DataError, match=r"several columns hold pictures \(left, right\): choose one with images_key"):
         read(source, split="train")
     with pytest.raises(
-        DataError, match=r"no column label; the columns are: left, right, eye, who\. Name it with --labels-key"
+        DataError, match=r"no column label; the columns are: left, right, eye, who\. Name it with labels_key"
     ):
         read(source, split="train", images_key="left")
     with pytest.raises(DataError, match=r"the column eye holds no pictures"):

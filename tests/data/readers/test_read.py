@@ -300,7 +300,7 @@ def test_missing_and_unknown_sources(tmp_path):
         read(str(single), split="train")
     with pytest.raises(DataError, match=r"test split needs the file t10k-images-idx3-ubyte or"):
         read(str(tmp_path / "mnist"), split="test")
-    with pytest.raises(DataError, match="labels-key"):
+    with pytest.raises(DataError, match="labels_key"):
         read("digits", split="train", labels_key="gender")
     with pytest.raises(DataError, match="cannot be read"):
         read("x" * 5000, split="train")

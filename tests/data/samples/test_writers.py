@@ -87,7 +87,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 def test_what_is_there_stays_unless_forced(tmp_path, name):
     path = tmp_path / name
     write_samples(path, chunks(), count=7)
-    with pytest.raises(RunFolderError, match="--force"):
+    with pytest.raises(RunFolderError, match="force=True"):
         write_samples(path, chunks(GREY[:2], LABELS[:2]), count=2)
     write_samples(path, chunks(GREY[:2], LABELS[:2]), count=2, force=True)
     assert [entry.name for entry in tmp_path.iterdir()] == [name]

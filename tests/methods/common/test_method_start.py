@@ -162,7 +162,7 @@ def test_a_start_makes_public_records_needless() -> None:
     [
         ({"start": "evolv"}, "'evolv' is no start. Did you mean 'evolve'\\? Starts are: moments, evolve."),
         ({"start": "dpgan"}, "'dpgan' is no start."),
-        ({"start_settings": "cells=2"}, "give --start as well"),
+        ({"start_settings": "cells=2"}, "give start as well"),
         (
             {"start": "moments", "start_settings": "cell=2"},
             "'cell=2' is no setting of moments. Did you mean 'cells'\\?",
@@ -176,8 +176,8 @@ def test_a_start_makes_public_records_needless() -> None:
             {"start": "evolve", "start_settings": "drawing=cats"},
             "drawing is one of digits, letters, patches, not 'cats'",
         ),
-        ({"start": "moments", "start_noise": 0.0}, "--start-noise 0 releases the start without privacy"),
-        ({"start": "evolve"}, "--drawing digits draws the digits 0 to 9, and the card has 2 classes"),
+        ({"start": "moments", "start_noise": 0.0}, "start_noise 0 releases the start without privacy"),
+        ({"start": "evolve"}, "drawing digits draws the digits 0 to 9, and the card has 2 classes"),
     ],
 )
 def test_refusals(settings: dict[str, Any], says: str) -> None:
@@ -186,7 +186,7 @@ def test_refusals(settings: dict[str, Any], says: str) -> None:
 
 
 def test_a_start_of_which_no_net_is_made_is_refused_before_anything_is_charged() -> None:
-    with pytest.raises(RequestError, match="--axes 2000 is more than"):
+    with pytest.raises(RequestError, match="axes 2000 is more than"):
         job("dpgan", DPGAN, {"start": "moments", "start_settings": "axes=2000"}).generator()
 
 

@@ -155,9 +155,9 @@ def test_a_unet_denoises_pixels() -> None:
 
 def test_refusals() -> None:
     job = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "guidance": 1.0}, CARD)
-    with pytest.raises(RequestError, match=r"--label-dropout 0\.1"):
+    with pytest.raises(RequestError, match=r"label_dropout 0\.1"):
         _ = job.plan
-    with pytest.raises(RequestError, match="--churn is a share"):
+    with pytest.raises(RequestError, match="churn is a share"):
         _ = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "churn": 2.0}, CARD).plan
     with pytest.raises(RequestError, match="multiple of 8"):
         net(dataclasses.replace(SETTINGS, network="unet", width=12))

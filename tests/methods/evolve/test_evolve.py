@@ -63,9 +63,9 @@ class Running:
         ({"shape": (1, 28, 32)}, {}, "square pictures of one channel; the card's are 1x28x32"),
         ({"classes": 9}, {}, "draws the digits 0 to 9, and the card has 9 classes"),
         ({"classes": 27}, {"drawing": "letters"}, "draws the letters A to Z, and the card has 27 classes"),
-        ({}, {"drawing": "patches"}, "take --embedding cosines"),
-        ({}, {"degree": 1.5}, "--degree is a share, at most 1, not 1.5"),
-        ({}, {"shrink": 2.0}, "--shrink is a share"),
+        ({}, {"drawing": "patches"}, "take embedding cosines"),
+        ({}, {"degree": 1.5}, "degree is a share, at most 1, not 1.5"),
+        ({}, {"shrink": 2.0}, "shrink is a share"),
     ],
 )
 def test_what_the_program_cannot_draw_is_refused(card: dict[str, Any], settings: dict[str, Any], says: str) -> None:

@@ -571,11 +571,11 @@ def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(RequestError, match="goes with --draw secret"):
+    with pytest.raises(RequestError, match="goes with draw secret"):
         METHOD.plan(Config(**TINY, draw="paper", visits=2), CARD)
-    with pytest.raises(RequestError, match="--visits 6 is not between 1 and the 5 critics"):
+    with pytest.raises(RequestError, match="visits 6 is not between 1 and the 5 critics"):
         METHOD.plan(Config(**TINY, visits=6), CARD)
-    with pytest.raises(RequestError, match="--answers 0 is not between 1 and the 5 critics"):
+    with pytest.raises(RequestError, match="answers 0 is not between 1 and the 5 critics"):
         METHOD.plan(Config(**TINY, answers=0), CARD)
     with pytest.raises(RequestError, match="the paper asks one critic a step"):
         METHOD.plan(Config(**TINY, draw="paper", answers=2), CARD)

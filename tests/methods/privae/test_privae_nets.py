@@ -168,7 +168,7 @@ def test_without_its_encoder_it_generates_the_same_and_encodes_nothing() -> None
     alone.load_state_dict({name: value for name, value in vae.state_dict().items() if name.startswith("decoder")})
     latents, labels = torch.ones(2, 4), torch.tensor([0, 2])
     assert torch.equal(alone(latents, labels), vae(latents, labels))
-    with pytest.raises(RequestError, match="--release-encoder"):
+    with pytest.raises(RequestError, match="release_encoder"):
         alone.encode(torch.zeros(2, 1, 28, 28), labels)
 
 

@@ -311,8 +311,8 @@ def test_a_refusal_names_the_account_in_which_the_runs_stand(place: Place, gossa
     with pytest.raises(BudgetError) as caught:
         place.fit(tmp_path / "second", data=copy)
     assert "the 1 before it" in str(caught.value)
-    assert "see `gossamer budget 'clinic 2026'`" in str(caught.value)
-    assert f"`gossamer budget '{copy}' --epsilon E --delta D --force`" in str(caught.value)
+    assert "see `gossamer.budget('clinic 2026')`" in str(caught.value)
+    assert f"`gossamer.budget('{copy}', epsilon=E, delta=D, force=True)`" in str(caught.value)
     assert gossamer("budget", "clinic 2026").out.count("dpgan") == 1
 
 
@@ -687,7 +687,7 @@ def test_a_finished_run_is_not_replaced_and_keeps_its_cost_when_its_folder_is_de
 def test_an_unfinished_run_is_not_replaced(place: Place) -> None:
     place.crash(20)
     before = held_bytes(place.run)
-    with pytest.raises(RunFolderError, match="gossamer discard"):
+    with pytest.raises(RunFolderError, match=r"gossamer\.discard"):
         place.fit()
     assert held_bytes(place.run) == before
 
@@ -943,7 +943,7 @@ def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Pla
     ledger = place.run / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b'"charge": 0', b'"charge": 1', 1))
     shutil.rmtree(state_home / "gossamer")
-    with pytest.raises(RunFolderError, match="Name its log with --accounts"):
+    with pytest.raises(RunFolderError, match="Name its log with accounts"):
         discard(place.run)
     assert ledger.is_file()
 
@@ -1031,7 +1031,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == BLOCK
     before = held_bytes(place.run)
     book = budget_log_at(None)._path.read_bytes()
-    with pytest.raises(RunFolderError, match=r"has used its whole plan.*gossamer discard"):
+    with pytest.raises(RunFolderError, match=r"has used its whole plan.*gossamer\.discard"):
         place.resume()
     assert held_bytes(place.run) == before
     assert budget_log_at(None)._path.read_bytes() == book

@@ -101,7 +101,7 @@ def test_a_start_that_draws_digits_is_for_digits_when_a_preset_names_it(monkeypa
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=50_000)
     unknown = recommend.recommend(card, epsilon=10.0)
     assert "dp-mepf" not in [each.method for each in unknown.ranked]
-    assert unknown.left_out["dp-mepf"].endswith("give --public, or --pictures digits for a start that draws them.")
+    assert unknown.left_out["dp-mepf"].endswith("give public, or pictures digits for a start that draws them.")
     best = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
     assert best.like is run
     assert "dp-mepf" in best.command

@@ -17,7 +17,7 @@ from gossamer.run.training.fit import fit
 
 Run = Callable[..., Any]
 SAYS = "was made by the method 'dpgan', which is not installed here"
-REMEDY = "Install the package that has this method, and run the command again."
+REMEDY = "Install the package that has this method, and try again."
 
 
 @pytest.fixture

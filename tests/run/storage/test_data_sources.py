@@ -254,7 +254,7 @@ def test_the_private_records_are_no_public_ones(
     elif spelling == "hard link":
         (tmp_path / "link.npz").hardlink_to(data)
         public = str(tmp_path / "link.npz")
-    refused(gossamer(*words, "--public", public), "--public names the private records themselves")
+    refused(gossamer(*words, "--public", public), "--public and --data name the same records")
     assert not (tmp_path / "run").exists()
 
 
@@ -264,7 +264,7 @@ def test_a_folder_spelled_otherwise_is_found_by_its_pictures(tmp_path: Path, dat
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(path)
     for public in (tmp_path / "there", f"{tmp_path / 'there'}:train"):
-        with pytest.raises(RequestError, match="names the private records themselves"):
+        with pytest.raises(RequestError, match="public and data name the same records"):
             sources(tmp_path / "there", public=public).read_unconfined(CARD)
     with pytest.raises(DataError, match="is among the private records too"):
         sources(tmp_path / "there", public=tmp_path / "there" / "train").read_unconfined(CARD)

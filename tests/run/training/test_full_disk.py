@@ -68,7 +68,7 @@ def test_a_full_disk_loses_nothing_that_was_paid_for(
     run, steps = tmp_path / "run", []
     with pytest.MonkeyPatch.context() as patch:
         Disk(patch, at, on=4)
-        with pytest.raises(DiskFull, match=r"is full; everything that was trained is kept.*gossamer resume"):
+        with pytest.raises(DiskFull, match=r"is full; everything that was trained is kept.*gossamer\.resume"):
             fit("dpgan", data=data, card=card, out=run, epsilon=10.0, delta=1e-3, **SMALL)
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
     trained = (checkpoint.load(run / "checkpoint", ledger) or ({}, {}))[0]["step"]
@@ -142,7 +142,7 @@ def test_a_full_disk_at_the_very_end_is_finished_by_resume(data: Path, card: Pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gossamer.run.training.certify.drawn_by", fails)
-        with pytest.raises(DiskFull, match="gossamer resume"):
+        with pytest.raises(DiskFull, match=r"gossamer\.resume"):
             fit("dpgan", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, **SMALL)
     assert not (tmp_path / "run" / "checkpoint" / checkpoint.RESERVE).exists()
     resume(tmp_path / "run")

@@ -62,9 +62,7 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
             yield from busy[0].taken()
             idle.append(busy.popleft())
     except (OSError, EOFError, pickle.UnpicklingError):
-        raise DataError(
-            "a process that decodes pictures has ended, perhaps for lack of memory: run the command again"
-        ) from None
+        raise DataError("a process that decodes pictures has ended, perhaps for lack of memory: try again") from None
     finally:
         for worker in (*idle, *busy):
             worker.end()

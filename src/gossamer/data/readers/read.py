@@ -319,7 +319,7 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
         if missing == "refuse" and not any(listing.units):
             raise DataError(
                 f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
-                "Give a list with the columns name,unit: --units FILE.csv"
+                "Give --units a FILE.csv with the columns name,unit"
             )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class Config(StartConfig):
         precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 600
     expected_batch_size: MaybeZero = 0
     max_norm: float = 1.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import AnyPhase, MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -51,7 +51,7 @@ class Config(StartConfig):
         latent_size: length of the generator's latent vector, without the numbers for deformations.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     axes: int = 128
     pixel_axes: int = 192
     features_steps: int = 600

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -46,7 +46,7 @@ class Config(StartConfig):
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 4_000
     expected_batch_size: int = 256
     max_norm: float = 1.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -42,7 +42,7 @@ class Config(StartConfig):
         precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 4_000
     expected_batch_size: int = 512
     max_norm: float = 1.0

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, Encoder, Generator, MaybeZero, Method, OnReleased, Phases
+from gossamer.methods.method import (
+    FROM_EPSILON,
+    BaseConfig,
+    Encoder,
+    Generator,
+    MaybeZero,
+    Method,
+    OnReleased,
+    Phases,
+)
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -41,7 +50,7 @@ class Config(BaseConfig):
         encoder: plug-in whose features measure similarity in place of `embedding`: its name, or module:object. Empty: none.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 2
     drawing: Literal["digits", "letters", "patches"] = "digits"
     candidates: MaybeZero = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import MaybeZero, OnPrivate, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPrivate, OnPublic, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -50,7 +50,7 @@ class Config(StartConfig):
         storage: number format of critics between turns. bfloat16 takes half the memory and rounds at random.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 5_000
     answers: int = 1
     critics: int = 100

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, Method, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Method, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -33,7 +33,7 @@ class Config(BaseConfig):
         threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     axes: int = 64
     radius: float = 1.15
     cells: int = 1

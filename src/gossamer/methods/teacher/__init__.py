@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, Encoder, MaybeZero, Method, Phases, batch_of
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, Method, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ class Config(BaseConfig):
         encoder: plug-in whose features replace wavelet scattering: its name, or module:object. Empty: scattering.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     steps: int = 468
     expected_batch_size: MaybeZero = 0
     max_norm: float = 0.1

@@ -12,7 +12,7 @@ import traceback
 import click
 
 from gossamer import plugins
-from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
+from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, command_line, is_full, is_out_of_memory
 from gossamer.methods.registry import allow
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
@@ -124,13 +124,16 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
-    try:
-        code = command.main([word for word in argv if word != "--debug"], prog_name=name, standalone_mode=False)
-    except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
-        code = _explain(error, debug=debug)
-    except KeyboardInterrupt:
-        click.echo("gossamer: stopped at once. To continue from the last checkpoint: `gossamer resume RUN`.", err=True)
-        code = 1
+    with command_line():
+        try:
+            code = command.main([word for word in argv if word != "--debug"], prog_name=name, standalone_mode=False)
+        except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
+            code = _explain(error, debug=debug)
+        except KeyboardInterrupt:
+            click.echo(
+                "gossamer: stopped at once. To continue from the last checkpoint: `gossamer resume RUN`.", err=True
+            )
+            code = 1
     sys.exit(code or 0)
 
 

@@ -17,7 +17,7 @@ import click
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.method import AnyMethod, BaseConfig
+from gossamer.methods.method import FROM_EPSILON, AnyMethod, BaseConfig
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 
@@ -248,7 +248,7 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
         flag = f"{flag}/--no-{flag[2:]}"
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
-    shown = "computed from epsilon" if field.default is dataclasses.MISSING else _plain(field.default)
+    shown = "computed from epsilon" if field.default in (dataclasses.MISSING, FROM_EPSILON) else _plain(field.default)
     entries = documentation(config)
     text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"
     return click.option(flag, field.name, type=None if kind is bool else kind, default=None, help=text)

@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import RequestError, RunFolderError, worded
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate.certificate import sha256
 from gossamer.privacy.certificate.declarations import is_date
@@ -97,7 +97,7 @@ def check(folder: Path, names: list[str], *, key: str | None) -> tuple[list[str]
     ]
     problems = [f"{name} is not the file that was signed (its SHA-256 differs from {SIGNATURE})." for name in changed]
     whose = f"Signed on {payload['date']} with the key {payload['public_key']}"
-    note = f"{whose}." if required_key else f"{whose}; whose that is, this check cannot know: give it with --key."
+    note = f"{whose}." if required_key else worded(f"{whose}. Whose key that is, this check cannot know: give --key.")
     return problems, [note]
 
 

@@ -105,12 +105,12 @@ def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
             "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
             f"run tells them apart (ROC area {separability.value:.3g}, {separability.low:.3g} to {separability.high:.3g}; "
             "guessing gives 0.5). The attacks may have seen nothing else. Before the run, split at random: "
-            "`gossamer split DATA`, with --units where a person has several records."
+            "`gossamer split DATA`, with units where a person has several records."
         )
     if unit != "record" and not units:
         sentences.append(
             f"The run protects each {unit}, but these records come without units: the intervals take records of one "
-            f"{unit} for independent ones, and are too narrow. Give --units."
+            f"{unit} for independent ones, and are too narrow. Give the units."
         )
     return sentences
 

@@ -140,7 +140,7 @@ class DataSources:
         check_units(card, self.units, where=self.data)
         if self.public is not None and _one_source(self):
             raise RequestError(
-                "--public names the private records themselves, and public records have no protection. Give records of "
+                "--public and --data name the same records, and public records have no protection. Give records of "
                 "other people, or make a part of --data public with --public-share."
             )
         public, stated = self.read_public(card)
@@ -194,7 +194,7 @@ class DataSources:
                 unit_folders=self.units == FOLDERS, called="public", **card.reading,
             )  # fmt: skip
         except DataError as error:
-            raise DataError(_KEY.sub("--public-", str(error))) from None
+            raise DataError(_KEY.sub("--public-", error.args[0])) from None
 
     @classmethod
     def of(
@@ -329,7 +329,7 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
     names = f", called {listed(card.class_names)}" if card.class_names else ""
     raise RequestError(
         f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. Give "
-        "--public DATA with pictures of your classes, or --public-share, or leave it out. If your classes are the digits, "
+        "pictures of your classes with --public, or --public-share, or leave it out. If your classes are the digits, "
         "declare ten, and call them 0 to 9 in class_names or leave that out."
     )
 

@@ -125,7 +125,7 @@ class RunFolder:
         def check() -> None:
             if certificate() != before:
                 raise RunFolderError(
-                    f"{self.path} was replaced by another run meanwhile. Nothing was written; run the command again."
+                    f"{self.path} was replaced by another run meanwhile. Nothing was written; try again."
                 )
 
         return check

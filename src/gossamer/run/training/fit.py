@@ -16,6 +16,7 @@ from gossamer.data.to_uint8 import SCALED
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.events import Sink, note
 from gossamer.methods import METHODS
+from gossamer.methods.method import BaseConfig
 from gossamer.methods.registry import asked, try_out
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
@@ -27,7 +28,7 @@ from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import disk_space
 from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
-from gossamer.run.training.plan import Request, check_takes_public, plan
+from gossamer.run.training.plan import Request, check_takes_public, method_named, plan
 from gossamer.run.training.progress import shown, tensorboard_writer
 from gossamer.run.training.reserve import reserve
 from gossamer.run.training.training_run import TrainingRun
@@ -37,7 +38,7 @@ from gossamer.run.validation import checked_arguments, refuse_misspelt
 @checked_arguments
 @on_every_rank
 def fit(  # noqa: PLR0913 (its arguments are the options of a command)
-    method: str,
+    method: str | BaseConfig,
     *,
     data: Data,
     card: DataCard | str | Path | None = None,
@@ -65,7 +66,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     """Train `method` on private records under a budget and write a RUN folder.
 
     Args:
-        method: a key of METHODS, for example "dpgan".
+        method: a key of METHODS, for example "dpgan", or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`.
         data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split.
         card: data card: the TOML file with the public facts about the data.
         out: run folder to write. It must be new or empty. Default from Python: a temporary folder, which is printed.
@@ -91,7 +92,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         sink: takes the events in place of that.
         with_tensorboard: write TensorBoard files into the run folder. Needs the extra `tensorboard`.
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
-        settings: fields of the method's Config.
+        settings: fields of the method's Config. Not with a Config.
 
     Returns:
         The Synthesizer, already saved in the RUN folder.
@@ -100,7 +101,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: if the request is wrong, or the data set's limit forbids it; nothing has been written then.
         Interrupted: after Ctrl-C; `resume` goes on.
     """
-    refuse_misspelt(settings, fit, METHODS.get(method))
+    refuse_misspelt(settings, fit, method_named(method))
     if card is None:
         raise CardError(
             "card is missing. Draft one with gossamer.draft_card(data), check every value, and pass it as card."
@@ -201,7 +202,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     elif job.needs_public:
         instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
         raise RequestError(
-            f"these settings of {job.method.name} need public records: give --public DATA, or --public-share{instead}."
+            f"these settings of {job.method.name} need public records: give --public, or --public-share{instead}."
         )
     _check_device(device)
     job.generator()

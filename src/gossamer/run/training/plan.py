@@ -11,11 +11,11 @@ from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
-from gossamer.methods.registry import allow, asked
+from gossamer.methods.registry import allow, asked, method_of_config
 from gossamer.privacy.accounting import calibrate, cost
 from gossamer.privacy.guarantee import Guarantee, Plan
 from gossamer.run.training import presets
-from gossamer.run.validation import check_type, checked_arguments, plain
+from gossamer.run.validation import check_type, checked_arguments, plain, refuse_misspelt
 
 AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
@@ -49,7 +49,7 @@ class Request:
 
 @checked_arguments
 def plan(
-    method: str,
+    method: str | BaseConfig,
     card: DataCard,
     settings: Mapping[str, Any] | None = None,
     *,
@@ -64,9 +64,9 @@ def plan(
     is refused.
 
     Args:
-        method: a key of METHODS.
+        method: a key of METHODS, or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`.
         card: the public facts.
-        settings: the fields of the method's Config that the user gave; None counts as not given.
+        settings: the fields of the method's Config that the user gave; None counts as not given. Not with a Config.
         epsilon: see `run.training.fit.fit`.
         delta: see `run.training.fit.fit`.
         preset: see `run.training.fit.fit`.
@@ -77,27 +77,34 @@ def plan(
         BudgetError: if the request contradicts itself, or nothing meets it.
     """
     chosen_method = method_named(method)
+    given = {**(settings or {}), **more} if isinstance(settings, Mapping | None) else None
+    if given is None:
+        raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
+    refuse_misspelt(more, plan, chosen_method)
+    if isinstance(method, BaseConfig):
+        if given:
+            raise RequestError(
+                f"{', '.join(given)}: a Config of {chosen_method.name} takes all its settings. Put them into it."
+            )
+        given = method.given
     with asked(chosen_method.name):
-        return _decided(chosen_method, card, settings, epsilon=epsilon, delta=delta, preset=preset, more=more)
+        return _decided(chosen_method, card, given, epsilon=epsilon, delta=delta, preset=preset)
 
 
 def _decided(
     chosen_method: AnyMethod,
     card: DataCard,
-    settings: Mapping[str, Any] | None,
+    given: Mapping[str, Any],
     *,
     epsilon: float | None,
     delta: float | None,
     preset: str | None,
-    more: Mapping[str, Any],
 ) -> Request:
-    """See `plan`."""
-    method = chosen_method.name
-    merged = presets.scaled(presets.defaults(method), card, made_for=None, in_proportion=())
-    merged |= presets.settings(method, preset) if preset else {}
-    if not isinstance(settings, Mapping | None):
-        raise RequestError(f"settings must be a mapping of names to values, not of type {type(settings).__name__}.")
-    overrides = {name: plain(value) for name, value in {**(settings or {}), **more}.items() if value is not None}
+    """See `plan`. given: the settings that the user gave."""
+    name = chosen_method.name
+    merged = presets.scaled(presets.defaults(name), card, made_for=None, in_proportion=())
+    merged |= presets.settings(name, preset) if preset else {}
+    overrides = {key: plain(value) for key, value in given.items() if value is not None}
     epsilon, delta = plain(epsilon), plain(delta)
     merged |= overrides
     if chosen_method.without_guarantee:
@@ -127,7 +134,7 @@ def _decided(
         )  # fmt: skip
     elif epsilon is not None and not math.isinf(epsilon) and "steps" not in trial.settings:
         raise BudgetError(
-            f"{method} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
+            f"{name} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
         )
     elif epsilon is not None and "steps" not in overrides and not math.isinf(epsilon):
         merged["steps"] = calibrate.calibrate_steps(
@@ -166,12 +173,20 @@ def _allowed(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
     return job
 
 
-def method_named(name: str) -> AnyMethod:
-    """Return the method of that name, or of that module:object. Raise a RequestError that names the nearest."""
-    name = allow(name) if ":" in name else name
-    if name not in METHODS:
-        raise RequestError(f"there is no method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join(METHODS)}.")
-    return METHODS[name]
+def method_named(method: str | BaseConfig) -> AnyMethod:
+    """Return the method of that name, of that module:object, or of that Config. Raises RequestError; names the nearest."""
+    if isinstance(method, BaseConfig):
+        if (found := method_of_config(type(method))) is None:
+            raise RequestError(
+                f"{type(method).__qualname__} belongs to no method in METHODS. Add its method there first."
+            )
+        return found
+    method = allow(method) if ":" in method else method
+    if method not in METHODS:
+        raise RequestError(
+            f"there is no method {method!r}.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}."
+        )
+    return METHODS[method]
 
 
 def _without_guarantee(

@@ -14,7 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Job, State
 from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def settings(method: str, name: str) -> dict[str, Any]:
 def defaults(method: str) -> dict[str, Any]:
     """The settings of a method that nobody has given."""
     fields = dataclasses.fields(METHODS[method].config_type)
-    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    return {field.name: field.default for field in fields if field.default not in (dataclasses.MISSING, FROM_EPSILON)}
 
 
 def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:

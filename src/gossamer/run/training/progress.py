@@ -89,7 +89,7 @@ def tensorboard_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  (an extra, loaded when asked for)
     except ImportError as error:
-        raise RequestError("--tensorboard needs the extra: pip install 'gossamer[tensorboard]'.") from error
+        raise RequestError("TensorBoard files need the extra: pip install 'gossamer[tensorboard]'.") from error
     return SummaryWriter
 
 
