@@ -43,7 +43,7 @@ def bar(label: str, share: float, words: Sequence[str]) -> dict[str, str]:
     fill = f"<span style='display:block;width:{percent};height:100%;background:{_TEAL}'></span>"
     track = "flex:0 1 14em;min-width:6em;height:0.6em;border-radius:0.3em;overflow:hidden"
     tail = "".join(f"<span>{_text(text)}</span>" for text in words)
-    row = "display:flex;flex-wrap:wrap;align-items:center;gap:0.2em 1em;font-variant-numeric:tabular-nums"
+    row = "display:flex;flex-wrap:wrap;align-items:center;gap:0.2em 1em;padding:0.1em 0.4em;font-variant-numeric:tabular-nums"
     body = f"<span style='{track};background:{_GREY}'>{fill}</span><span>{_text(label)}</span>{tail}"
     return {"text/html": f"<div style='{row}'>{body}</div>", "text/plain": f"{label}: {', '.join(words)}"}
 

@@ -114,4 +114,5 @@ class Samples(Labelled):
             return f"<p>{self.in_words}</p>"
         shown = self[np.isin(self.labels, np.unique(self.labels)[:MOST_SHOWN])]
         data = base64.b64encode(shown._grid(10)).decode("ascii")
-        return f'<figure><img alt="Synthetic images" src="data:image/png;base64,{data}"><p>{self.in_words}</p></figure>'
+        picture = f'<img style="max-width:min(100%,32em)" alt="Synthetic images" src="data:image/png;base64,{data}">'
+        return f'<figure style="margin:0.5em 0">{picture}<p>{self.in_words}</p></figure>'
