@@ -88,7 +88,7 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     if job.own_pretrained:
         return (
             "",
-            f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, a plug-in of Gossamer",
+            f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, which no release contains",
         )
     try:
         return loader(certificate.method), ""
