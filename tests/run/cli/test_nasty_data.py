@@ -274,8 +274,8 @@ def test_a_split_by_unit_before_the_run_leaves_the_control_nothing_to_see(
     assert found["control"]["low"] < 0.5
     assert "The members are the run's own records." in found["on"]
     assert not any("nothing to do with membership" in sentence for sentence in found["verdict"])
-    assert not any("Give --units" in sentence for sentence in found["verdict"])
-    assert any("Give --units" in sentence for sentence in gossamer("attack", tmp_path / "run", *both).json["verdict"])
+    assert not any("Give the units" in sentence for sentence in found["verdict"])
+    assert any("Give the units" in sentence for sentence in gossamer("attack", tmp_path / "run", *both).json["verdict"])
 
 
 def units_on(side: Path) -> set[str]:
@@ -506,6 +506,6 @@ def test_two_classes_with_glyphs_are_told_what_to_do(
         card.write_text(card.read_text().replace('["benign", "malignant"]', "[]"))
     words = ["fit", "dpgan", "--data", nasty / "two" / "pictures", "--card", card, "--out", tmp_path / "run", *SMALL]
     answer = gossamer(*words, "--public", "glyphs")
-    refused(answer, "the ten digits 0 to 9", "2 classes", "or leave it out", "--public DATA", "--public-share")
+    refused(answer, "the ten digits 0 to 9", "2 classes", "or leave it out", "with --public,", "--public-share")
     assert ("benign, malignant" in answer.err) == named
     assert not (tmp_path / "run").exists()

@@ -58,7 +58,7 @@ def test_the_way_through_the_command_line(gossamer: Run, signed: Path, out: Path
         assert f"with the key {public}." in answer.out
     answer = gossamer("verify", out)
     assert answer.status == 0
-    assert "whose that is, this check cannot know" in answer.out
+    assert "Whose key that is, this check cannot know" in answer.out
     refused = gossamer("verify", out, "--key", signed / "me.pub")
     assert refused.status == 1
     assert f"{SIGNATURE} is by another key, {public}." in refused.err
