@@ -246,7 +246,7 @@ def draft(
         shape=(channels, height, width),
         classes=len(records.class_names) or _drafted_classes(records.labels),
         class_names=records.class_names,
-        declared_size=_rounded(records.population),
+        declared_size=rounded(records.population),
         unit=unit,
         missing_label=missing_label,
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
@@ -361,7 +361,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _rounded(count: int) -> int:
+def rounded(count: int) -> int:
     """To two significant digits, below 100 to tens: an exact count is no public fact."""
     digits = max(len(str(count)) - 2, 1)
     return max(round(count, -digits), 10)

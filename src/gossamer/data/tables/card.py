@@ -121,12 +121,16 @@ class TableCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
-        facts = self.to_dict()
-        lines = [f"# declared public: {_MEANING[k]}\n{k} = {toml(facts[k])}\n" for k in _MEANING if k != "drop"]
-        if self.drop:
-            lines += [f"# {_MEANING['drop']}", "[drop]", *(f"{toml(n)} = {toml(why)}" for n, why in self.drop), ""]
-        lines += ["# declared public: the columns and everything that is said of them"]
-        return "\n".join([*lines, *map(column_toml, self.columns)])
+        return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.columns)])
+
+
+def common_toml(facts: dict[str, Any]) -> str:
+    """The lines of a card above its columns. facts: see `TableCard.to_dict`."""
+    lines = [f"# declared public: {_MEANING[key]}\n{key} = {toml(facts[key])}\n" for key in _MEANING if key != "drop"]
+    if facts["drop"]:
+        dropped = [f"{toml(name)} = {toml(why)}" for name, why in facts["drop"].items()]
+        lines += [f"# declared public: {_MEANING['drop']}", "[drop]", *dropped, ""]
+    return "\n".join([*lines, "# declared public: the columns and everything that is said of them"])
 
 
 def _arguments(facts: dict[str, Any]) -> dict[str, Any]:

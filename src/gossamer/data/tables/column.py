@@ -208,14 +208,16 @@ class Column:
             raise self._wrong("bins", f"it must be a whole number from 1 to {MOST_CODES:,}")
         if self.decimals is not None and (not is_count(self.decimals + 1) or self.decimals > _MOST_DECIMALS):
             raise self._wrong("decimals", f"it must be a whole number from 0 to {_MOST_DECIMALS}")
-        if not isinstance(self.format, str) or (self.format and not all(part in self.format for part in ("%d", "%m"))):
-            raise self._wrong("format", 'it must be text with %d, %m and %Y in it, such as "%d.%m.%Y"')
+        if self.format and not _reads_dates(self.format):
+            raise self._wrong("format", 'it must be text with day, month and year, such as "%d.%m.%Y"')
 
     def _check_values(self) -> None:
         """Refuse anything but a list of different texts. Whole numbers become text."""
         texts = tuple(str(value) if is_whole(value) else value for value in self.values)
         if not texts:
-            raise self._wrong("values", 'a category needs the list of its values, such as ["yes", "no"]')
+            raise self._wrong(
+                "values", 'give the list of its values, known without looking at the records, such as ["yes", "no"]'
+            )
         if not all(isinstance(text, str) and text.isprintable() and text and text == text.strip() for text in texts):
             raise self._wrong(
                 "values",
@@ -251,7 +253,9 @@ class Column:
     def _check_numbers(self) -> None:
         """Refuse bounds and edges that do not rise, and bins that hold no value."""
         if bool(self.bounds) == bool(self.edges):
-            raise self._wrong("bounds", "give bounds = [low, high], or edges = [...], and not both")
+            raise self._wrong(
+                "bounds", "give bounds = [low, high] or edges = [...], what is known without looking at the records"
+            )
         key = "bounds" if self.bounds else "edges"
         ends = [as_number(end) for end in self.bounds or self.edges]
         if (self.bounds and len(ends) != 2) or len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)):
@@ -307,6 +311,15 @@ def as_number(value: Bound) -> float:
 
 
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def _reads_dates(form: object) -> bool:
+    """Whether `strptime` reads back what `strftime` writes in this form."""
+    day = datetime.datetime(2031, 12, 24)
+    try:
+        return isinstance(form, str) and datetime.datetime.strptime(day.strftime(form), form) == day
+    except ValueError:
+        return False
 
 
 def is_whole(value: object) -> bool:
