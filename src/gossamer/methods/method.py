@@ -17,6 +17,7 @@ from typing import (
     Any,
     ClassVar,
     Generic,
+    Literal,
     Protocol,
     TypeAlias,
     TypeVar,
@@ -272,6 +273,8 @@ class Method(ABC, Generic[C, S]):
     """Its name with authors and year."""
     without_guarantee: ClassVar[str] = ""
     """Why it can promise nothing, whatever its settings; empty where it can."""
+    takes: ClassVar[Literal["pictures", "table"]] = "pictures"
+    """The kind of records that it trains on. A card describes the same kind."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False
@@ -354,6 +357,8 @@ class Method(ABC, Generic[C, S]):
         self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """Images [n, C, H, W] in [0, 1] and their labels [n]: one call of the net. Overridden where a sampler iterates.
+
+        A method for tables gives codes int64 [n, columns] in place of images.
 
         Args:
             net: the released generator: latents [n, latent_size] and labels [n] to images.
@@ -474,17 +479,34 @@ class Job(Generic[C_co, S_co]):
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
-        images, drawn = self.method.sample(net, self.config, self.card, n, labels, stream)
-        wrong = ""
-        if tuple(images.shape) != (n, *self.card.shape) or not images.is_floating_point():
-            wrong = f"images are {images.dtype} {list(images.shape)} and not floating-point {[n, *self.card.shape]}"
+        samples, drawn = self.method.sample(net, self.config, self.card, n, labels, stream)
+        wrong = self._wrong_pictures(samples, n) if self.method.takes == "pictures" else self._wrong_codes(samples, n)
+        classes = (
+            self.card.classes if self.method.takes == "pictures" else 0
+        )  # the labels of a table are codes of a column
+        if wrong:
+            pass
         elif tuple(drawn.shape) != (n,) or drawn.dtype != torch.int64:
             wrong = f"labels are {drawn.dtype} {list(drawn.shape)} and not int64 [{n}]"
-        elif n and (int(drawn.min()) < 0 or int(drawn.max()) >= self.card.classes):
-            wrong = f"labels are not all from 0 to {self.card.classes - 1}"
+        elif n and classes and (int(drawn.min()) < 0 or int(drawn.max()) >= classes):
+            wrong = f"labels are not all from 0 to {classes - 1}"
         if wrong:
             raise GossamerError(f"{self.method.name} draws no proper samples: {wrong}. This is a fault of the method.")
-        return images, drawn
+        return samples, drawn
+
+    def _wrong_pictures(self, images: "Tensor", n: int) -> str:
+        """Why these are not n pictures of the card; empty: they are."""
+        if tuple(images.shape) == (n, *self.card.shape) and images.is_floating_point():
+            return ""
+        return f"images are {images.dtype} {list(images.shape)} and not floating-point {[n, *self.card.shape]}"
+
+    def _wrong_codes(self, codes: "Tensor", n: int) -> str:
+        """Why these are not n rows of codes of the card; empty: they are."""
+        domain = torch.tensor(cast(Any, self.card).domain)  # a TableCard
+        if tuple(codes.shape) != (n, len(domain)) or codes.dtype != torch.int64:
+            return f"codes are {codes.dtype} {list(codes.shape)} and not int64 {[n, len(domain)]}"
+        inside = (codes >= 0) & (codes < domain)
+        return "" if bool(inside.all()) else "a code is none of its column"
 
     def paid_for(self, saved: Mapping[str, Any]) -> bool:
         """Whether the state of a checkpoint has a step of the last phase that releases: what is left is free."""
