@@ -85,6 +85,8 @@ CLASS_NAMES = "tests/run/evaluation/test_shown_class_names.py"
 SIGNING, HANDING_OUT = "tests/run/release/test_signing.py", "tests/run/release/test_release.py"
 VERIFY, FORGERIES = "tests/run/release/test_verify.py", "tests/run/release/test_forgeries.py"
 TEACHER = "tests/methods/teacher/test_teacher.py"
+MARGINALS, MARGINALS_COUNTS = "tests/methods/marginals/test_marginals.py", "tests/methods/marginals/test_counts.py"
+TABLES = "tests/data/tables/test"
 SCATTERING = "tests/nets/test_scattering.py"
 
 FEDERATED = "tests/run/federated/test_federated.py"
@@ -693,6 +695,17 @@ MISTAKES = (
     Mistake("guidance pulls away from the label", "methods/dp_diffusion/sampler.py", "conditional + config.guidance * (conditional - unconditional)", "conditional - config.guidance * (conditional - unconditional)", DIFFUSION),
     Mistake("the moments of a unit are shortened record by record", "methods/moments/class_moments.py", "                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))\n            total += own * min(1.0, bound / float(own.norm()))", "                own += self._sums(z, cells, (bound / _lengths(z)).clamp(max=1))\n            total += own", MOMENTS),
     Mistake("a record's moments are not shortened to the bound", "methods/moments/class_moments.py", "(bound / _lengths(z)).clamp(max=1))", "torch.ones(len(z), dtype=z.dtype))", MOMENTS),
+    Mistake('marginals that are chosen are not charged', 'methods/marginals/loop.py', 'private.release(joint, asked), joint)', '(lambda kept: (private.update(lambda rows: kept.append(joint(rows, asked))), kept[0])[1])([]), joint)', f"{MARGINALS} -k spends_its_plan"),
+    Mistake('errors of all candidates have the bound of one', 'methods/marginals/counts.py', 'return math.sqrt(max(1, self.dimension))', 'return 1.0', f"{MARGINALS_COUNTS} -k moves_the_errors"),
+    Mistake('the noise on errors is that of one', 'methods/marginals/loop.py', 'release = one_bound(run, query.bound, noise.errors)', 'release = one_bound(run, query.bound, noise.errors / query.bound)', f"{MARGINALS} -k noise_that_is_charged"),
+    Mistake('each row of a person weighs one', 'methods/marginals/counts.py', '(GRID // counts)[own.reshape(-1)]', '(GRID // np.ones_like(counts))[own.reshape(-1)]', f"{MARGINALS_COUNTS} -k moves_each_table"),
+    Mistake('weights of rows are rounded up', 'methods/marginals/counts.py', '(GRID // counts)[own.reshape(-1)]', '(-(-GRID // counts))[own.reshape(-1)]', f"{MARGINALS_COUNTS} -k moves_each_table"),
+    Mistake('weights of rows are on no grid', 'methods/marginals/counts.py', '(GRID // counts)[own.reshape(-1)]', '(GRID / counts)[own.reshape(-1)]', f"{MARGINALS_COUNTS} -k how_a_unit_is_rounded"),
+    Mistake('the number of rows is the true one', 'methods/marginals/loop.py', 'state.total = measurements.total(measured)', "private.update(lambda rows: setattr(state, 'total', float(len(rows.codes))))", f"{MARGINALS} -k non_interference"),
+    Mistake('marginals are chosen by exact errors', 'methods/marginals/loop.py', 'state.errors = private.release(release, query)', "private.release(release, query)\n            private.update(lambda rows: setattr(state, 'errors', query.clipped_sum(rows, Bounds(norms=(1e9,)))))", f"{MARGINALS} -k non_interference"),
+    Mistake('a code that is out of range is an error', 'methods/marginals/counts.py', 'np.clip(rows.codes[:, column], 0, len(query.maps[column]) - 1)', 'rows.codes[:, column]', f"{MARGINALS_COUNTS} -k out_of_range"),
+    Mistake("each round has all errors' share of the budget", 'methods/marginals/__init__.py', 'config.errors_share / config.rounds, _marginals', 'config.errors_share, _marginals', f"{MARGINALS} -k queries_together"),
+    Mistake('ranks may train marginals together', 'methods/marginals/__init__.py', '        raise RequestError(\n            f"marginals trains in one process', '        RequestError(\n            f"marginals trains in one process', f"{MARGINALS} -k refusals"),
     Mistake("a code is not shortened to the radius", "methods/moments/class_moments.py", "return shortened(codes, self.reach) / self.reach, cells", "return codes / self.reach, cells", MOMENTS),
     Mistake("the moments of whole classes are not charged", "methods/moments/__init__.py", " plan=[(first, 1)],", "", f"{CONFORMANCE} -k moments"),
     Mistake("the moments of whole classes have less noise than is charged", "methods/moments/loop.py", "private, first_noise(run.config))", "private, run.config.noise_multiplier)", f"{CONFORMANCE} -k moments"),
@@ -883,6 +896,20 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
     Mistake("deep pictures of one shade use budget", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if False:\n", "tests/run/cli/test_converted_data.py -k refused_before"),
     Mistake("dark pictures of 8 bits cannot be trained on", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if facts.one_shade:\n", "tests/run/cli/test_converted_data.py -k dark"),
     Mistake("nobody hears that pictures show one shade", "run/training/fit.py", "        run.log(NEARLY_CONSTANT)\n", "        pass\n", "tests/run/cli/test_converted_data.py -k dark"),
+    Mistake("a table's message quotes the value", "data/tables/encode.py", "self._faults.add(f\"column {column.name!r}: {problem}\"", "self._faults.add(f\"column {column.name!r}: {problem} {[raw[int(at)] for at in found[:5]]}\"", f"{TABLES}_table_codes.py {TABLES}_read_table.py"),
+    Mistake("a value of a table that is not declared becomes the first one", "data/tables/encode.py", "else _CASE if clean.casefold() in self._cased else _UNKNOWN", "else 0", f"{TABLES}_read_table.py"),
+    Mistake("a number outside the bounds is clipped where the card refuses it", "data/tables/encode.py", "    if column.outside == \"clip\":", "    if column.outside != \"other\":", f"{TABLES}_table_codes.py"),
+    Mistake("a missing number of a table is another one", "data/tables/encode.py", "codes[faults == _MISSING] = column.missing_code", "codes[faults == _MISSING] = 0", f"{TABLES}_table_codes.py"),
+    Mistake("the delimiter of a table is the most frequent one", "data/tables/csv_rows.py", "(len(known.intersection(heads[mark])), len(heads[mark]))", "len(heads[mark])", f"{TABLES}_read_table.py"),
+    Mistake("a name that is not on the card is told", "data/tables/read.py", "    others = [at + 1 for at in positions if", "    others = [names[at] for at in positions if", f"{TABLES}_read_table.py"),
+    Mistake("the column of units is learnt", "data/tables/read.py", "    if units in card.names:", "    if False:", f"{TABLES}_read_table.py"),
+    Mistake("a missing value of a dictionary is the last value", "data/tables/read.py", "if hasattr(values.type, \"index_type\"):", "if False:", f"{TABLES}_read_table.py"),
+    Mistake("equal rows of a table are on one side", "data/tables/identity.py", "        seen[digest] += 1", "        seen[digest] += 0", f"{TABLES}_table_split.py"),
+    Mistake("the side of a row depends on its position", "data/tables/identity.py", "hash_number(digest + seen[digest].to_bytes(8, \"big\")", "hash_number(digest + sum(seen.values()).to_bytes(8, \"big\")", f"{TABLES}_table_split.py"),
+    Mistake("rows of one unit are split", "data/tables/split.py", "    return np.where(alone, test, of_unit[owners.numbers]), owners.numbers", "    return test, owners.numbers", f"{TABLES}_table_split.py"),
+    Mistake("measured bounds are declared by a draft", "data/tables/draft.py", "        lines += [f'kind = \"{kind}\"', f\"# measured: bounds", "        lines += [f'kind = \"{kind}\"', f\"bounds", f"{TABLES}_table_draft.py"),
+    Mistake("a sample takes a special value for another", "data/tables/decode.py", "    for value in sorted(column.apart):", "    for value in ():", f"{TABLES}_table_codes.py"),
+    Mistake("the values of a row depend on its piece", "data/tables/samples.py", "        return TableSamples(self.codes[which], self.card, self.seed, numbers[which])", "        return TableSamples(self.codes[which], self.card, self.seed)", f"{TABLES}_table_samples.py"),
     Mistake("12 bits that are read as 16 are taken for pictures", "data/pixels/polarity.py", "_SHADES = 16\n", "_SHADES = 15\n", f"{FORM} -k one_shade tests/run/cli/test_converted_data.py"),
     Mistake("digits and glyphs are inverted too", "data/readers/read.py", "invert and name not in EMBEDDED", "invert", f"{NASTY}::test_digits_and_glyphs_stay_white_on_black"),
     Mistake("bars are white where the card inverts", "data/pixels/to_uint8.py", "        return resize(255 - images if self.invert else images, shape, how=self.resize)", "        shown = resize(images, shape, how=self.resize)\n        return 255 - shown if self.invert else shown", FORM),
@@ -898,7 +925,7 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
     Mistake("weights as large as points", "methods/common/features.py", "layer.weight.clamp(-_WEIGHT, _WEIGHT)", "layer.weight", VOTES),
     Mistake("who is alone in a class renumbers all others", "data/card.py", '"class_names": self.class_names or tuple(map(str, range(self.classes)))', '"class_names": self.class_names', "tests/run/storage/test_data_sources.py -k class_of_its_own"),
     Mistake("a card of persons is read without --units", "data/card.py", "    if units is None and card.unit != \"record\":\n", "    if False:\n", "tests/data/test_card.py -k units_must_agree"),
-    Mistake("who names no units is told to protect records alone", "data/card.py", "nothing says which records belong to one. Give --units FILE.csv", "nothing says which records belong to one: set unit = 'record', or give --units FILE.csv", "tests/data/test_card.py -k never_offers"),
+    Mistake("who names no units is told to protect records alone", "data/card.py", "nothing says which records belong to one. Give {card.units_come}", "nothing says which records belong to one: set unit = 'record', or give {card.units_come}", "tests/data/test_card.py -k never_offers"),
     Mistake("a limit of a place binds no copy that the book has met", "privacy/budget_log.py", " or _whole(name) in bound)", ")", "tests/run/budget/test_budget.py -k elsewhere"),
     Mistake("a limit of a folder does not bind its subfolder train", "privacy/budget_log.py", "    return place.removesuffix(\"/train\") or place\n", "    return place\n", "tests/run/budget/test_budget.py -k elsewhere"),
     Mistake("a run goes on with settings that its ledger does not pin", "privacy/ledger.py", "if settings is not None and hashlib", "if False and hashlib", "tests/run/budget/test_budget.py -k other_settings"),

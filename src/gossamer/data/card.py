@@ -9,7 +9,7 @@ import math
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class Card:
     missing_unit: Missing
     title: str
     data_set: str
+    units_come: ClassVar[str]
+    """How the ids of units are given, for messages."""
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> Self:
@@ -154,6 +156,9 @@ class DataCard(Card):
     invert: bool = False
     missing_label: Literal["refuse", "drop"] = "refuse"
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
+    units_come: ClassVar[str] = (
+        "--units FILE.csv (columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
+    )
 
     def __post_init__(self) -> None:
         for key in ("shape", "class_names", "label_prior", "pixel_range"):
@@ -289,8 +294,7 @@ def check_units(card: Card, units: str | None, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units FILE.csv "
-            "(columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give {card.units_come}"
         )
     if units is not None and card.unit == "record":
         raise CardError(

@@ -6,7 +6,7 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 import datetime
 import json
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from gossamer.data.card import Card
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
@@ -54,6 +54,7 @@ class TableCard(Card):
     data_set: str = ""
     decimal: str = "."
     drop: tuple[tuple[str, str], ...] = ()
+    units_come: ClassVar[str] = "--units COLUMN, the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, list):

@@ -184,7 +184,8 @@ class Column:
         for key in facts:
             if key not in MEANING:
                 raise CardError(
-                    f"column {facts['name']!r} has no entry {key!r}.{did_you_mean(key, MEANING)} Known: {', '.join(MEANING)}."
+                    f"column {facts['name']!r} has no entry {key!r}.{did_you_mean(key, MEANING)} Known: {', '.join(MEANING)}. "
+                    "Facts about the whole table come before the first [[column]]."
                 )
         return cls(**facts)
 
@@ -206,7 +207,7 @@ class Column:
                 raise self._wrong(entry.name, f"a column of kind {self.kind} has no such entry: leave it out")
         if not is_count(self.bins) or self.bins > MOST_CODES:
             raise self._wrong("bins", f"it must be a whole number from 1 to {MOST_CODES:,}")
-        if self.decimals is not None and (not is_count(self.decimals + 1) or self.decimals > _MOST_DECIMALS):
+        if self.decimals is not None and (not is_whole(self.decimals) or not 0 <= self.decimals <= _MOST_DECIMALS):
             raise self._wrong("decimals", f"it must be a whole number from 0 to {_MOST_DECIMALS}")
         if self.format and not _reads_dates(self.format):
             raise self._wrong("format", 'it must be text with day, month and year, such as "%d.%m.%Y"')

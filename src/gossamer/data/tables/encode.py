@@ -100,7 +100,7 @@ def encode(block: Sequence[Raw], card: TableCard, *, where: str = "data") -> np.
 
 
 def texts_of(raw: Raw, decimal: str = ".") -> Sequence[str]:
-    """Values as text: whole numbers without a point, dates as 2031-12-24, missing ones as they come.
+    """Values as text: whole numbers without a point, dates as 2031-12-24, missing ones (None, NaN, NaT, NA) as "".
 
     decimal: the decimal point that numbers get. Texts stay as they are.
     """
@@ -108,15 +108,20 @@ def texts_of(raw: Raw, decimal: str = ".") -> Sequence[str]:
         return raw
     if raw.dtype.kind == "S":
         return [value.decode("utf-8", "replace") for value in raw.tolist()]
+    if raw.dtype.kind == "M":
+        raw = raw.astype("datetime64[us]")  # of nanoseconds, numpy gives numbers
     return [value if isinstance(value, str) else _text(value, decimal) for value in raw.tolist()]
 
 
 def _text(value: Any, decimal: str) -> str:
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, float) and math.isfinite(value):
+        return str(value).replace(".", decimal)
     if isinstance(value, decimals.Decimal):
         return format(value, "f").replace(".", decimal)
-    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+    text = value.isoformat() if isinstance(value, datetime.date) and value == value else str(value)  # noqa: PLR0124 (NaT)
+    return "" if text.casefold() in MISSING_WORDS else text
 
 
 def _coder(column: Column, decimal: str) -> Callable[[Raw], np.ndarray]:

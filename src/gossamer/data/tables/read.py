@@ -72,7 +72,7 @@ def read_table(
     opened = open_source(source, split=split, wanted=card.names, where=where)
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
-    unit_at = _unit_column(units, opened.names, card)
+    unit_at = _unit_column(units, opened.names, card, faults)
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
     faults.refuse()
@@ -172,9 +172,8 @@ def _in_memory(data: Any, where: str) -> Source:
 def _array(values: Any) -> np.ndarray:
     """A column as an array; of mixed values, an array of objects."""
     if hasattr(values, "null_count") and hasattr(values, "type"):  # of pyarrow
-        if hasattr(
-            values.type, "index_type"
-        ):  # its to_numpy would give a missing value of a dictionary as another value
+        # to_numpy would give a missing value of a dictionary as another value
+        if hasattr(values.type, "index_type"):
             values = values.cast(values.type.value_type)
         return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
     if hasattr(values, "to_numpy"):
@@ -216,7 +215,7 @@ def _left_out(positions: list[int], names: list[str], card: TableCard) -> list[s
     return [f"Columns that the card does not name were left out, by position from 1: {which}."]
 
 
-def _unit_column(units: Any, names: list[str], card: TableCard) -> int | None:
+def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) -> int | None:
     """The position of the column of the units; None: they are elsewhere, or there are none."""
     if not isinstance(units, str) or clean_names([units])[0] not in names:
         return None
@@ -224,7 +223,7 @@ def _unit_column(units: Any, names: list[str], card: TableCard) -> int | None:
         raise CardError(
             f"the column {units!r} names the unit of each row, so it cannot be a column of the table. Take it off the card."
         )
-    return names.index(clean_names([units])[0])
+    return _position(names, units, faults)
 
 
 def _unit_array(units: Any) -> np.ndarray:

@@ -43,6 +43,12 @@ def test_categories():
     ) == [0, 1, 0]
 
 
+def test_objects_of_pandas():
+    column = Column(name="x", kind="category", values=("None", "2020-01-04T00:00:00", "5"), missing=True)
+    assert codes(column, np.array([None, "None", pd.NA, pd.NaT, NAN, "", 5, 5.0], object)) == [3, 0, 3, 3, 3, 3, 2, 2]
+    assert codes(column, pd.Series(pd.to_datetime(["2020-01-04", None])).to_numpy("M8[ns]")) == [1, 3]
+
+
 def test_whole_numbers():
     column = Column(name="x", kind="integer", bounds=(1, 8), bins=4, zero=True, special=(99,), missing=True)
     assert codes(column, ["1", "2", " 3", "8", "0", "99", "", "nan", "8.0"]) == [0, 0, 1, 3, 4, 5, 6, 6, 3]

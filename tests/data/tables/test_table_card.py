@@ -1,13 +1,16 @@
 """The card of a table: what it accepts, what it refuses and how it says so."""
 
 import datetime
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gossamer.data.card import DataCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.tables.column import MEANING, Column
 from gossamer.errors import CardError
 
 AGE = Column(name="age", kind="integer", bounds=(0, 99), missing=True)
@@ -89,6 +92,7 @@ def test_edges_of_bins():
         (dict(kind="integer", bounds=[1, 9], outside="drop"), '"refuse", "clip" or "other"'),
         (dict(kind="number", bounds=[0, float("inf")]), "finite"),
         (dict(kind="number", bounds=[0, 1], decimals=-1), "from 0 to 9"),
+        (dict(kind="number", bounds=[0, 1], decimals="2"), "from 0 to 9"),
         (dict(kind="number", bounds=[0.01, 0.02], decimals=1), "holds no value"),
         (dict(kind="date", bounds=["2020", "2021"]), "written as 2031-12-24"),
         (dict(kind="date", bounds=["2020-01-01", "2021-01-01"], format="%d"), "day, month and year"),
@@ -107,6 +111,7 @@ def test_refused_columns(entry, words):
         (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
         ("declared_sise = 1\n" + TEXT, "no key 'declared_sise'. Did you mean 'declared_size'"),
         ("bins = 3\n" + TEXT, "no key 'bins'"),
+        (TEXT + 'title = "x"', "no entry 'title'.* Facts about the whole table come before"),
         ('label = "agee"\n' + TEXT, "label must name a column.* Did you mean 'age'"),
         ('decimal = "x"\n' + TEXT, "decimal must be"),
         ('missing_unit = "own"\n' + TEXT, "no meaning"),
@@ -131,3 +136,21 @@ def test_a_card_of_a_table_is_no_card_of_pictures():
 def test_a_repr_shows_no_more_than_shapes():
     assert repr(CARD) == "TableCard(4 columns, declared_size=500, unit='patient')"
     assert np.array_equal(CARD.columns[0].cuts, TableCard.loads(CARD.dumps()).columns[0].cuts)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from([*CARD.to_dict()]), ANYTHING, max_size=2),
+    st.dictionaries(st.sampled_from([*MEANING]), ANYTHING, max_size=2),
+)
+def test_any_facts_make_a_card_or_a_card_error(facts, entries):
+    column = {"name": "x", "kind": "integer", "bounds": [0, 99]} | entries
+    with suppress(CardError):
+        TableCard.from_dict({"declared_size": 9, "column": [column]} | facts).dumps()

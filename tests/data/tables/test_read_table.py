@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from gossamer.data.card import check_units
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.csv_rows import LATIN
@@ -69,6 +70,11 @@ def test_quotes_and_line_ends_in_values(tmp_path):
     card = TableCard(columns=(CARD.columns[1],), declared_size=9)
     content = 'note,city\n"two\r\nlines, and a ""quote""","New ""York"", NY"\r\n"",Bonn\n'
     assert read(tmp_path, content, card).codes.tolist() == [[1], [0]]
+
+
+def test_the_delimiter_is_the_one_that_separates_declared_names(tmp_path):
+    content = "age;p,q,r,s,t;city;dose\n31;,,,;Bonn;1.5\n"
+    assert read(tmp_path, content).codes.tolist() == ROWS[:1]
 
 
 def test_decimal_commas(tmp_path):
@@ -195,6 +201,13 @@ def test_units_of_a_column_are_no_column(tmp_path):
     np.savez(tmp_path / "u.npz", who=np.array(["x", "y", "x"]))
     assert read(tmp_path, content, units=f"{tmp_path}/u.npz:who").units.tolist() == [0, 1, 0]
     assert read(tmp_path, content, units=[7, 7, 8]).population == 2
+    frame = pd.DataFrame({"pid": ["b", "a", None], "age": [1, 2, 3], "city": "", "dose": None})
+    own = TableCard(columns=CARD.columns, declared_size=9, unit="patient", missing_unit="own")
+    assert read_table(frame, own, units="pid").names.tolist() == ["a", "b", ""]
+    with pytest.raises(DataError, match="'pid': 2 columns have this name"):
+        read(tmp_path, "pid,age,city,dose,pid\nb,1,,,c\n", units="pid")
+    with pytest.raises(CardError, match="Give --units COLUMN"):
+        check_units(own, None, where="t.csv")
     with pytest.raises(CardError, match="cannot be a column of the table"):
         read(tmp_path, content, units="age")
     with pytest.raises(DataError, match="no column 'patient'"):
