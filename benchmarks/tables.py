@@ -1,6 +1,6 @@
 """What `marginals` makes of Adult: gradient boosting trained on samples is tested on real rows; distances of marginals.
 
-    python benchmarks/tables.py                                    the figures of docs/methods/marginals.md
+    python benchmarks/tables.py                                    the figures of the presets
     python benchmarks/tables.py --held-out --epsilon 1 --set rounds=2    try a setting on held-out training rows
     python benchmarks/tables.py --real                             real rows in place of samples
 

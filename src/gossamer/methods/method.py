@@ -479,20 +479,24 @@ class Job(Generic[C_co, S_co]):
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
-        samples, drawn = self.method.sample(net, self.config, self.card, n, labels, stream)
-        wrong = self._wrong_pictures(samples, n) if self.method.takes == "pictures" else self._wrong_codes(samples, n)
-        classes = (
-            self.card.classes if self.method.takes == "pictures" else 0
-        )  # the labels of a table are codes of a column
-        if wrong:
-            pass
-        elif tuple(drawn.shape) != (n,) or drawn.dtype != torch.int64:
-            wrong = f"labels are {drawn.dtype} {list(drawn.shape)} and not int64 [{n}]"
-        elif n and classes and (int(drawn.min()) < 0 or int(drawn.max()) >= classes):
-            wrong = f"labels are not all from 0 to {classes - 1}"
-        if wrong:
+        images, drawn = self.method.sample(net, self.config, self.card, n, labels, stream)
+        wrong = self._wrong_codes(images, n) if self.method.takes == "table" else self._wrong_pictures(images, n)
+        if wrong := wrong or self._wrong_labels(drawn, n):
             raise GossamerError(f"{self.method.name} draws no proper samples: {wrong}. This is a fault of the method.")
-        return samples, drawn
+        return images, drawn
+
+    def _wrong_labels(self, labels: "Tensor", n: int) -> str:
+        """Why these are not n labels of the card; empty: they are. Those of a table are the codes of its label column."""
+        card: Any = self.card
+        if self.method.takes == "table":
+            classes = 1 if card.label_index is None else card.domain[card.label_index]
+        else:
+            classes = card.classes
+        if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
+            return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
+        if n and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+            return f"labels are not all from 0 to {classes - 1}"
+        return ""
 
     def _wrong_pictures(self, images: "Tensor", n: int) -> str:
         """Why these are not n pictures of the card; empty: they are."""

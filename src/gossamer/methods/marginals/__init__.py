@@ -38,7 +38,7 @@ class Config(BaseConfig):
         triples_from: first round in which tables of three columns are candidates. 0: pairs only.
         label_weight: how much an error of a table with the label counts; a table without it counts 1.
         smoothing: weight of the entropy in the fit; 1 is the weight by the variance of the noise.
-        iterations: steps of L-BFGS in each fit, at most.
+        iterations: steps of L-BFGS in the last fit, at most; a third of it in each fit before.
     """
 
     noise_multiplier: float
