@@ -117,6 +117,13 @@ def test_the_queries_together_cost_what_the_noise_multiplier_says() -> None:
         assert sum(count / event.noise_multiplier**2 for event, count in plan) == pytest.approx(1 / 9)
 
 
+def test_the_non_private_run_says_infinity() -> None:
+    run = Run(rows(180), rng=Rng(), noise_multiplier=0.0)
+    net = run.end().released
+    assert run.ledger.promise().epsilon == float("inf")
+    assert bool(net.state_dict()["probabilities"].isfinite().all())
+
+
 def test_plan_is_pure_and_reads_no_size() -> None:
     first = Marginals().job(SMALL, card())  # type: ignore[arg-type]
     assert first.plan == Marginals().job(SMALL, dataclasses.replace(card(), declared_size=5)).plan  # type: ignore[arg-type]
