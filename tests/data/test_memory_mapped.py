@@ -27,10 +27,11 @@ import torch
 from PIL import Image
 from slowly import slow_among
 
-from gossamer.data import fingerprint, labels, memory_mapped, to_uint8
+from gossamer.data import fingerprint, labels, memory_mapped
 from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import SALT, digests, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import Filling, chosen_rows, filled
+from gossamer.data.pixels import to_uint8
 from gossamer.data.readers import decode_workers, idx, npz, parquet_csv
 from gossamer.data.readers.image_files import Decoder, Sizer, read_files
 from gossamer.data.readers.read import read, sizes

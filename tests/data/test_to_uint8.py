@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gossamer.data.class_names import match_labels, wrong_with
-from gossamer.data.polarity import contrast, ground, nearly_constant
+from gossamer.data.pixels.polarity import contrast, ground, nearly_constant
+from gossamer.data.pixels.to_uint8 import Form
 from gossamer.data.records import Records
-from gossamer.data.to_uint8 import Form
 from gossamer.errors import DataError
 
 # 20 high and 40 wide: dark, a bright middle square, a grey band at the right.

@@ -9,13 +9,13 @@ import math
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from gossamer.data import class_names, problems
 from gossamer.data.labels import positions
-from gossamer.data.to_uint8 import Resize
+from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
 from gossamer.lazy import Lazy
@@ -50,7 +50,7 @@ _MEANING = {
     "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
     "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
 }
-_CHOICES = {"resize": get_args(Resize), "missing_unit": get_args(Missing), "missing_label": ("refuse", "drop")}
+_CHOICES = {"resize": get_args(Resize), "missing_label": ("refuse", "drop")}
 _MANY = 1_000
 """Number of labels above which `draft` does not take them for classes."""
 _REQUIRED = ("shape", "classes", "declared_size")
@@ -62,9 +62,66 @@ _HEADER = """\
 """
 
 
+class Card:
+    """What the cards of pictures and of tables have in common: the facts that a guarantee needs, and a TOML file."""
+
+    declared_size: int
+    unit: str
+    missing_unit: Missing
+    title: str
+    data_set: str
+    units_come: ClassVar[str]
+    """How the ids of units are given, for messages."""
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> Self:
+        """A card from plain values, as `to_dict` gives them. Raises CardError."""
+        raise NotImplementedError
+
+    def dumps(self) -> str:
+        """The card as TOML."""
+        raise NotImplementedError
+
+    @classmethod
+    def loads(cls, text: str, *, where: str = "the card") -> Self:
+        """A card from TOML text. `where` names the text in messages. Raises CardError."""
+        try:
+            facts = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
+        return cls.from_dict(facts, where=where)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The card in a TOML file. Raises CardError: names the file, the key and the remedy."""
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
+        return cls.loads(text, where=str(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write the card to a file, over what was there."""
+        Path(path).write_text(self.dumps(), encoding="utf-8")
+
+    def check_common(self, meaning: dict[str, str]) -> None:
+        """Refuse a common fact that makes no sense. meaning: of each fact, for messages. Raises CardError."""
+        if self.missing_unit not in get_args(Missing):
+            raise CardError(f'missing_unit must be one of "refuse", "own": {meaning["missing_unit"]}')
+        if not is_count(self.declared_size):
+            raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
+        for key in ("unit", "title", "data_set"):
+            text = getattr(self, key)
+            if not isinstance(text, str) or not text.isprintable() or (key == "unit" and not text.strip()):
+                raise CardError(f"{key} must be a line of text in quotes: {meaning[key]}")
+        if self.missing_unit == "own" and self.unit == "record":
+            raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DataCard:
-    """The public facts about a data set.
+class DataCard(Card):
+    """The public facts about a data set of pictures.
 
     Args:
         shape: channels, height and width of an image, after the readers have resized it.
@@ -99,32 +156,28 @@ class DataCard:
     invert: bool = False
     missing_label: Literal["refuse", "drop"] = "refuse"
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
+    units_come: ClassVar[str] = (
+        "--units FILE.csv (columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
+    )
 
     def __post_init__(self) -> None:
         for key in ("shape", "class_names", "label_prior", "pixel_range"):
             if isinstance(value := getattr(self, key), list):
                 object.__setattr__(self, key, tuple(value))
-        if not isinstance(self.shape, tuple) or not all(map(_is_count, self.shape)) or len(self.shape) != 3:
+        if not isinstance(self.shape, tuple) or not all(map(is_count, self.shape)) or len(self.shape) != 3:
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
         for key, choices in _CHOICES.items():
             if getattr(self, key) not in choices:
                 raise CardError(f"{key} must be one of {', '.join(map(_toml, choices))}: {_MEANING[key]}")
-        if not _is_count(self.classes) or self.classes > MOST_CLASSES:
+        if not is_count(self.classes) or self.classes > MOST_CLASSES:
             raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
         _check_names(self.class_names, self.classes)
         if not isinstance(self.invert, bool):
             raise CardError("invert must be true or false: whether dark and light are exchanged as the data are read")
-        if not _is_count(self.declared_size):
-            raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
         _check_prior(self.label_prior, self.classes)
-        for key in ("unit", "title", "data_set"):
-            text = getattr(self, key)
-            if not isinstance(text, str) or not text.isprintable() or (key == "unit" and not text.strip()):
-                raise CardError(f"{key} must be a line of text in quotes: {_MEANING[key]}")
-        if self.missing_unit == "own" and self.unit == "record":
-            raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
+        self.check_common(_MEANING)
         check_range(self.pixel_range)
 
     def __repr__(self) -> str:
@@ -158,15 +211,6 @@ class DataCard:
         }
 
     @classmethod
-    def loads(cls, text: str, *, where: str = "the card") -> "DataCard":
-        """A card from TOML text. `where` names the text in messages. Raises CardError."""
-        try:
-            facts = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
-        return cls.from_dict(facts, where=where)
-
-    @classmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "DataCard":
         """A card from plain values, as `to_dict` gives them. Raises CardError."""
         _check_keys(facts, where)
@@ -179,25 +223,11 @@ class DataCard:
         """Plain values, ready for JSON."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
 
-    @classmethod
-    def load(cls, path: str | Path) -> "DataCard":
-        """The card in a TOML file. Raises CardError: names the file, the key and the remedy."""
-        try:
-            text = Path(path).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-            raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
-        return cls.loads(text, where=str(path))
-
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
         return "\n".join(
             f"# declared public: {meaning}\n{key} = {_toml(getattr(self, key))}\n" for key, meaning in _MEANING.items()
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write the card to a file, over what was there."""
-        Path(path).write_text(self.dumps(), encoding="utf-8")
 
 
 def draft(
@@ -221,7 +251,7 @@ def draft(
         shape=(channels, height, width),
         classes=len(records.class_names) or _drafted_classes(records.labels),
         class_names=records.class_names,
-        declared_size=_rounded(records.population),
+        declared_size=rounded(records.population),
         unit=unit,
         missing_label=missing_label,
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
@@ -260,12 +290,11 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
         )
 
 
-def check_units(card: DataCard, units: str | None, *, where: str) -> None:
+def check_units(card: Card, units: str | None, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give --units: a "
-            "FILE.csv (columns name,unit), FILE.npz:KEY or `folder`."
+            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give {card.units_come}"
         )
     if units is not None and card.unit == "record":
         raise CardError(
@@ -275,6 +304,10 @@ def check_units(card: DataCard, units: str | None, *, where: str) -> None:
 
 def _check_keys(facts: dict[str, Any], where: str) -> None:
     """Refuse unknown keys, with the nearest name, and missing ones, with what they mean."""
+    if "column" in facts:
+        raise CardError(
+            f"{where}: this card describes a table, and pictures are to be read. `gossamer card DATA` drafts theirs."
+        )
     names = [field.name for field in fields(DataCard)]
     for key in facts:
         if key not in names:
@@ -316,7 +349,8 @@ def check_range(values: object) -> None:
         raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
@@ -331,7 +365,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _rounded(count: int) -> int:
+def rounded(count: int) -> int:
     """To two significant digits, below 100 to tens: an exact count is no public fact."""
     digits = max(len(str(count)) - 2, 1)
     return max(round(count, -digits), 10)

@@ -7,7 +7,7 @@ from typing import Any
 from gossamer import notebook
 from gossamer.data.card import STORED, USUAL, DataCard, check_range, draft
 from gossamer.data.class_names import absent
-from gossamer.data.polarity import NEARLY_CONSTANT, ground, nearly_constant
+from gossamer.data.pixels.polarity import NEARLY_CONSTANT, ground, nearly_constant
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records

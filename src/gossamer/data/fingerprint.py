@@ -47,40 +47,59 @@ NOBODY = Identity("", "")
 def identify(records: Records) -> Identity:
     """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
     record_digests = digests(records)
-    return Identity(fingerprint(records, record_digests), _mark(records, record_digests))
+    return Identity(fingerprint(records, record_digests), mark(records.shape, record_digests))
 
 
 def digests(records: Records) -> np.ndarray:
     """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: the disk is too full."""
-    filling, size = Filling(32 * len(records), in_memory=_ROOM), max(1, records.images[:1].nbytes)
+    return digests_of(records.images)
+
+
+def digests_of(array: np.ndarray) -> np.ndarray:
+    """SHA-256 of the bytes of each row of an array [N, ...]. uint8 [N, 32]. Raises DataError: the disk is too full."""
+    filling, size = Filling(32 * len(array), in_memory=_ROOM), max(1, array[:1].nbytes)
     step = max(1, _BYTES // size)
-    for start in range(0, len(records), step):
-        pixels = memoryview(np.ascontiguousarray(records.images[start : start + step]).reshape(-1).data)
-        filling.add(b"".join(hashlib.sha256(pixels[at : at + size]).digest() for at in range(0, len(pixels), size)))
+    for start in range(0, len(array), step):
+        row_bytes = memoryview(np.ascontiguousarray(array[start : start + step]).reshape(-1).view(np.uint8).data)
+        filling.add(
+            b"".join(hashlib.sha256(row_bytes[at : at + size]).digest() for at in range(0, len(row_bytes), size))
+        )
     return filling.array((-1, 32))
 
 
 def fingerprint(records: Records, record_digests: np.ndarray | None = None) -> str:
     """See `Identity`. record_digests: those of its records, where they are computed already. Raises DataError as `digests`."""
     record_digests = digests(records) if record_digests is None else record_digests
-    units, names = records.units, np.empty(0, np.str_) if records.names is None else records.names
-    numbers = [records.labels, *([] if units is None else [units])]
-    sizes = [len(records), records.shape, units is not None, records.names is not None, len(names)]
-    digest = hashlib.sha256(f"gossamer records 2 {json.dumps(sizes)}".encode())
+    sizes = [len(records), records.shape]
+    return fingerprint_of("records 2", sizes, record_digests, [records.labels], records.units, records.names)
+
+
+def fingerprint_of(
+    kind: str,
+    sizes: list[object],
+    record_digests: np.ndarray,
+    numbers: list[np.ndarray],
+    units: np.ndarray | None,
+    names: np.ndarray | None,
+) -> str:
+    """SHA-256 of records in their order. kind: of the records, with the version of this format. numbers: int [N] each."""
+    ids = np.empty(0, np.str_) if names is None else names
+    stated = [*sizes, units is not None, names is not None, len(ids)]
+    digest = hashlib.sha256(f"gossamer {kind} {json.dumps(stated)}".encode())
     digest.update(record_digests.data)
-    for column in numbers:
+    for column in [*numbers, *([] if units is None else [units])]:
         for start in range(0, len(column), _BYTES):
             digest.update(np.ascontiguousarray(column[start : start + _BYTES]).data)
-    for start in range(0, len(names), _PIECE):
-        digest.update(json.dumps(names[start : start + _PIECE].tolist()).encode())
+    for start in range(0, len(ids), _PIECE):
+        digest.update(json.dumps(ids[start : start + _PIECE].tolist()).encode())
     return digest.hexdigest()
 
 
-def _mark(records: Records, record_digests: np.ndarray) -> str:
-    """See `Identity`: SHA-256 of the shape and of the sorted digests."""
-    if not len(records):
+def mark(shape: object, record_digests: np.ndarray) -> str:
+    """See `Identity`: SHA-256 of the shape and of the sorted digests, uint8 [N, 32]. Empty: there are no records."""
+    if not len(record_digests):
         return ""
-    digest, part = hashlib.sha256(str(records.shape).encode()), record_digests[:, 0] // (256 // _PARTS)
+    digest, part = hashlib.sha256(str(shape).encode()), record_digests[:, 0] // (256 // _PARTS)
     for number in range(_PARTS):
         digest.update(np.sort(record_digests[part == number].view("S32"), axis=0).tobytes())
     return digest.hexdigest()
@@ -102,11 +121,11 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
     for start in range(0, len(names), _PIECE):
         for owner, name in enumerate(names[start : start + _PIECE].tolist(), start):
-            public[owner] = name != "" and _number(name.encode(errors="surrogatepass"), key, b"unit") < below
+            public[owner] = name != "" and hash_number(name.encode(errors="surrogatepass"), key, b"unit") < below
     for position, image in enumerate(_images(records)):
         owner = position if records.units is None else records.units[position]
         if not len(names) or names[owner] == "":
-            public[owner] = _number(image.tobytes(), key, b"record") < below
+            public[owner] = hash_number(image.tobytes(), key, b"record") < below
     return public
 
 
@@ -122,7 +141,7 @@ def shared(records: Records, others: Records) -> np.ndarray:
     return np.fromiter((digest in other_digests for digest in _digests(records)), dtype=bool, count=len(records))
 
 
-def _number(identity: bytes, key: bytes, kind: bytes) -> int:
+def hash_number(identity: bytes, key: bytes, kind: bytes) -> int:
     """A keyed hash in 0 ... 2^64 - 1. Ids and pixels have hash functions of their own."""
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8, key=key, person=kind).digest(), "big")
 

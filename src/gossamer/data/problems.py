@@ -11,16 +11,17 @@ SHOWN = 5
 
 
 class Problems:
-    """The problems that one pass over a data set finds. It keeps the first five, and counts the others."""
+    """The problems that one pass over a data set finds. It keeps the first ones, and counts the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: int = SHOWN) -> None:
+        self._shown = shown
         self._places: dict[str, list[str]] = {}
         self._count = 0
 
     def add(self, place: object, problem: object) -> None:
         """Add what is wrong at a place: a file, or a line of a file. The text of an error may begin with its place."""
         self._count += 1
-        if self._count <= SHOWN:
+        if self._count <= self._shown:
             self._places.setdefault(str(problem).removeprefix(f"{place}: "), []).append(str(place))
 
     def __bool__(self) -> bool:
@@ -29,7 +30,7 @@ class Problems:
     def refuse(self) -> None:
         """Raise DataError if there is a problem. Several have a line for each kind, after a line with their number."""
         lines = [f"{', '.join(places)}: {problem}" for problem, places in self._places.items()]
-        more = [f"... and {self._count - SHOWN:,} more"] if self._count > SHOWN else []
+        more = [f"... and {self._count - self._shown:,} more"] if self._count > self._shown else []
         head = [f"there are {self._count:,} problems with the data:"] if self._count > 1 else []
         if lines:
             raise DataError("\n  ".join([*head, *lines, *more]))

@@ -1,12 +1,12 @@
 """Records: images with labels and, where the unit is a person, the person of each."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gossamer.data.memory_mapped import chosen_rows
+from gossamer.data.units import Grouped
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, repr=False)
-class Records(Labelled):
+class Records(Labelled, Grouped):
     """A set of records, kept as the readers give them; each method scales to its own range.
 
     Args:
@@ -62,35 +62,11 @@ class Records(Labelled):
         """Show number and shape: a log or a notebook that shows records must not show what is in them."""
         return f"Records({self.in_words})"
 
-    @property
-    def population(self) -> int:
-        """Number of units: what a mechanism samples from."""
-        return len(self) if self.units is None else len(self._by_unit[1]) - 1
-
-    def take(self, unit_numbers: np.ndarray) -> "Records":
-        """The records of some units. unit_numbers: int64, in rising order; units are renumbered from 0."""
-        if len(unit_numbers) == self.population:
-            return self
-        if self.units is None:
-            return self[unit_numbers]
-        order, begins = self._by_unit
-        counts = begins[unit_numbers + 1] - begins[unit_numbers]
-        before = np.cumsum(counts) - counts
-        drawn = np.sort(order[np.repeat(begins[unit_numbers] - before, counts) + np.arange(counts.sum())])
-        names = None if self.names is None else self.names[unit_numbers]
-        return replace(self[drawn], units=np.searchsorted(unit_numbers, self.units[drawn]), names=names)
-
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
         """Some of the records, by position. A slice makes no copy. Raises DataError: the disk is too full for a copy."""
         images = self.images[which] if isinstance(which, slice) else chosen_rows(self.images, which)
         units = None if self.units is None else self.units[which]
         return Records(images, self.labels[which], units, self.names, self.class_names, self.notes)
-
-    @cached_property
-    def _by_unit(self) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of the records, unit by unit, int64 [N]; and where those of each unit begin, [population + 1]."""
-        assert self.units is not None
-        return np.argsort(self.units, kind="stable"), np.append(0, np.cumsum(np.bincount(self.units)))
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
         """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""

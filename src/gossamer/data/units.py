@@ -9,9 +9,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -24,6 +25,47 @@ FOLDERS = "folder"
 
 Missing = Literal["refuse", "own"]
 """What a record without an id is: a mistake, or a unit of its own (the card says so)."""
+
+
+class Grouped:
+    """What records and tables have in common: a length, rows by position, and the unit of each. A frozen dataclass."""
+
+    units: np.ndarray | None
+    names: np.ndarray | None
+
+    @property
+    def population(self) -> int:
+        """Number of units: what a mechanism samples from."""
+        return len(self) if self.units is None else len(self._by_unit[1]) - 1
+
+    def take(self, unit_numbers: np.ndarray) -> Self:
+        """The records of some units. unit_numbers: int64, in rising order; units are renumbered from 0."""
+        if len(unit_numbers) == self.population:
+            return self
+        if self.units is None:
+            return self[unit_numbers]
+        order, begins = self._by_unit
+        counts = begins[unit_numbers + 1] - begins[unit_numbers]
+        before = np.cumsum(counts) - counts
+        drawn = np.sort(order[np.repeat(begins[unit_numbers] - before, counts) + np.arange(counts.sum())])
+        names = None if self.names is None else self.names[unit_numbers]
+        units = np.searchsorted(unit_numbers, self.units[drawn])
+        return replace(self[drawn], units=units, names=names)  # type: ignore[type-var]  # a dataclass inherits it
+
+    @cached_property
+    def _by_unit(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of the records, unit by unit, int64 [N]; and where those of each unit begin, [population + 1]."""
+        assert self.units is not None
+        return np.argsort(self.units, kind="stable"), np.append(0, np.cumsum(np.bincount(self.units)))
+
+    def __len__(self) -> int:
+        """Number of records."""
+        raise NotImplementedError
+
+    def __getitem__(self, which: slice | np.ndarray) -> Self:
+        """Some of the records, by position."""
+        raise NotImplementedError
+
 
 _NO_NUMBER = re.compile(r"-\d+(\.0*)?$")
 _WORDS = ("nan", "none", "null", "na", "n/a", "<na>", "nat")

@@ -18,6 +18,7 @@ from typing import (
     Any,
     ClassVar,
     Generic,
+    Literal,
     Protocol,
     Self,
     TypeAlias,
@@ -303,6 +304,8 @@ class Method(ABC, Generic[C, S]):
     """Its name with authors and year."""
     without_guarantee: ClassVar[str] = ""
     """Why it can promise nothing, whatever its settings; empty where it can."""
+    takes: ClassVar[Literal["pictures", "table"]] = "pictures"
+    """The kind of records that it trains on. A card describes the same kind."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False
@@ -391,6 +394,8 @@ class Method(ABC, Generic[C, S]):
         self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """Images [n, C, H, W] in [0, 1] and their labels [n]: one call of the net. Overridden where a sampler iterates.
+
+        A method for tables gives codes int64 [n, columns] in place of images.
 
         Args:
             net: the released generator: latents [n, latent_size] and labels [n] to images.
@@ -544,21 +549,40 @@ class Job(Generic[C_co, S_co]):
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
         pair = self.method.sample(net, self.config, self.card, n, labels, stream)
-        wrong = ""
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, torch.Tensor) for part in pair):
             raise GossamerError(f"{self.method.name} draws no pair of tensors. This is a fault of the method.")
         images, drawn = pair
-        if tuple(images.shape) != (n, *self.card.shape) or not images.is_floating_point():
-            wrong = f"images are {images.dtype} {list(images.shape)} and not floating-point {[n, *self.card.shape]}"
-        elif tuple(drawn.shape) != (n,) or drawn.dtype != torch.int64:
-            wrong = f"labels are {drawn.dtype} {list(drawn.shape)} and not int64 [{n}]"
-        elif n and (int(drawn.min()) < 0 or int(drawn.max()) >= self.card.classes):
-            wrong = f"labels are not all from 0 to {self.card.classes - 1}"
-        elif not bool(images.isfinite().all()):
-            wrong = "pixels are not all finite numbers"
-        if wrong:
+        wrong = self._wrong_codes(images, n) if self.method.takes == "table" else self._wrong_pictures(images, n)
+        if wrong := wrong or self._wrong_labels(drawn, n):
             raise GossamerError(f"{self.method.name} draws no proper samples: {wrong}. This is a fault of the method.")
         return images, drawn
+
+    def _wrong_labels(self, labels: "Tensor", n: int) -> str:
+        """Why these are not n labels of the card; empty: they are. Those of a table are the codes of its label column."""
+        card: Any = self.card
+        if self.method.takes == "table":
+            classes = 1 if card.label_index is None else card.domain[card.label_index]
+        else:
+            classes = card.classes
+        if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
+            return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
+        if n and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+            return f"labels are not all from 0 to {classes - 1}"
+        return ""
+
+    def _wrong_pictures(self, images: "Tensor", n: int) -> str:
+        """Why these are not n pictures of the card; empty: they are."""
+        if tuple(images.shape) == (n, *self.card.shape) and images.is_floating_point():
+            return "" if bool(images.isfinite().all()) else "pixels are not all finite numbers"
+        return f"images are {images.dtype} {list(images.shape)} and not floating-point {[n, *self.card.shape]}"
+
+    def _wrong_codes(self, codes: "Tensor", n: int) -> str:
+        """Why these are not n rows of codes of the card; empty: they are."""
+        domain = torch.tensor(cast(Any, self.card).domain)  # a TableCard
+        if tuple(codes.shape) != (n, len(domain)) or codes.dtype != torch.int64:
+            return f"codes are {codes.dtype} {list(codes.shape)} and not int64 {[n, len(domain)]}"
+        inside = (codes >= 0) & (codes < domain)
+        return "" if bool(inside.all()) else "a code is none of its column"
 
     def paid_for(self, saved: Mapping[str, Any]) -> bool:
         """Whether the state of a checkpoint has a step of the last phase that releases: what is left is free."""

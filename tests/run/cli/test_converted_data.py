@@ -12,8 +12,8 @@ from forms import encoded
 from PIL import Image
 from pyarrow import parquet
 
-from gossamer.data import to_uint8
 from gossamer.data.card import DataCard
+from gossamer.data.pixels import to_uint8
 from gossamer.data.readers import image_files
 from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from gossamer.data.pixels.to_uint8 import MADE_GREY
 from gossamer.data.records import Records
-from gossamer.data.to_uint8 import MADE_GREY
 from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng

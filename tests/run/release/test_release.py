@@ -145,7 +145,7 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
 
 def test_what_needs_another_package_is_refused() -> None:
     with pytest.raises(Unloadable, match="it needs numpy"):
-        _Collected().take(("gossamer.data.to_uint8", "scaled"))
+        _Collected().take(("gossamer.data.pixels.to_uint8", "scaled"))
 
 
 def test_two_definitions_of_one_name_stand_beside_each_other() -> None:

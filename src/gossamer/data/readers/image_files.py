@@ -18,10 +18,10 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
 from gossamer.data.problems import Problems
 from gossamer.data.readers import dicom
 from gossamer.data.readers.decode_workers import Source, decoded
-from gossamer.data.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
 from gossamer.errors import DataError, RequestError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")

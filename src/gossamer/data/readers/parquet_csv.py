@@ -129,14 +129,14 @@ def read_arrow(
         RequestError: pyarrow is not installed.
         DataError: a table without pictures, no such column, or a damaged file.
     """
-    with _opened(paths[0]) as (schema, _):
+    with opened(paths[0]) as (schema, _):
         column = _picture_column(schema, images_key, paths[0])
         target = _label_column(schema, labels_key, paths[0])
     labels: list[Any] = []
     wanted = [column] if target is None else [column, target]
 
     def batches(path: Path) -> Iterator[tuple[Path, int, Any, Any]]:
-        with _opened(path, wanted) as (schema, read_batches):
+        with opened(path, wanted) as (schema, read_batches):
             row = 0
             for batch in read_batches(wanted):
                 labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
@@ -193,7 +193,7 @@ def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
     values: list[Any] = []
     text = False
     for path in paths:
-        with _opened(path, [key]) as (schema, batches):
+        with opened(path, [key]) as (schema, batches):
             text = _is_text(schema.field(key).type)
             if not text and not _pa().types.is_integer(schema.field(key).type):
                 raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
@@ -211,8 +211,10 @@ def _pa() -> Any:
 
 
 @contextmanager
-def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
-    """The schema of a file, and a function that reads some columns of it in batches. Errors of pyarrow become a DataError."""
+def opened(
+    path: Path, columns: Sequence[str] = (), *, rows: int = _BATCH
+) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+    """The schema of a file, and a function that reads some columns in batches of rows. Errors of pyarrow become a DataError."""
     pa = _pa()
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
@@ -223,7 +225,7 @@ def _opened(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[Any, Call
             schema = table.schema if is_stream else table.schema_arrow
 
             def batches(names: list[str]) -> Iterator[Any]:
-                for batch in table if is_stream else table.iter_batches(_BATCH, columns=names, use_threads=False):
+                for batch in table if is_stream else table.iter_batches(rows, columns=names, use_threads=False):
                     selected = batch.select(names)
                     selected.validate(full=True)
                     yield selected

@@ -10,6 +10,7 @@ import numpy as np
 from gossamer.data import memory_mapped
 from gossamer.data.class_names import match_labels
 from gossamer.data.labels import MISSING, NONE, as_labels, positions, refuse_missing
+from gossamer.data.pixels.to_uint8 import SCALED, Form, Resize, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
@@ -18,7 +19,6 @@ from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
-from gossamer.data.to_uint8 import SCALED, Form, Resize, as_images
 from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
 from gossamer.errors import DataError
 
@@ -86,7 +86,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
         unit_folders: read pictures in folders of units even without `units`; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
         shape: the card's channels, height and width, to which images are converted. None: as they are.
-        resize: what becomes of pictures of other proportions, see `data.to_uint8.resize`.
+        resize: what becomes of pictures of other proportions, see `data.pixels.to_uint8.resize`.
         invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
         class_names: the declared names of the classes, by which records are matched if the source has names of its own.
             Empty: the names, in the order, of the source.

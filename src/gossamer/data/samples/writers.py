@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,23 @@ def write_samples(path: str | Path, chunks: Iterable[Labelled], *, count: int, f
         raise RequestError(f"{path}: samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png")
     if count < 1:
         raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
-    _refuse_taken(path, force)
     writer, least = _FORMS[path.suffix.lower()]
+    with new_place(path, force=force) as whole:
+        writer(whole, _with_room(path, iter(chunks), count, least), count)
+
+
+@contextmanager
+def new_place(path: Path, *, force: bool) -> Iterator[Path]:
+    """A place to write samples to. They appear at `path` when they are whole.
+
+    Raises:
+        RunFolderError: something is there already, the place cannot be written, or its disk is too full.
+    """
+    _refuse_taken(path, force)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
             whole = Path(scratch) / "samples"
-            writer(whole, _with_room(path, iter(chunks), count, least), count)
+            yield whole
             if path.is_dir():
                 path.rename(Path(scratch) / "replaced")
             whole.replace(path)

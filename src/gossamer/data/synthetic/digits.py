@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
+from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.records import Records
-from gossamer.data.to_uint8 import resize
 
 _TRAIN = 1437
 _BOX, _MARGIN = 20, 4

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from gossamer import notebook
-from gossamer.data import polarity
 from gossamer.data.card import MOST_CLASSES, DataCard
 from gossamer.data.class_names import absent, match_labels
+from gossamer.data.pixels import polarity
 from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records

@@ -13,7 +13,7 @@ from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import remarks
-from gossamer.data.polarity import contrast, nearly_constant
+from gossamer.data.pixels.polarity import contrast, nearly_constant
 from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records

@@ -1,0 +1,168 @@
+"""The card of a table: the public facts about it, declared by its owner and never measured.
+
+It is a TOML file like the card of pictures. `[[column]]` entries tell the two apart.
+"""
+
+import datetime
+import json
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar
+
+from gossamer.data.card import Card
+from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
+from gossamer.data.tables.column import Column, same_name
+from gossamer.data.units import Missing
+from gossamer.errors import CardError, did_you_mean
+
+_MEANING = {
+    "title": "what the table is called in reports and on the certificate",
+    "data_set": 'the name under which all runs on these records are counted together; "": the place they are read from',
+    "declared_size": "number of rows, or of units where the unit is not the record; rates are computed from it",
+    "unit": 'whose contribution is protected: "record", or "patient", "household" ... (then the data come with --units)',
+    "missing_unit": 'a row without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
+    "label": 'the column that a model trained on the samples is to predict; "": none',
+    "decimal": 'how the file writes a decimal point: "." or ","',
+    "drop": "columns that are left out, each with the reason",
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableCard(Card):
+    """The public facts about a table.
+
+    Args:
+        columns: the columns, in the order of the codes.
+        declared_size: number of units (rows, unless `unit` says otherwise).
+        label: name of the column that a model is to predict, or None.
+        unit: whose contribution is protected.
+        missing_unit: what a row without a unit is: a mistake, or a unit of its own.
+        title: name of the table, for people.
+        data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
+        decimal: the decimal point of numbers in text files, "." or ",".
+        drop: name and reason of each column that is left out. A dict is taken too.
+
+    Raises:
+        CardError: a fact that makes no sense; names the column, the entry and the remedy.
+    """
+
+    columns: tuple[Column, ...]
+    declared_size: int
+    label: str | None = None
+    unit: str = "record"
+    missing_unit: Missing = "refuse"
+    title: str = ""
+    data_set: str = ""
+    decimal: str = "."
+    drop: tuple[tuple[str, str], ...] = ()
+    units_come: ClassVar[str] = "--units COLUMN, the column that holds the id of each row's unit."
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, list):
+            object.__setattr__(self, "columns", tuple(self.columns))
+        if isinstance(self.drop, dict):
+            object.__setattr__(self, "drop", tuple(self.drop.items()))
+        if (
+            not isinstance(self.columns, tuple)
+            or not self.columns
+            or not all(isinstance(c, Column) for c in self.columns)
+        ):
+            raise CardError("a table needs at least one column: add [[column]] with name and kind")
+        self.check_common(_MEANING)
+        if self.decimal not in (".", ","):
+            raise CardError(f'decimal must be "." or ",": {_MEANING["decimal"]}')
+        if not isinstance(self.drop, tuple) or not all(
+            isinstance(t, str) and t.isprintable() for p in self.drop for t in p
+        ):
+            raise CardError('drop must name columns with a reason in quotes each, such as "patient id" = "identifier"')
+        if twice := same_name([*self.names, *(name for name, _ in self.drop)]):
+            raise CardError(f"column {twice!r} is on the card twice: keep one entry")
+        if self.label is not None and self.label not in self.names:
+            near = did_you_mean(str(self.label), self.names)
+            raise CardError(f"label must name a column, or be left out.{near} Columns: {', '.join(self.names)}.")
+
+    def __repr__(self) -> str:
+        return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def domain(self) -> tuple[int, ...]:
+        """The number of codes of each column."""
+        return tuple(column.size for column in self.columns)
+
+    @property
+    def label_index(self) -> int | None:
+        """The position of the label column; None: there is none."""
+        return None if self.label is None else self.names.index(self.label)
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "TableCard":
+        """A card from plain values, as `to_dict` gives them. Raises CardError."""
+        if "column" not in facts and "shape" in facts:
+            raise CardError(
+                f"{where}: this card describes pictures, and the data are a table. `gossamer card DATA` drafts its card."
+            )
+        try:
+            return cls(**_arguments(facts))
+        except CardError as error:
+            raise CardError(f"{where}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        common = {key: getattr(self, key) for key in _MEANING if key not in ("label", "drop")}
+        return {
+            **common,
+            "label": self.label or "",
+            "drop": dict(self.drop),
+            "column": [c.to_dict() for c in self.columns],
+        }
+
+    def dumps(self) -> str:
+        """The card as TOML, with a comment for each fact that says what is declared."""
+        return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.columns)])
+
+
+def common_toml(facts: dict[str, Any]) -> str:
+    """The lines of a card above its columns. facts: see `TableCard.to_dict`."""
+    lines = [f"# declared public: {_MEANING[key]}\n{key} = {toml(facts[key])}\n" for key in _MEANING if key != "drop"]
+    if facts["drop"]:
+        dropped = [f"{toml(name)} = {toml(why)}" for name, why in facts["drop"].items()]
+        lines += [f"# declared public: {_MEANING['drop']}", "[drop]", *dropped, ""]
+    return "\n".join([*lines, "# declared public: the columns and everything that is said of them"])
+
+
+def _arguments(facts: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a card. Refuses unknown keys with the nearest name, and missing ones with what they mean."""
+    known = [entry.name for entry in fields(TableCard) if entry.name != "columns"]
+    for key in facts:
+        if key not in (*known, "column"):
+            near = did_you_mean(key, [*known, "column"]) or (
+                " It may belong below a [[column]]." if key in MEANING_OF_COLUMNS else ""
+            )
+            raise CardError(f"the card of a table has no key {key!r}.{near} Known: {', '.join(known)}, and [[column]].")
+    for entry in fields(TableCard):
+        if entry.default is MISSING and entry.name != "columns" and entry.name not in facts:
+            raise CardError(f"the card lacks {entry.name} ({_MEANING[entry.name]}); add a line {entry.name} = ...")
+    stated = facts.get("column", [])
+    columns = [Column.from_dict(entry) for entry in stated] if isinstance(stated, list) else []
+    return {
+        **{k: v for k, v in facts.items() if k != "column"},
+        "columns": tuple(columns),
+        "label": facts.get("label") or None,
+    }
+
+
+def column_toml(column: Column) -> str:
+    """A [[column]] entry."""
+    entries = {entry.name: getattr(column, entry.name) for entry in fields(column) if entry.name in column.to_dict()}
+    return "\n".join(["[[column]]", *(f"{key} = {toml(value)}" for key, value in entries.items()), ""])
+
+
+def toml(value: object) -> str:
+    """A value in TOML."""
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,105 @@
+"""From codes to values of the original columns. The values in a bin follow from a seed, and from no record."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import OTHER, Column
+
+
+def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """The columns by name, [n] each. `encode` gives the same codes back.
+
+    Numbers are uniform within their bin, or uniform in their logarithm where the column says `log`. Whole numbers are int64,
+    other numbers float64, dates datetime64[D]; categories are texts in an array of objects. A missing value is NaN, NaT or "",
+    and then whole numbers are float64. A column of numbers or dates with `outside = "other"` is an array of objects, with the
+    text "other" and "" for a missing value.
+
+    Args:
+        codes: int32 [n, columns].
+        card: declares the columns.
+        seed: of the values in a bin.
+        rows: int64 [n], the number of each row. The same seed, row and code give the same value, however rows are
+            divided into pieces. None: from 0.
+    """
+    rows = np.arange(len(codes)) if rows is None else rows
+    return {
+        column.name: _values(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
+    }
+
+
+def texts(column: Column, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
+    """Decoded values as a text file has them: numbers with the declared digits, dates as 2031-12-24, missing ones empty."""
+    if column.kind == "category":
+        return [str(value) for value in values]
+    return [_text(value, column, decimal) for value in values.tolist()]
+
+
+def _text(value: object, column: Column, decimal: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):  # NaT comes as None
+        return ""
+    if isinstance(value, int | float):
+        text = (
+            f"{value:.0f}"
+            if column.kind == "integer"
+            else repr(value)
+            if column.decimals is None
+            else f"{value:.{column.decimals}f}"
+        )
+        return text.replace(".", decimal)
+    return str(value)
+
+
+def _values(column: Column, codes: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Values of one column. uniform: float64 [n] in [0, 1)."""
+    if column.kind == "category":
+        written = [
+            *column.values,
+            *([OTHER] if column.other_code is not None else []),
+            *([""] if column.missing else []),
+        ]
+        texts: np.ndarray = np.array(written, dtype=object)[codes]
+        return texts
+    numbers = _in_bins(column, np.minimum(codes, column.plain - 1), uniform)
+    for code, value in enumerate(column.apart, column.plain):
+        numbers[codes == code] = value
+    missing = codes == column.missing_code
+    if column.other_code is None and column.kind == "number":
+        return np.where(missing, np.nan, numbers)
+    if column.other_code is None and column.kind == "integer":
+        return np.where(missing, np.nan, numbers) if column.missing else numbers.astype(np.int64)
+    values: np.ndarray = numbers if column.kind == "number" else numbers.astype(np.int64)
+    if column.kind == "date":
+        values = values.astype("datetime64[D]")
+        if column.other_code is None:
+            return np.where(missing, np.datetime64("NaT"), values)
+    values = values.astype(object)
+    values[codes == column.other_code], values[missing] = OTHER, ""
+    return values
+
+
+def _in_bins(column: Column, bins: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """A number in each bin, float64 [n], besides zero and the special values. bins: int [n]."""
+    low, high = column.cuts[bins], column.cuts[bins + 1]
+    numbers = low * (high / low) ** uniform if column.log else low + uniform * (high - low)
+    if column.grid is None:
+        return np.asarray(np.clip(numbers, low, np.nextafter(high, -np.inf)))
+    first, beyond = (ends[bins] for ends in column.grid_ends)
+    counts = column.grid_counts[bins]
+    steps = numbers * column.grid - first if column.log else uniform * counts
+    steps = first + np.clip(np.floor(steps), 0, counts - 1).astype(np.int64)
+    for value in sorted(column.apart):
+        steps += (first <= value * column.grid) & (value * column.grid < beyond) & (value * column.grid <= steps)
+    return np.asarray(steps / column.grid)
+
+
+def _uniform(seed: int, column: int, rows: np.ndarray) -> np.ndarray:
+    """Numbers in [0, 1) of 53 bits, one for each row: SplitMix64 (Steele et al. 2014) of its number. float64 [n]"""
+    start = np.random.SeedSequence([seed, column]).generate_state(1, np.uint64)
+    with np.errstate(over="ignore"):
+        bits = start + (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53)

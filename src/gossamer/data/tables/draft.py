@@ -1,0 +1,239 @@
+"""A draft of the card of a table, with hints for the data owner. Both come from records: for the terminal only.
+
+Names and kinds of columns come from the file. Bounds and lists of values are comments, because a measured value may be that of
+one person. A data dictionary declares them without looking at the records.
+"""
+
+import datetime
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gossamer.data.card import rounded
+from gossamer.data.readers.in_memory import Data, is_place
+from gossamer.data.tables.card import column_toml, common_toml, toml
+from gossamer.data.tables.column import Column
+from gossamer.data.tables.csv_rows import CsvRows, clean_names
+from gossamer.data.tables.encode import MISSING_WORDS, texts_of
+from gossamer.data.tables.read import open_source
+from gossamer.errors import CardError, DataError
+
+LOOKED_AT = 20_000
+"""Rows that a draft looks at, besides counting them all."""
+MOST_VALUES = 1_000
+"""Different texts above which a column is no category."""
+FEWEST = 20
+"""Values that must all differ for a column to look like an identifier."""
+FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+_KEYS = ("name", "kind", "values", "low", "high", "missing", "description")
+_HEADER = """\
+# A draft, from the records. Nothing here is public yet. Each line that you keep becomes a fact that you, the data owner,
+# declare public: names and kinds of columns too. Lines that begin with "# measured" hold values of records. Replace them by
+# what is known without looking at the records, and take the "# measured: " away. A column that you take out is left out.
+
+"""
+
+
+def draft_table_card(
+    data: Data, *, units: str | None = None, dictionary: str | Path | None = None
+) -> tuple[str, list[str]]:
+    """Return a card of a table as TOML text, and what the data owner must decide.
+
+    Args:
+        data: the private table, as `read_table` takes it.
+        units: the column with the id of each row's unit.
+        dictionary: a CSV file with the columns name and kind, and values (separated by |) or low and high. It may have
+            missing (true or false) and description. Its bounds and values are no comments in the draft.
+
+    Raises:
+        DataError: the table or the dictionary cannot be read.
+        CardError: the dictionary declares what no column can be.
+    """
+    where = str(data) if is_place(data) else "data"
+    source = open_source(data, split="train", where=where)
+    known = {} if dictionary is None else _read_dictionary(Path(dictionary))
+    unit_at = None if units is None else _unit_position(units, source.names, where)
+    count, owners = 0, set[str]()
+    seen = [Counter[str]() for _ in source.names]
+    for numbers, columns in source.blocks([*range(len(source.names))]):
+        for counter, column in zip(seen, columns, strict=True):
+            if count < LOOKED_AT:
+                counter.update(map(str.strip, texts_of(column[: LOOKED_AT - count])))
+        count += len(numbers)
+        owners.update(() if unit_at is None else texts_of(columns[unit_at]))
+    if not count:
+        raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
+    columns_text, drop, decimal = [], {}, "."
+    if source.delimiter != "," and any(map(_has_comma, seen)):
+        decimal = ","
+    for at, (name, values) in enumerate(zip(source.names, seen, strict=True)):
+        if at == unit_at or not _is_name(name, source.names):
+            continue
+        if name in known:
+            columns_text.append(known[name])
+        elif reason := _reason_to_drop(values, decimal):
+            drop[name] = reason
+        else:
+            columns_text.append(_drafted(name, values, decimal))
+    facts = {
+        "title": "",
+        "data_set": "",
+        "declared_size": rounded(count if unit_at is None else len(owners)),
+        "unit": "record" if units is None else "person",
+        "missing_unit": "refuse",
+        "label": "",
+        "decimal": decimal,
+        "drop": drop,
+    }
+    hints = _hints(count, source.names, known, drop, asked=dictionary is not None)
+    return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]
+
+
+def _hints(count: int, names: list[str], known: dict[str, str], drop: dict[str, str], *, asked: bool) -> Iterator[str]:
+    if count > LOOKED_AT:
+        yield f"The draft looked at the first {LOOKED_AT:,} rows. Later rows may have other values."
+    if nameless := [at for at, name in enumerate(names, 1) if not _is_name(name, names)]:
+        which = ", ".join(map(str, nameless[:12]))
+        yield f"Columns without a name of their own were left out, by position from 1: {which}. Name them to keep them."
+    if drop:
+        yield f"Columns that the draft drops, with a reason: {len(drop)}. Their names are public too: take a private one out."
+    if absent := [name for name in known if name not in names]:
+        yield f"The dictionary names {len(absent)} columns that the table does not have: {', '.join(absent[:5])}."
+    if not asked:
+        yield "Bounds and lists of values are comments. Write what is known without the records, or give a data dictionary."
+    yield "Name the column that a model is to predict as label, if there is one."
+
+
+def _unit_position(units: str, names: list[str], where: str) -> int:
+    if clean_names([units])[0] not in names:
+        raise DataError(f"{where}: the table has no column {units!r}. Name the column with the id of each unit.")
+    return names.index(clean_names([units])[0])
+
+
+def _is_name(name: str, names: list[str]) -> bool:
+    """Whether a card can have a column of this name."""
+    return bool(name) and name.isprintable() and names.count(name) == 1
+
+
+def _missing(values: Counter[str]) -> int:
+    return sum(count for text, count in values.items() if text.casefold() in MISSING_WORDS)
+
+
+def _present(values: Counter[str]) -> list[str]:
+    return [text for text in values if text.casefold() not in MISSING_WORDS]
+
+
+def _has_comma(values: Counter[str]) -> bool:
+    """Whether a column has numbers with a decimal comma, and no other text."""
+    texts = _present(values)
+    return any("," in text for text in texts) and all(_number(text, ",") is not None for text in texts)
+
+
+def _reason_to_drop(values: Counter[str], decimal: str) -> str:
+    """Why a column is left out; empty: it is not."""
+    texts = _present(values)
+    if len(values) <= 1:
+        return "constant"
+    numbers = [_number(text, decimal) for text in texts]
+    is_number = bool(texts) and None not in numbers
+    whole = is_number and all(number is not None and number.is_integer() for number in numbers)
+    if len(texts) >= FEWEST and len(texts) == values.total() - _missing(values) and (whole or not is_number):
+        return "" if _date_format(texts) is not None else "as many values as rows: an identifier"
+    if (
+        not is_number
+        and _date_format(texts) is None
+        and len(texts) > min(MOST_VALUES, max(FEWEST, values.total() // 2))
+    ):
+        return "free text"
+    return ""
+
+
+def _drafted(name: str, values: Counter[str], decimal: str) -> str:
+    """A [[column]] entry, with what is measured as a comment."""
+    texts = _present(values)
+    numbers = [number for text in texts if (number := _number(text, decimal)) is not None]
+    form = _date_format(texts)
+    lines = ["[[column]]", f"name = {toml(name)}"]
+    if len(numbers) == len(texts):
+        kind = "integer" if all(number.is_integer() for number in numbers) else "number"
+        ends = [int(end) if kind == "integer" else end for end in (min(numbers), max(numbers))]
+        lines += [f'kind = "{kind}"', f"# measured: bounds = {toml(ends)}"]
+    elif form is not None:
+        days = sorted(_date(text, form) for text in texts)
+        lines += ['kind = "date"', *([f"format = {toml(form)}"] if form else [])]
+        lines += [f"# measured: bounds = {toml([days[0], days[-1]])}"]
+    else:
+        lines += ['kind = "category"', f"# measured: values = {toml(sorted(texts))}"]
+    return "\n".join([*lines, *(["missing = true"] if _missing(values) else []), ""])
+
+
+def _number(text: str, decimal: str) -> float | None:
+    if text[:1] == "0" and text[1:2].isdecimal():
+        return None  # a code such as 01234, whose zero would be lost
+    try:
+        number = float(text.replace(",", ".") if decimal == "," else text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _date_format(texts: list[str]) -> str | None:
+    """How all these dates are written, "" as 2031-12-24; None: they are no dates."""
+    for form in ("", *FORMATS):
+        try:
+            for text in texts:
+                _date(text, form)
+        except ValueError:
+            continue
+        return form
+    return None
+
+
+def _date(text: str, form: str) -> datetime.date:
+    read = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text)
+    return read.date()
+
+
+def _read_dictionary(path: Path) -> dict[str, str]:
+    """The [[column]] entry of each column that a dictionary declares."""
+    rows = CsvRows(path, _KEYS)
+    if not {"name", "kind"} <= set(rows.names):
+        raise DataError(
+            f"{path}: the first line of a dictionary must name the columns name and kind. Known: {', '.join(_KEYS)}."
+        )
+    lines = itertools.chain.from_iterable(zip(*columns, strict=True) for _, columns in rows.blocks())
+    entries: dict[str, str] = {}
+    for number, cells in enumerate(lines, 2):
+        row = {key: cell.strip() for key, cell in zip(rows.names, cells, strict=True)}
+        try:
+            column = Column.from_dict(_facts(row))
+        except (CardError, ValueError) as error:
+            why = error if isinstance(error, CardError) else "low and high must be numbers, or dates as 2031-12-24"
+            raise CardError(f"{path}, line {number}: {why}") from None
+        described = (
+            f"# {row['description']}\n" if row.get("description", "").isprintable() and row.get("description") else ""
+        )
+        entries[clean_names([column.name])[0]] = described + column_toml(column)
+    if rows.ragged:
+        raise DataError(
+            f"{path}: line {rows.ragged[0] + 2} has another number of values than the first line has names."
+        )
+    return entries
+
+
+def _facts(row: dict[str, str]) -> dict[str, Any]:
+    """The entries of a column from a line of a dictionary. Raises ValueError: a bound that is no number."""
+    facts: dict[str, Any] = {"name": row["name"], "kind": row["kind"]}
+    if row.get("values"):
+        facts["values"] = [value.strip() for value in row["values"].split("|")]
+    if row.get("low") or row.get("high"):
+        ends = [row.get("low", ""), row.get("high", "")]
+        facts["bounds"] = (
+            ends if row["kind"] == "date" else [int(e) if e.lstrip("+-").isdigit() else float(e) for e in ends]
+        )
+    if row.get("missing", "").casefold() in ("true", "yes", "1"):
+        facts["missing"] = True
+    return facts

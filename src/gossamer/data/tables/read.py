@@ -1,0 +1,249 @@
+"""A table, as a file or in memory, to codes. Its card says how; nothing after this module sees a raw value."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gossamer.data.memory_mapped import Filling, remarks
+from gossamer.data.readers import npz, parquet_csv
+from gossamer.data.readers.in_memory import array_of, is_place
+from gossamer.data.readers.read import split_of
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.csv_rows import SUFFIXES, CsvRows, clean_names
+from gossamer.data.tables.encode import Encoder, Faults, Raw, texts_of
+from gossamer.data.tables.table import Table
+from gossamer.data.units import from_array, numbered
+from gossamer.errors import CardError, DataError
+
+FORMS = "a .csv, .tsv, .csv.gz or .parquet file, or a folder with train and test in one of these forms"
+IN_MEMORY = "a DataFrame, a table of pyarrow, or a dict with one array for each column"
+PARQUET = ".parquet"
+_ROWS = 1 << 14
+
+Block = tuple[np.ndarray, Sequence[Raw]]
+"""The numbers of some rows, int64 [n], and the values of each column, n each."""
+
+
+class Source:
+    """Columns of a table, from a file or from memory.
+
+    Args:
+        names: of all columns, in the order of the file.
+        blocks: from the positions of some columns to their blocks.
+        notes: what was converted.
+        ragged: the rows that do not fit the first line, once all blocks are read.
+    """
+
+    def __init__(self, names: Sequence[str], blocks: Callable[[list[int]], Iterator[Block]]) -> None:
+        self.names, self.blocks = list(names), blocks
+        self.notes: Collection[str] = ()
+        self.ragged: list[int] = []
+        self.delimiter = ","
+
+
+def read_table(
+    source: Any,
+    card: TableCard,
+    *,
+    split: Literal["train", "test"] = "train",
+    units: Any = None,
+    called: str = "data",
+) -> Table:
+    """Read a table.
+
+    Args:
+        source: a path; `:train` or `:test` at its end picks a split of a folder, and overrides `split`. Or columns in memory.
+        card: declares the columns. Columns that it does not name are left out.
+        split: the split to read where the source is a folder.
+        units: the column with the id of the unit (such as a person) of each row, which is no column of the table. Or
+            FILE.npz:KEY, or an array, with one id for each row. None: each row is a unit.
+        called: what messages call a table in memory.
+
+    Raises:
+        DataError: what cannot be read, and all values that the card does not allow. Names columns and rows, never a value.
+        CardError: the column of the units is a column of the card too.
+    """
+    where = str(source) if is_place(source) else called
+    if isinstance(source, Table):
+        return _checked(source, card, where)
+    opened = open_source(source, split=split, wanted=card.names, where=where)
+    faults = Faults(where)
+    wanted = [_position(opened.names, name, faults) for name in card.names]
+    unit_at = _unit_column(units, opened.names, card, faults)
+    if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
+        raise _without(missing, card, where)
+    faults.refuse()
+    encoder, filling = Encoder(card, faults), Filling()
+    ids: list[str] = []
+    for rows, columns in opened.blocks([*wanted, *([] if unit_at is None else [unit_at])]):
+        if unit_at is not None:
+            ids.extend(texts_of(columns[-1]))
+        filling.add(encoder.encode(columns[: len(wanted)], rows))
+    if opened.ragged:
+        faults.add("the row has another number of values than the first line has names", opened.ragged)
+    faults.refuse()
+    codes = filling.array((-1, len(wanted)), np.dtype(np.int32))
+    if not len(codes):
+        raise DataError(
+            f"{where}: the table holds no rows. A file has one line with the names of the columns, then the rows."
+        )
+    left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]
+    notes = sorted({*opened.notes, *remarks(codes), *_left_out(left_out, opened.names, card)})
+    table = Table(codes, notes=tuple(notes))
+    if units is None:
+        return table
+    if unit_at is not None:
+        owners = numbered(ids, card.missing_unit, lambda at: f"{where}, row {at} (counted from 0)")
+    else:
+        owners = from_array(_unit_array(units), len(table), card.missing_unit, where="units")
+    return replace(table, units=owners.numbers, names=owners.names)
+
+
+def open_source(source: Any, *, split: str, wanted: Collection[str] = (), where: str) -> Source:
+    """The columns of a source. wanted: names that help to find the delimiter. Raises DataError."""
+    if not is_place(source):
+        return _in_memory(source, where)
+    name, named_split = split_of(str(source))
+    path = Path(name)
+    if path.is_dir():
+        path = _of_split(path, named_split or split)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file or folder. Give {FORMS}.")
+    if path.suffix.lower() == PARQUET:
+        return _of_parquet(path)
+    if not path.name.lower().endswith(SUFFIXES):
+        raise DataError(f"{path}: this kind of file is not read as a table. Give {FORMS}.")
+    rows = CsvRows(path, wanted)
+
+    def blocks(positions: list[int]) -> Iterator[Block]:
+        for numbers, columns in rows.blocks():
+            yield numbers, [columns[at] for at in positions]
+
+    opened = Source(rows.names, blocks)
+    opened.notes, opened.ragged, opened.delimiter = rows.notes, rows.ragged, rows.delimiter
+    return opened
+
+
+def _of_split(folder: Path, split: str) -> Path:
+    """The file of a split in a folder."""
+    files = [folder / f"{split}{suffix}" for suffix in (*SUFFIXES, PARQUET)]
+    there = [file for file in files if file.exists()]
+    if len(there) != 1:
+        raise DataError(
+            f"{folder}: a folder of a table holds one file called {split}, and here are {len(there)}. Give {FORMS}."
+        )
+    return there[0]
+
+
+def _of_parquet(path: Path) -> Source:
+    with parquet_csv.opened(path) as (schema, _):
+        names = list(schema.names)
+
+    def blocks(positions: list[int]) -> Iterator[Block]:
+        wanted, start = [names[at] for at in positions], 0
+        with parquet_csv.opened(path, rows=_ROWS) as (_, batches):
+            for batch in batches(wanted):
+                columns = [batch.column(at) for at in range(len(wanted))]
+                yield np.arange(start, start + len(batch)), [_array(column) for column in columns]
+                start += len(batch)
+
+    return Source(clean_names(names), blocks)
+
+
+def _in_memory(data: Any, where: str) -> Source:
+    """A DataFrame, a table of pyarrow, a dict: recognised by what they can do."""
+    labels = list(data) if isinstance(data, Mapping) else getattr(data, "column_names", getattr(data, "columns", None))
+    if labels is None or isinstance(labels, Mapping):
+        raise DataError(f"{where} is of type {type(data).__name__}. A table is a path, {IN_MEMORY}.")
+    labels = list(labels)
+
+    def blocks(positions: list[int]) -> Iterator[Block]:
+        columns = [_array(data[labels[at]]) for at in positions]
+        if len({len(column) for column in columns}) > 1 or any(column.ndim != 1 for column in columns):
+            raise DataError(f"{where}: the columns must be of one length, with one value for each row.")
+        yield np.arange(len(columns[0])), columns
+
+    return Source(clean_names([str(label) for label in labels]), blocks)
+
+
+def _array(values: Any) -> np.ndarray:
+    """A column as an array; of mixed values, an array of objects."""
+    if hasattr(values, "null_count") and hasattr(values, "type"):  # of pyarrow
+        # to_numpy would give a missing value of a dictionary as another value
+        if hasattr(values.type, "index_type"):
+            values = values.cast(values.type.value_type)
+        return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    if isinstance(values, list | tuple):
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array
+    return array_of(values, where="a column") if hasattr(values, "detach") else np.asarray(values)
+
+
+def _position(names: list[str], name: str, faults: Faults) -> int:
+    """The position of a declared column; -1: there is none."""
+    found = [at for at, other in enumerate(names) if other == clean_names([name])[0]]
+    if len(found) > 1:
+        faults.add(f"column {name!r}: {len(found)} columns have this name: rename the others, or take them out")
+    return found[0] if found else -1
+
+
+def _without(missing: list[str], card: TableCard, where: str) -> DataError:
+    if len(missing) == len(card.names):
+        return DataError(
+            f"{where}: the first line names no column of the card. Write the names into a line above the first row, in upper "
+            "and lower case as in the card."
+        )
+    some = ", ".join(map(repr, missing[:12])) + (f" and {len(missing) - 12:,} more" if len(missing) > 12 else "")
+    return DataError(
+        f"{where}: the table has no column {some}. Correct the names in the card or in the table; upper and lower case counts."
+    )
+
+
+def _left_out(positions: list[int], names: list[str], card: TableCard) -> list[str]:
+    """A note on columns that the card neither declares nor drops. Their names are no public facts, so it counts them."""
+    dropped = {clean_names([name])[0] for name, _ in card.drop}
+    others = [at + 1 for at in positions if names[at] not in dropped]
+    if not others:
+        return []
+    which = ", ".join(map(str, others[:12])) + (" ..." if len(others) > 12 else "")
+    return [f"Columns that the card does not name were left out, by position from 1: {which}."]
+
+
+def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) -> int | None:
+    """The position of the column of the units; None: they are elsewhere, or there are none."""
+    if not isinstance(units, str) or clean_names([units])[0] not in names:
+        return None
+    if units in card.names:
+        raise CardError(
+            f"the column {units!r} names the unit of each row, so it cannot be a column of the table. Take it off the card."
+        )
+    return _position(names, units, faults)
+
+
+def _unit_array(units: Any) -> np.ndarray:
+    if not isinstance(units, str):
+        return np.asarray(texts_of(_array(units)), np.str_)
+    file, colon, key = units.rpartition(":")
+    if not colon or not Path(file).is_file():
+        raise DataError(
+            f"units: the table has no column {units!r}, and this is no FILE.npz:KEY. Name the column with the id of each unit."
+        )
+    return npz.member(Path(file), key)
+
+
+def _checked(table: Table, card: TableCard, where: str) -> Table:
+    """A table in memory whose codes fit the card."""
+    if table.codes.ndim != 2 or table.codes.shape[1] != len(card.columns):
+        raise DataError(
+            f"{where}: the card declares {len(card.columns)} columns, and the table has {table.codes.shape[1]}."
+        )
+    for at, column in enumerate(card.columns):
+        if len(table) and not 0 <= int(table.codes[:, at].min()) <= int(table.codes[:, at].max()) < column.size:
+            raise DataError(f"{where}: column {column.name!r} holds codes outside 0 to {column.size - 1}.")
+    return table

@@ -1,0 +1,42 @@
+"""A table: rows of codes and, where the unit is a person, the person of each row. No raw value is in it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gossamer.data.memory_mapped import chosen_rows
+from gossamer.data.units import Grouped
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Grouped):
+    """Rows of codes, as a `TableCard` declares them.
+
+    Args:
+        codes: int32 [N, columns], each from 0 to the column's number of codes - 1; in memory or memory-mapped.
+        units: int64 [N], from 0; rows with equal numbers belong to one unit. None: every row is its own unit.
+        names: text [population], the id of each unit, "" for a row without one. None: no unit has one.
+        notes: what the readers converted, in words: for the terminal, and for no file.
+    """
+
+    codes: np.ndarray
+    units: np.ndarray | None = None
+    names: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __repr__(self) -> str:
+        """Show number and shape: a log or a notebook that shows a table must not show what is in it."""
+        return f"Table({self.in_words})"
+
+    @property
+    def in_words(self) -> str:
+        """Number of rows and columns, without a code."""
+        return f"{len(self):,} rows of {self.codes.shape[1]} columns"
+
+    def __getitem__(self, which: slice | np.ndarray) -> "Table":
+        """Some of the rows, by position. A slice makes no copy. Raises DataError: the disk is too full for a copy."""
+        codes = self.codes[which] if isinstance(which, slice) else chosen_rows(self.codes, which)
+        return Table(codes, None if self.units is None else self.units[which], self.names, self.notes)

@@ -1,0 +1,153 @@
+"""Noisy marginals of tables: what a run promises and costs. `loop.py` measures, `selection.py` chooses, `fit.py` fits."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from gossamer.methods.marginals import loop
+    from gossamer.privacy.accounting import events
+else:
+    torch = Lazy("torch")
+    loop, events = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.accounting.events")
+
+MOST_COLUMNS = 200
+"""Beyond, the errors of all pairs have too much noise to choose by."""
+MOST_FIRST_CELLS = 1_000_000
+"""Cells of all tables of the first query."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Settings of one run.
+
+    Args:
+        noise_multiplier: noise multiplier of all queries of the run together. 0: no noise.
+        rounds: rounds after the first query (R). Each has two queries: errors of all candidates, and the chosen tables.
+        columns_share: share of the privacy budget for the first query, the counts of all columns, between 0 and 1.
+        errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
+        cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps.
+        clique_cells: largest number of cells of a candidate.
+        triples_from: first round in which tables of three columns are candidates. 0: pairs only.
+        label_weight: how much an error of a table with the label counts; a table without it counts 1.
+        smoothing: weight of the entropy in the fit; 1 is the weight by the variance of the noise.
+        iterations: steps of L-BFGS in the last fit, at most; a third of it in each fit before.
+    """
+
+    noise_multiplier: float
+    rounds: int = 3
+    columns_share: float = 0.12
+    errors_share: float = 0.1
+    cells: int = 60_000
+    clique_cells: int = 6_000
+    triples_from: MaybeZero = 3
+    label_weight: float = 2.0
+    smoothing: float = 0.02
+    iterations: int = 200
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise multiplier of each query. The sum of 1 / multiplier^2 over a run is 1 / noise_multiplier^2.
+
+    Gaussians of multipliers s_1, s_2 ... together are one Gaussian with that sum, exactly (Dong, Roth, Su 2022, corollary 3.3).
+    """
+
+    columns: float
+    errors: float
+    marginals: float
+
+    @classmethod
+    def of(cls, config: Config) -> "Noise":
+        """By the shares of a Config."""
+        each = [config.columns_share, config.errors_share / config.rounds, _marginals_share(config) / config.rounds]
+        return cls(*(config.noise_multiplier / math.sqrt(share) for share in each))
+
+
+def _marginals_share(config: Config) -> float:
+    return 1 - config.columns_share - config.errors_share
+
+
+def most_cells(config: Config, round_: int) -> int:
+    """Largest number of cells of the tree after a round, counted from 0."""
+    return config.cells * (round_ + 1) // config.rounds
+
+
+class Marginals(Method[Config, "loop.State"]):
+    """Noisy marginals on a junction tree, for tables (after AIM, McKenna et al. 2022).
+
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. All queries are Gaussians over all units, 1 + 2R of them,
+    known before a record is read. The rows of a unit with m rows weigh 1/m each, so a unit moves each table of counts by at
+    most 1. The first query has the counts of each column, with the label where there is one. Each round asks for the errors
+    of all candidates, which move by at most 1 each, and for the tables that are chosen by them. The rest is post-processing:
+    it reads released values and public facts only. The release describes units: each counts once, however many rows it has.
+
+    Departures from the paper:
+        - All candidates' errors are one Gaussian query, in place of an exponential mechanism a round. A round measures as many
+          tables as promise more than their noise costs. So a few rounds are enough.
+        - All queries are Gaussians, whose joint cost is exact. The paper adds up zero-concentrated privacy.
+        - The fit solves the dual by L-BFGS, in place of mirror descent.
+        - Rare values of a column are merged in the model, by the first query.
+        - The first query counts each column with the label, in place of each column alone.
+    """
+
+    name = "marginals"
+    title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
+    takes = "table"
+    takes_public = False
+    config_type = Config
+    loop = loop
+
+    def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
+        """The columns, one query; then the rounds, two queries each. card: a TableCard."""
+        noise = Noise.of(config)
+        columns, errors, marginals = (
+            events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=each)
+            for each in (noise.columns, noise.errors, noise.marginals)
+        )
+        first: Phases[Config, loop.State] = [
+            OnPrivate(name="columns", steps=1, plan=[(columns, 1)], body=lambda *given: loop.columns(*given))
+        ]
+        return [*first, self.training(2 * config.rounds, [(errors, config.rounds), (marginals, config.rounds)])]
+
+    def check(self, config: Config, card: Any) -> None:
+        """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
+        for flag, share in (("columns", config.columns_share), ("errors", config.errors_share)):
+            if not 0 < share < 1:
+                raise RequestError(f"--{flag}-share is a share of the budget, above 0 and below 1, not {share:g}.")
+        if _marginals_share(config) <= 0:
+            raise RequestError("--columns-share and --errors-share together must be below 1: the tables need the rest.")
+        if len(card.domain) > MOST_COLUMNS:
+            raise RequestError(
+                f"marginals takes at most {MOST_COLUMNS} columns, and the card has {len(card.domain)}. More cannot be learned "
+                "together. Drop columns from the card."
+            )
+        label = 1 if card.label_index is None else card.domain[card.label_index]
+        cells = sum(card.domain) * label
+        if cells > MOST_FIRST_CELLS:
+            raise RequestError(
+                f"The columns have {cells:,} values, those of the label included, and marginals takes at most "
+                f"{MOST_FIRST_CELLS:,}. Give the card fewer bins, or shorter lists of values."
+            )
+
+    def check_ranks(self, config: Config, count: int) -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse several ranks: errors are no sums over units."""
+        raise RequestError(
+            f"marginals trains in one process, not in {count}: its errors are no sums over parts of the records."
+        )
+
+    def sample(
+        self, net: "nn.Module", config: Config, card: Any, n: int, labels: "Tensor | None", stream: "torch.Generator"
+    ) -> "tuple[Tensor, Tensor]":
+        """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
+        del config
+        codes: Tensor = net.sample(n, labels, stream)  # type: ignore[operator]  # a Field
+        own = card.label_index
+        return codes, torch.zeros(n, dtype=torch.int64) if own is None else codes[:, own]

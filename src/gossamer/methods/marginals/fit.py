@@ -1,0 +1,87 @@
+"""The most probable table under noisy counts, by its dual. McKenna, Sheldon, Miklau 2019 (private-PGM) solve the primal.
+
+N is the number of rows, y_c are the noisy counts of clique c with variances v_c, and s is the smoothing. The distribution p of
+rows maximises
+
+    N H(p) - sum over c of |N p_c - y_c|^2 / (2 s v_c)
+
+Its dual has a number t for each measured cell. It minimises N log Z(t) - <t, y> + s <t^2, v> / 2, which is smooth and convex.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from gossamer.methods.marginals.measurements import Measurement
+from gossamer.methods.marginals.tree import JunctionTree, spread
+
+MEMORY = 20
+"""Pairs of steps that L-BFGS keeps."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted distribution.
+
+    Args:
+        tree: its cliques.
+        marginals: the probabilities of their cells, float64.
+        duals: the t of all measured cells, [m]: where the next fit begins.
+    """
+
+    tree: JunctionTree
+    marginals: list[Tensor]
+    duals: Tensor
+
+
+def fit(
+    measured: Sequence[Measurement],
+    tree: JunctionTree,
+    *,
+    total: float,
+    smoothing: float,
+    iterations: int,
+    duals: Tensor | None = None,
+) -> Fitted:
+    """Minimise the dual by L-BFGS, in float64.
+
+    Args:
+        measured: a clique of the tree holds each of them.
+        tree: of the measured cliques.
+        total: N, a released or declared number of rows, above zero.
+        smoothing: s. At 1 the counts have the weight that their variances give; below, more.
+        iterations: steps of L-BFGS, at most.
+        duals: of the first measurements, from an earlier fit.
+    """
+    homes = [tree.home(clique) for clique, _, _ in measured]
+    counts = torch.cat([noisy.flatten() for _, noisy, _ in measured])
+    variances = smoothing * torch.cat([each.flatten() for _, _, each in measured])
+    scale = torch.rsqrt(counts.clamp(min=1.0) + variances)  # the curvature of the dual is about counts + variances
+
+    def potentials(t: Tensor) -> list[Tensor]:
+        sums = [torch.zeros(shape, dtype=torch.float64) for shape in tree.shapes]
+        parts = t.split([noisy.numel() for _, noisy, _ in measured])
+        for home, part, (clique, noisy, _) in zip(homes, parts, measured, strict=True):
+            assert home is not None
+            sums[home] = sums[home] + spread(part.view(noisy.shape), clique, tree.cliques[home])
+        return sums
+
+    def objective(scaled: np.ndarray) -> tuple[float, np.ndarray]:
+        point = torch.tensor(scaled, requires_grad=True)
+        t = point * scale
+        value = total * tree.log_partition(potentials(t)) - t @ counts + (t.square() @ variances) / 2
+        value.backward()
+        assert point.grad is not None
+        return float(value.detach()), point.grad.numpy()
+
+    begin = np.zeros(len(counts))
+    if duals is not None:
+        begin[: len(duals)] = (duals / scale[: len(duals)]).numpy()
+    limits = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 1e-10, "gtol": 1e-3}
+    best = minimize(objective, begin, jac=True, method="L-BFGS-B", options=limits)
+    t = torch.from_numpy(best.x) * scale
+    return Fitted(tree, tree.marginals(potentials(t)), t)

@@ -1,0 +1,171 @@
+"""Noisy marginals on a junction tree: all columns first, then rounds of errors, marginals and a fit.
+
+The select-measure-generate scheme of AIM (McKenna et al. 2022) on the graphical models of McKenna, Sheldon, Miklau 2019.
+`__init__.py` lists the departures.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gossamer.methods import method
+from gossamer.methods.marginals import Config, Noise, measurements, most_cells, selection
+from gossamer.methods.marginals.counts import Counts, Errors
+from gossamer.methods.marginals.fit import fit
+from gossamer.methods.marginals.measurements import Measurement
+from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.tree import Clique, JunctionTree
+from gossamer.methods.method import Logs, Run
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
+from gossamer.privacy.queries import Bounds
+
+
+def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
+    """Rounds of two queries, each of which is a step. Ends when the ledger holds no further release."""
+    noise = Noise.of(run.config)
+    while state.step < 2 * run.config.rounds:
+        round_ = state.step // 2
+        candidates = open_candidates(run.config, state, round_)
+        if state.step % 2 == 0:
+            query = Errors(Counts(state.net.maps, candidates), expected_counts(state, candidates))
+            release = one_bound(run, query.bound, noise.errors)
+            if not private.remaining(release.event):
+                return
+            state.errors = private.release(release, query)
+            yield {"mean_error": state.errors.mean() if candidates else 0.0}
+        else:
+            asked = Counts(state.net.maps, chosen(run, state, candidates, round_))
+            joint = a_bound_each(run, asked, noise.marginals)
+            if not private.remaining(joint.event):
+                return
+            state.measured += measurements.released(asked, private.release(joint, asked), joint)
+            fit_all(run, state)
+            yield {"cliques": float(len(asked.cliques)), "cells": float(state.net.tree.cells)}
+
+
+def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
+    """The counts of each column, with the label where there is one. One query."""
+    query = Counts(state.net.maps, first_cliques(state.net))
+    release = a_bound_each(run, query, Noise.of(run.config).columns, equal=True)
+    if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
+        measured = measurements.released(query, private.release(release, query), release)
+        state.total = measurements.total(measured)
+        merge_rare(run, state, measured)
+        fit_all(run, state)
+        yield {"total": state.total}
+
+
+def first_cliques(net: Field) -> list[Clique]:
+    """Each column with the label; each column alone where there is none."""
+    label, count = net.label, len(net.domain)
+    if label is None or count == 1:
+        return [(column,) for column in range(count)]
+    return [(min(column, label), max(column, label)) for column in range(count) if column != label]
+
+
+def open_candidates(config: Config, state: "State", round_: int) -> list[Clique]:
+    """The candidates of a round, from what is public or released."""
+    triples = 0 < config.triples_from <= round_ + 1
+    return selection.candidates(state.net.sizes, triples=triples, most_cells=config.clique_cells)
+
+
+def expected_counts(state: "State", candidates: Sequence[Clique]) -> list[Tensor]:
+    """What the model expects of each candidate."""
+    net = state.net
+    return [each * state.total for each in selection.expected(candidates, net.tree, net.tables)]
+
+
+def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
+    """What a round measures; the first cliques again where no candidate promises more than its noise costs."""
+    config, net = run.config, state.net
+    assert state.errors is not None
+    return selection.choose(
+        candidates,
+        state.errors,
+        weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
+        noise_multiplier=Noise.of(config).marginals,
+        held=[clique for clique, _, _ in state.measured],
+        sizes=net.sizes,
+        most_cells=most_cells(config, round_),
+        most=math.ceil(1.5 * len(net.domain)),
+    ) or first_cliques(net)
+
+
+def one_bound(run: Run[Config], bound: float, noise_multiplier: float) -> PoissonGaussianSum:
+    """The mechanism of the errors: all units, one bound."""
+    max_norm = clipped_to(bound, noise_multiplier=noise_multiplier)
+    return PoissonGaussianSum(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=noise_multiplier, rng=run.rng)
+
+
+def a_bound_each(
+    run: Run[Config], query: Counts, noise_multiplier: float, *, equal: bool = False
+) -> GroupedGaussianSum:
+    """The mechanism of counts: all units, and the bound 1 on each table. `equal`: the same noise on all tables."""
+    tables = len(query.cliques)
+    bounds = Bounds(norms=(1.0,) * tables, groups=tuple(range(tables)))
+    weights = None if equal else selection.noise_weights(query.sizes)
+    return GroupedGaussianSum(
+        sampling_rate=1.0, bounds=bounds, weights=weights, noise_multiplier=noise_multiplier, rng=run.rng
+    )
+
+
+def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]) -> None:
+    """Merge rare values in the model, and in the tables that found them. Not those of the label."""
+    net, maps, counts = state.net, [], []
+    for column, facts in enumerate(run.card.columns):  # type: ignore[attr-defined]  # a TableCard
+        noisy, deviation = measurements.of_column(measured, column)
+        own_map = selection.merged(noisy, deviation, facts.in_order)
+        maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
+        counts.append(noisy)
+    net.merge(maps, counts)
+    state.measured = [measurements.merged(each, maps) for each in measured]
+
+
+def fit_all(run: Run[Config], state: "State") -> None:
+    """Fit the model to all that has been measured. It sees released values only."""
+    config, net = run.config, state.net
+    tree = JunctionTree.over([clique for clique, _, _ in state.measured], net.sizes, net.label)
+    last = state.phase == "training" and state.step == 2 * config.rounds - 1
+    fitted = fit(
+        state.measured,
+        tree,
+        total=state.total,
+        smoothing=config.smoothing,
+        iterations=config.iterations if last else -(-config.iterations // 3),  # a rough model is enough to choose by
+        duals=state.duals,
+    )
+    net.take(tree, fitted.marginals)
+    state.duals = fitted.duals
+
+
+@dataclass
+class State(method.State):
+    """All of it has been released, or follows from what has."""
+
+    net: Field
+    total: float
+    """Estimated number of units."""
+    measured: list[Measurement] = field(default_factory=list)
+    errors: Tensor | None = None
+    """The noisy errors of the present round's candidates."""
+    duals: Tensor | None = None
+
+    @property
+    def released(self) -> Field:
+        """The generator that the run hands out."""
+        return self.net
+
+
+def start(run: Run[Config]) -> State:
+    """Uniform rows, as many as the card declares."""
+    return State(generator(run.config, run.card), float(run.card.declared_size))
+
+
+def generator(config: Config, card: Any) -> Field:  # noqa: ARG001 (what every method is asked)
+    """The network that a run releases, with uniform rows. card: a TableCard."""
+    return Field(card.domain, card.label_index)

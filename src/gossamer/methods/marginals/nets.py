@@ -1,0 +1,167 @@
+"""The generator that a run releases: a tree of cliques with their probabilities, and how rows are sampled from it.
+
+Rare values of a column are merged into one value of the tree. A sample of the tree is split again by the shares that each
+value has within its merged value.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.methods.marginals.tree import JunctionTree
+
+
+class Field(nn.Module):
+    """A Markov random field over the columns. All of it is buffers, whose lengths follow from what was released.
+
+    Args:
+        domain: number of values of each column.
+        label: the position of the label column; None: there is none.
+    """
+
+    merged: Tensor
+    """int64 [sum of domain], column after column: the value of the tree that each value belongs to."""
+    shares: Tensor
+    """float64 [sum of domain]: the share of each value in its merged value."""
+    cliques: Tensor
+    """int64 [cliques, columns of the widest], filled up with -1. Each comes after its parent in the tree."""
+    parents: Tensor
+    """int64 [cliques]: the position of each clique's parent; -1 for the root."""
+    probabilities: Tensor
+    """float64 [cells of all cliques], clique after clique."""
+
+    def __init__(self, domain: Sequence[int], label: int | None) -> None:
+        super().__init__()
+        self.domain, self.label = tuple(domain), label
+        for name in ("merged", "cliques", "parents"):
+            self.register_buffer(name, torch.zeros(0, dtype=torch.int64))
+        for name in ("shares", "probabilities"):
+            self.register_buffer(name, torch.zeros(0, dtype=torch.float64))
+        self.merge([torch.arange(size) for size in domain], [torch.ones(size).double() for size in domain])
+        alone = JunctionTree.over([], self.sizes, label)
+        self.take(alone, [torch.full(shape, 1 / math.prod(shape)).double() for shape in alone.shapes])
+
+    @property
+    def maps(self) -> list[Tensor]:
+        """`merged`, by column."""
+        return list(self.merged.split(list(self.domain)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of merged values of each column."""
+        return tuple(int(each.max()) + 1 for each in self.maps)
+
+    @property
+    def tree(self) -> JunctionTree:
+        """The tree of the cliques."""
+        cliques = [tuple(column for column in row if column >= 0) for row in self.cliques.tolist()]
+        return JunctionTree(self.sizes, tuple(cliques), tuple(self.parents.tolist()))
+
+    @property
+    def tables(self) -> list[Tensor]:
+        """The probabilities of each clique of the tree."""
+        shapes = self.tree.shapes
+        parts = self.probabilities.split([math.prod(shape) for shape in shapes])
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def merge(self, maps: Sequence[Tensor], counts: Sequence[Tensor]) -> None:
+        """Take which values are merged, and the noisy counts that give the shares. By column, in place."""
+        self.merged = torch.cat(list(maps)).to(self.merged)
+        shares = []
+        for values, noisy in zip(maps, counts, strict=True):
+            weights = noisy.double().clamp(min=1e-9)
+            together = torch.zeros(int(values.max()) + 1).double().index_add_(0, values, weights)
+            shares.append(weights / together[values])
+        self.shares = torch.cat(shares).to(self.shares)
+
+    def take(self, tree: JunctionTree, marginals: Sequence[Tensor]) -> None:
+        """Take a fitted distribution, in place."""
+        widest = max(len(clique) for clique in tree.cliques)
+        rows = [[*clique, *[-1] * (widest - len(clique))] for clique in tree.cliques]
+        self.cliques, self.parents = torch.tensor(rows).to(self.cliques), torch.tensor(tree.parents).to(self.parents)
+        self.probabilities = torch.cat([each.flatten() for each in marginals]).to(self.probabilities)
+
+    def sample(self, n: int, labels: Tensor | None, stream: torch.Generator) -> Tensor:
+        """Rows, int64 [n, columns], on the CPU.
+
+        Each row has the distribution of the field. The rows of one call are stratified. Among rows that agree in the columns
+        before, the values of the next columns get their shares of rows, up to rounding.
+
+        Args:
+            n: how many.
+            labels: int64 [n], of the label column; None: sampled.
+            stream: a CPU generator that fixes the rows.
+        """
+        rows = torch.full((n, len(self.domain)), -1)
+        known: set[int] = set()
+        if labels is not None and self.label is not None:
+            rows[:, self.label] = self.maps[self.label].cpu()[labels]
+            known.add(self.label)
+        sizes = self.sizes
+        for clique, table in zip(self.tree.cliques, self.tables, strict=True):
+            given = [column for column in clique if column in known]
+            new = [column for column in clique if column not in known]
+            if not new:
+                continue
+            turned = table.cpu().permute([clique.index(column) for column in (*given, *new)])
+            flat = turned.reshape(math.prod(sizes[column] for column in given), -1)
+            cells = stratified(flat, _ravelled(rows, given, sizes), stream)
+            for column in reversed(new):
+                rows[:, column], cells = cells % sizes[column], cells // sizes[column]
+            known.update(new)
+        return torch.stack([self._split(column, rows[:, column], stream) for column in range(len(self.domain))], 1)
+
+    def _split(self, column: int, values: Tensor, stream: torch.Generator) -> Tensor:
+        """Values of the column, for merged values. int64 [n]"""
+        inside = self.maps[column].cpu()
+        if len(inside) == self.sizes[column]:
+            return torch.argsort(inside)[values]
+        shares = torch.zeros(self.sizes[column], len(inside), dtype=torch.float64)
+        shares[inside, torch.arange(len(inside))] = self.shares.split(list(self.domain))[column].cpu()
+        return stratified(shares, values, stream)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """Take buffers of any length: what was released decides it."""
+        for name, buffer in list(self.named_buffers()):
+            if prefix + name in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[prefix + name], dtype=buffer.dtype))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _ravelled(rows: Tensor, columns: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """The number of each row's cell in the table of some columns. int64 [n]"""
+    cells = torch.zeros(len(rows), dtype=torch.int64)
+    for column in columns:
+        cells = cells * sizes[column] + rows[:, column]
+    return cells
+
+
+def stratified(table: Tensor, conditions: Tensor, stream: torch.Generator) -> Tensor:
+    """Sample a column of the table for each row of `conditions`, systematically within rows of the same condition.
+
+    Args:
+        table: float64 [conditions, values], not negative. A row of zeros is sampled evenly.
+        conditions: int64 [n], rows of the table.
+        stream: a CPU generator; n + conditions numbers are taken from it.
+
+    Returns:
+        int64 [n]
+    """
+    positive = table.clamp(min=0) + 1e-300
+    last = (positive / positive.sum(1, keepdim=True)).cumsum(1)
+    n, values = len(conditions), table.shape[1]
+    order = torch.argsort(torch.rand(n, generator=stream, dtype=torch.float64))
+    order = order[torch.argsort(conditions[order], stable=True)]
+    grouped = conditions[order]
+    counts = torch.bincount(grouped, minlength=len(table))
+    begins = counts.cumsum(0) - counts
+    offsets = torch.rand(len(table), generator=stream, dtype=torch.float64)
+    uniform = (torch.arange(n) - begins[grouped] + offsets[grouped]) / counts[grouped]
+    bounds = (last.clamp(max=1) + torch.arange(len(table))[:, None]).flatten()
+    cells = torch.searchsorted(bounds, uniform + grouped, right=True) - grouped * values
+    sampled = torch.empty(n, dtype=torch.int64)
+    sampled[order] = cells.clamp(0, values - 1)
+    return sampled

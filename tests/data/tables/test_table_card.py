@@ -1,0 +1,156 @@
+"""The card of a table: what it accepts, what it refuses and how it says so."""
+
+import datetime
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.data.card import DataCard
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import MEANING, Column
+from gossamer.errors import CardError
+
+AGE = Column(name="age", kind="integer", bounds=(0, 99), missing=True)
+SEX = Column(name="sex", kind="category", values=("f", "m"), outside="other")
+CARD = TableCard(
+    columns=(
+        AGE,
+        SEX,
+        Column(name="day", kind="date", bounds=("2020-01-01", "2020-12-31"), outside="clip", format="%d.%m.%Y"),
+        Column(name="dose", kind="number", bounds=(1, 1000.0), log=True, decimals=1, zero=True, special=(-1,)),
+    ),
+    declared_size=500,
+    label="sex",
+    unit="patient",
+    missing_unit="own",
+    title='a "quoted" \\ title, é 漢 #',
+    data_set="ward",
+    decimal=",",
+    drop={"pid": "identifier", "note": "free text"},
+)
+TEXT = 'declared_size = 100\n[[column]]\nname = "age"\nkind = "integer"\nbounds = [0, 99]\n'
+
+
+def test_round_trip(tmp_path):
+    CARD.save(tmp_path / "card.toml")
+    assert TableCard.load(tmp_path / "card.toml") == CARD
+    assert TableCard.from_dict(CARD.to_dict()) == CARD
+    assert hash(TableCard.loads(CARD.dumps())) == hash(CARD)
+
+
+def test_codes_of_each_column():
+    assert CARD.domain == (17, 3, 16, 18)
+    assert (CARD.label_index, CARD.names) == (1, ("age", "sex", "day", "dose"))
+    assert TableCard.loads(TEXT).label_index is None
+    assert [column.in_order for column in CARD.columns] == [16, 0, 16, 16]
+    assert Column(name="x", kind="category", values=["low", "high"], ordered=True).in_order == 2
+    assert (AGE.missing_code, AGE.other_code, SEX.other_code, SEX.missing_code) == (16, None, 2, None)
+    assert CARD.columns[3].apart == (0.0, -1.0), "codes 16 and 17"
+
+
+def test_edges_of_bins():
+    assert Column(name="x", kind="integer", bounds=(1, 3)).cuts.tolist() == [1, 2, 3, 4], "no more bins than values"
+    assert Column(name="x", kind="number", bounds=(0, 1), bins=4).cuts.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert Column(name="x", kind="number", bounds=(1, 100), bins=2, log=True).cuts.tolist() == [1, 10, 100]
+    assert Column(name="x", kind="integer", edges=(17, 30, 90)).cuts.tolist() == [17, 30, 91]
+    days = Column(name="x", kind="date", bounds=(datetime.date(1970, 1, 1), datetime.date(1970, 1, 4)), bins=2)
+    assert days.cuts.tolist() == [0, 2, 4]
+    assert Column(name="x", kind="integer", bounds=(0, 99), zero=True, special=(50,)).grid_counts.sum() == 98
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (dict(kind="integr"), "'x', kind: it must be .* Did you mean 'integer'"),
+        (dict(kind="category"), "'x', values: give the list"),
+        (dict(kind="category", values=["a", "a"]), "no two"),
+        (dict(kind="category", values=[" a"]), "without space"),
+        (dict(kind="category", values=[""]), "say missing = true"),
+        (dict(kind="category", values=["a", "other"], outside="other"), "'x', outside: .other. is a declared value"),
+        (dict(kind="category", values=["a"], outside="clip"), "no bounds to clip"),
+        (
+            dict(kind="category", values=["a"], bounds=[0, 1]),
+            "'x', bounds: a column of kind category has no such entry",
+        ),
+        (dict(kind="category", values=[str(n) for n in range(10_001)]), "has 10,001 codes, and at most 10,000"),
+        (dict(kind="integer"), "give bounds"),
+        (dict(kind="integer", bounds=[1, 0]), "the smaller first"),
+        (dict(kind="integer", bounds=[0, 1.5]), "whole numbers"),
+        (dict(kind="integer", bounds=[0, 2**60]), "beyond 2\\^53"),
+        (dict(kind="integer", bounds=[0, 9], edges=[0, 9]), "give bounds"),
+        (dict(kind="integer", edges=[0, 5, 5]), "must rise"),
+        (dict(kind="integer", edges=[0, 5], bins=3), "leave bins out"),
+        (dict(kind="integer", bounds=[0, 9], log=True), "smallest value above 0"),
+        (dict(kind="integer", bounds=[0, 9], zero=True), "bin 0 .* holds no value besides zero"),
+        (dict(kind="integer", bounds=[1, 9], special=[0], zero=True), "no two special"),
+        (dict(kind="integer", bounds=[1, 9], decimals=2), "has no such entry"),
+        (dict(kind="integer", bounds=[1, 9], missing=1), "true or false"),
+        (dict(kind="integer", bounds=[1, 9], bins=0), "from 1 to"),
+        (dict(kind="integer", bounds=[1, 9], outside="drop"), '"refuse", "clip" or "other"'),
+        (dict(kind="number", bounds=[0, float("inf")]), "finite"),
+        (dict(kind="number", bounds=[0, 1], decimals=-1), "from 0 to 9"),
+        (dict(kind="number", bounds=[0, 1], decimals="2"), "from 0 to 9"),
+        (dict(kind="number", bounds=[0.01, 0.02], decimals=1), "holds no value"),
+        (dict(kind="date", bounds=["2020", "2021"]), "written as 2031-12-24"),
+        (dict(kind="date", bounds=["2020-01-01", "2021-01-01"], format="%d"), "day, month and year"),
+    ],
+)
+def test_refused_columns(entry, words):
+    with pytest.raises(CardError, match=words):
+        Column(name="x", **entry)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TEXT.replace("bounds", "bouns"), "column 'age' has no entry 'bouns'. Did you mean 'bounds'"),
+        (TEXT.replace('name = "age"', ""), "lacks name"),
+        (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
+        ("declared_sise = 1\n" + TEXT, "no key 'declared_sise'. Did you mean 'declared_size'"),
+        ("bins = 3\n" + TEXT, "no key 'bins'"),
+        (TEXT + 'title = "x"', "no entry 'title'.* Facts about the whole table come before"),
+        ('label = "agee"\n' + TEXT, "label must name a column.* Did you mean 'age'"),
+        ('decimal = "x"\n' + TEXT, "decimal must be"),
+        ('missing_unit = "own"\n' + TEXT, "no meaning"),
+        (TEXT + TEXT.partition("\n")[2], "'age' is on the card twice"),
+        ("declared_size = 1\n", "at least one column"),
+        ("declared_size = 1\ncolumn = 3", "at least one column"),
+        ("shape = [1, 2, 2]\nclasses = 2\ndeclared_size = 9", "describes pictures"),
+    ],
+)
+def test_refused_cards(tmp_path, text, words):
+    (tmp_path / "card.toml").write_text(text)
+    with pytest.raises(CardError, match=words) as error:
+        TableCard.load(tmp_path / "card.toml")
+    assert str(error.value).startswith(str(tmp_path / "card.toml"))
+
+
+def test_a_card_of_a_table_is_no_card_of_pictures():
+    with pytest.raises(CardError, match="describes a table"):
+        DataCard.loads(TEXT)
+
+
+def test_a_repr_shows_no_more_than_shapes():
+    assert repr(CARD) == "TableCard(4 columns, declared_size=500, unit='patient')"
+    assert np.array_equal(CARD.columns[0].cuts, TableCard.loads(CARD.dumps()).columns[0].cuts)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from([*CARD.to_dict()]), ANYTHING, max_size=2),
+    st.dictionaries(st.sampled_from([*MEANING]), ANYTHING, max_size=2),
+)
+def test_any_facts_make_a_card_or_a_card_error(facts, entries):
+    column = {"name": "x", "kind": "integer", "bounds": [0, 99]} | entries
+    with suppress(CardError):
+        TableCard.from_dict({"declared_size": 9, "column": [column]} | facts).dumps()

@@ -1,0 +1,84 @@
+"""Synthetic rows: values, DataFrames, files."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
+from gossamer.data.tables.read import read_table
+from gossamer.data.tables.samples import TableSamples, write_table_samples
+from gossamer.errors import RequestError, RunFolderError
+
+CARD = TableCard(
+    columns=(
+        Column(name="age", kind="integer", bounds=(0, 99), missing=True),
+        Column(name="sum", kind="category", values=("=1+1", "a,b", 'q"', "<i>"), missing=True, outside="other"),
+        Column(name="day", kind="date", bounds=("2020-01-01", "2020-12-31"), missing=True, format="%d.%m.%Y"),
+        Column(name="dose", kind="number", bounds=(0, 10), decimals=2, outside="other", missing=True),
+        Column(name="n", kind="integer", bounds=(0, 9)),
+    ),
+    declared_size=100,
+)
+
+
+def samples(n: int = 500, card: TableCard = CARD) -> TableSamples:
+    rng = np.random.default_rng(0)
+    return TableSamples(np.stack([rng.integers(0, size, n) for size in card.domain], axis=1).astype(np.int32), card)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_files_are_read_back_as_the_same_codes(tmp_path, ending, decimal):
+    card = TableCard(columns=CARD.columns, declared_size=9, decimal=decimal)
+    written = samples(card=card)
+    written.save(tmp_path / f"s{ending}")
+    assert np.array_equal(read_table(tmp_path / f"s{ending}", card).codes, written.codes)
+    with pytest.raises(RunFolderError, match="already"):
+        written.save(tmp_path / f"s{ending}")
+    written[:3].save(tmp_path / f"s{ending}", force=True)
+    assert np.array_equal(read_table(tmp_path / f"s{ending}", card).codes, written.codes[:3])
+
+
+def test_chunks_make_the_same_file(tmp_path):
+    whole = samples()
+    whole.save(tmp_path / "a.csv")
+    write_table_samples(tmp_path / "b.csv", [whole[:99], whole[99:100], whole[100:]])
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert (tmp_path / "a.csv").read_text().splitlines()[0] == "age,sum,day,dose,n"
+
+
+def test_a_data_frame_has_types_and_missing_values():
+    frame = samples().to_pandas()
+    assert frame.dtypes.astype(str).tolist()[0] == "Int64"
+    assert [str(kind) for kind in frame.dtypes[["day", "n"]]] == ["datetime64[s]", "int64"]
+    assert frame.isna().any().tolist() == [True, True, True, True, False]
+    assert np.array_equal(read_table(frame, CARD).codes, samples().codes)
+    assert set(frame["sum"].dropna()) == {"=1+1", "a,b", 'q"', "<i>", "other"}
+
+
+def test_some_rows_have_the_values_they_had():
+    whole = samples().to_pandas()
+    pd.testing.assert_frame_equal(samples()[10:12].to_pandas(), whole[10:12].reset_index(drop=True), check_dtype=False)
+    assert len(samples()[np.arange(500) < 7]) == len(samples()[[1, 2, 3, 4, 5, 6, 7]]) == 7
+    assert samples()[5:][2:].numbers[0] == 7
+
+
+def test_a_notebook_shows_ten_rows():
+    page = samples()._repr_html_()
+    assert page.count("<tr>") == 11 and "&lt;i&gt;" in page and "<i>" not in page
+    assert repr(samples()) == "TableSamples(500 rows of 5 columns)"
+
+
+def test_values_that_a_spreadsheet_may_run_are_said():
+    assert "'sum' begin with =, +, - or @" in samples().notes[0]
+    assert TableSamples(np.zeros((1, 1), np.int32), TableCard(columns=CARD.columns[:1], declared_size=9)).notes == ()
+
+
+def test_refused_files(tmp_path):
+    with pytest.raises(RequestError, match=r"written as .csv or .parquet"):
+        samples().save(tmp_path / "s.npz")
+    for ending in (".csv", ".parquet"):
+        with pytest.raises(RequestError, match="nothing to write"):
+            samples(0).save(tmp_path / f"s{ending}")
+        assert not (tmp_path / f"s{ending}").exists()

@@ -1,0 +1,109 @@
+"""Digests of tables, and which rows a public share or a split takes."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gossamer.data.tables.identity import identify, made_public
+from gossamer.data.tables.split import split_table
+from gossamer.data.tables.table import Table
+from gossamer.errors import DataError, RequestError, RunFolderError
+
+CODES = np.random.default_rng(0).integers(0, 3, (4000, 2)).astype(np.int32)
+
+
+def test_the_mark_is_of_the_rows_in_any_order_and_the_fingerprint_is_not():
+    one, other = identify(Table(CODES)), identify(Table(CODES[::-1].copy()))
+    assert one.mark == other.mark and one.fingerprint != other.fingerprint
+    assert identify(Table(CODES.copy())) == one
+    changed = CODES.copy()
+    changed[7, 1] = 2 - changed[7, 1] or 1
+    assert identify(Table(changed)).mark != one.mark
+    assert identify(Table(CODES.reshape(2000, 4))).mark != one.mark
+    units = np.arange(4000) // 2
+    with_units = identify(Table(CODES, units, np.array([str(n) for n in range(2000)])))
+    assert with_units.mark == one.mark and with_units.fingerprint != one.fingerprint
+    assert identify(Table(CODES[:0])).mark == ""
+
+
+def test_a_public_share_of_few_different_rows_has_their_proportions():
+    public = made_public(Table(CODES), share=0.3, salt="s")
+    assert 0.25 < public.mean() < 0.35
+    different = np.ravel_multi_index(CODES.T, (3, 3))
+    assert np.abs(np.bincount(different[public], minlength=9) / np.bincount(different) - 0.3).max() < 0.1
+
+
+def test_a_row_that_joins_moves_no_other():
+    def taken(codes: np.ndarray) -> list[list[int]]:
+        return sorted(codes[made_public(Table(codes), share=0.3, salt="s")].tolist())
+
+    more = np.insert(CODES, 17, [1, 1], axis=0)
+    extra = len(taken(more)) - len(taken(CODES))
+    assert extra in (0, 1)
+    assert taken(more) == sorted([*taken(CODES), *[[1, 1]] * extra])
+
+
+def test_units_are_taken_whole_and_by_their_id():
+    names = np.array([f"p{n}" for n in range(1999)] + [""])
+    units = np.arange(4000) // 2
+    public = made_public(Table(CODES, units, names), share=0.3, salt="s")
+    assert public.shape == (2000,) and 0.25 < public.mean() < 0.35
+    alone = made_public(Table(CODES[:2], np.zeros(2, np.int64), names[:1]), share=0.3, salt="s")
+    assert alone[0] == public[0], "whatever its rows, and whoever else is there"
+    with pytest.raises(ValueError, match="no identity"):
+        made_public(Table(CODES, units), share=0.3, salt="s")
+
+
+def _rows(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return [*csv.reader(file, delimiter=";")]
+
+
+def test_a_split_writes_every_row_once_as_it_is(tmp_path):
+    rows = [[f"p{n // 2}", f"{n},5", 'a "b"\n'] for n in range(400)]
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([["id", "x", "text"], *rows])
+    counts, units = split_table(tmp_path / "t.csv", out=tmp_path / "out", units="id")
+    train, test = _rows(tmp_path / "out/train.csv"), _rows(tmp_path / "out/test.csv")
+    assert train[0] == test[0] == ["id", "x", "text"]
+    assert sorted(train[1:] + test[1:]) == sorted(rows)
+    assert counts == (len(train) - 1, len(test) - 1) and 40 < counts[1] < 120
+    assert units == (counts[0] // 2, counts[1] // 2)
+    assert {row[0] for row in train[1:]}.isdisjoint(row[0] for row in test[1:])
+    assert (tmp_path / "out/train.csv").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+    split_table(tmp_path / "t.csv", out=tmp_path / "again", units="id", seed=1)
+    assert _rows(tmp_path / "again/test.csv") != test
+
+
+def test_a_parquet_file_is_split_into_parquet_files(tmp_path):
+    frame = pd.DataFrame({"x": range(300), "y": pd.Categorical(["a", None, "b"] * 100)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    counts, units = split_table(tmp_path / "t.parquet", out=tmp_path / "out", share=0.3)
+    parts = [pd.read_parquet(tmp_path / f"out/{side}.parquet") for side in ("train", "test")]
+    assert counts == units == tuple(map(len, parts)) and 60 < counts[1] < 120
+    assert (
+        pd.concat(parts).sort_values("x", ignore_index=True).astype({"y": object}).equals(frame.astype({"y": object}))
+    )
+
+
+def test_splits_that_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("id,x\n" + "1,2\n" * 50)
+    (tmp_path / "ragged.csv").write_text("id,x\n1,2\n1\n")
+    (tmp_path / "one.csv").write_text("id,x\n1,2\n")
+    for name, options, kind, words in (
+        ("t", {"share": 1.0}, RequestError, "between 0 and 1"),
+        ("t", {"units": "who"}, DataError, "no column 'who'"),
+        ("t", {"units": "id"}, RequestError, "no row fell to"),
+        ("one", {}, RequestError, "no row fell to"),
+        ("ragged", {}, DataError, "row 1 .* another number of values"),
+    ):
+        with pytest.raises(kind, match=words):
+            split_table(tmp_path / f"{name}.csv", out=tmp_path / "out", **options)
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(RunFolderError, match="replaces nothing"):
+        split_table(tmp_path / "t.csv", out=tmp_path / "out")

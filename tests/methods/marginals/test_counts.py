@@ -1,0 +1,167 @@
+"""What a unit moves, at most, and that no rounding moves more: the counts and the errors that are released."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gossamer.data.tables.table import Table
+from gossamer.methods.marginals.counts import GRID, Counts, Errors
+from gossamer.methods.marginals.tree import Clique
+from gossamer.privacy.queries import Bounds
+
+DOMAIN = (3, 2, 4)
+MAPS = [torch.arange(3), torch.arange(2), torch.tensor([0, 1, 1, 0])]
+CLIQUES: list[Clique] = [(0,), (0, 1), (1, 2), (0, 1, 2)]
+COUNTS = Counts(MAPS, CLIQUES)
+ONES = Bounds(norms=(1.0,) * len(CLIQUES), groups=(0, 1, 2, 3))
+
+
+def table(n: int, *, seed: int = 0, units: np.ndarray | None = None) -> Table:
+    draw = np.random.default_rng(seed)
+    return Table(np.stack([draw.integers(size, size=n) for size in DOMAIN], 1).astype(np.int32), units)
+
+
+def without(held: Table, unit: int) -> Table:
+    """The table without a unit, whose number no other unit takes up: numbers above it move down by one."""
+    if held.units is None:
+        return held[np.delete(np.arange(len(held)), unit)]
+    stay = held.units != unit
+    return Table(held.codes[stay], held.units[stay] - (held.units[stay] > unit))
+
+
+def errors(expected: list[Tensor] | None = None, scale: float = 1.0) -> Errors:
+    draw = torch.Generator().manual_seed(3)
+    tables = [scale * torch.rand(shape, generator=draw, dtype=torch.float64) for shape in COUNTS.shapes]
+    return Errors(COUNTS, tables if expected is None else expected)
+
+
+def tables_of(held: Table) -> list[Tensor]:
+    return COUNTS.tables(COUNTS.clipped_sum(held, ONES))
+
+
+SAME = np.zeros((40, 3), np.int32)
+PERSONS = np.array([0] * 7 + [1] * 1 + [2] * 3 + [3] * 13 + [4] * 16)
+HELD = {
+    "rows": table(40),
+    "the same row": Table(SAME),
+    "persons": table(40, units=PERSONS),
+    "persons in another order": table(40, units=np.random.default_rng(1).permutation(PERSONS)),
+    "persons with the same row": Table(SAME, PERSONS),
+    "one person": table(40, units=np.zeros(40, np.int64)),
+    "one row": table(1),
+}
+
+
+def test_counts_by_hand() -> None:
+    held = table(50, seed=2)
+    for clique, found in zip(CLIQUES, tables_of(held), strict=True):
+        by_hand = torch.zeros(found.shape, dtype=torch.float64)
+        for row in held.codes:
+            by_hand[tuple(int(MAPS[column][row[column]]) for column in clique)] += 1
+        assert torch.equal(found, by_hand)
+
+
+def test_rows_of_a_person_weigh_one_together() -> None:
+    """Two persons with the same row, one of them seven times: each counts once, up to a step of the grid for each row."""
+    held = Table(np.zeros((8, 3), np.int32), np.array([0] * 7 + [1]))
+    for found in tables_of(held):
+        assert 2 - 8 / GRID <= float(found.sum()) <= 2
+        assert float(found.flatten()[0]) == float(found.sum())
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_unit_moves_each_table_by_at_most_one(name: str) -> None:
+    """Any unit, at any position: exactly, in L1 and so in L2. The total movement is that of the tables together."""
+    held = HELD[name]
+    whole = tables_of(held)
+    moved = []
+    for unit in range(held.population):
+        for before, after in zip(whole, tables_of(without(held, unit)), strict=True):
+            moved.append(float((before - after).abs().sum()))
+            assert float((before - after).norm()) <= 1
+    assert max(moved) <= 1
+    assert max(moved) > 1 - 40 / GRID, "the bound is reached"
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("scale", [0.0, 1.0, 40.0, 1e6])
+def test_a_unit_moves_the_errors_by_at_most_the_bound(name: str, scale: float) -> None:
+    held, query = HELD[name], errors(scale=scale)
+    asked = Bounds(norms=(query.bound,))
+    whole = query.clipped_sum(held, asked)
+    for unit in range(held.population):
+        moved = whole - query.clipped_sum(without(held, unit), asked)
+        assert float(moved.abs().max()) <= 1
+        assert float(moved.norm()) <= query.bound
+
+
+def test_the_bound_of_the_errors_is_reached() -> None:
+    """A model that expects nothing: one row more is one more in each error. So no smaller bound holds."""
+    query = errors(scale=0.0)
+    asked = Bounds(norms=(query.bound,))
+    moved = query.clipped_sum(table(5), asked) - query.clipped_sum(table(5)[:4], asked)
+    assert float(moved.norm()) == pytest.approx(math.sqrt(len(CLIQUES)))
+
+
+def test_other_units_do_not_change_how_a_unit_is_rounded() -> None:
+    """Weights of a third, in tables of up to 3 million rows: what one person adds is the same to the last bit."""
+    person = Table(np.zeros((3, 3), np.int32), np.zeros(3, np.int64))
+    alone = COUNTS.clipped_sum(person, ONES)
+    for others in (1, 1_000, 1_000_000):
+        crowd = Table(np.zeros((3 * others, 3), np.int32), 1 + np.repeat(np.arange(others), 3))
+        both = Table(np.concatenate([crowd.codes, person.codes]), np.concatenate([crowd.units, person.units]))
+        assert torch.equal(COUNTS.clipped_sum(both, ONES) - COUNTS.clipped_sum(crowd, ONES), alone)
+
+
+def test_errors_by_hand() -> None:
+    held, query = table(30), errors(scale=5.0)
+    found = query.clipped_sum(held, Bounds(norms=(2.0,)))
+    by_hand = [float((a - b).abs().sum()) for a, b in zip(tables_of(held), query.expected, strict=True)]
+    assert found.tolist() == pytest.approx(by_hand, abs=1e-4)
+
+
+def test_an_empty_table_and_a_code_out_of_range_are_answered() -> None:
+    """An error message would be an output."""
+    empty = table(0)
+    assert float(COUNTS.clipped_sum(empty, ONES).abs().sum()) == 0
+    assert errors().clipped_sum(empty, Bounds(norms=(2.0,))).shape == (4,)
+    strange = Table(np.array([[99, -1, 7]], np.int32))
+    for found in tables_of(strange):
+        assert float(found.sum()) == 1
+
+
+def test_no_candidate_is_an_answer() -> None:
+    nothing = Errors(Counts(MAPS, []), [])
+    assert nothing.clipped_sum(table(3), Bounds(norms=(nothing.bound,))).shape == (0,)
+
+
+def test_a_smaller_bound_than_the_sensitivity_is_refused() -> None:
+    with pytest.raises(ValueError, match="by up to 1"):
+        COUNTS.clipped_sum(table(3), Bounds(norms=(1.0, 1.0, 0.5, 1.0)))
+    with pytest.raises(ValueError, match="4 errors by up to 2"):
+        errors().clipped_sum(table(3), Bounds(norms=(1.0,)))
+
+
+def test_every_table_of_few_rows() -> None:
+    """All tables of at most three rows over a small domain, with and without persons: the worst movement is the bound."""
+    maps = [torch.arange(2), torch.arange(2)]
+    counts = Counts(maps, [(0,), (0, 1)])
+    every = list(itertools.product(range(2), repeat=2))
+    expected = [torch.tensor([0.5, 1.5]).double(), torch.tensor([[1.0, 0.0], [0.25, 0.75]]).double()]
+    query = Errors(counts, expected)
+    bounds, worst = Bounds(norms=(1.0, 1.0), groups=(0, 1)), 0.0
+    for rows in itertools.product(every, repeat=3):
+        for units in (None, np.array([0, 0, 1]), np.array([0, 1, 0])):
+            held = Table(np.array(rows, np.int32), units)
+            for unit in range(held.population):
+                fewer = without(held, unit)
+                pair = [counts.clipped_sum(each, bounds) for each in (held, fewer)]
+                assert all(float(part.norm()) <= 1 for part in (pair[0] - pair[1]).split(counts.sizes))
+                asked = Bounds(norms=(query.bound,))
+                moved = float((query.clipped_sum(held, asked) - query.clipped_sum(fewer, asked)).norm())
+                worst = max(worst, moved)
+    assert worst <= query.bound
