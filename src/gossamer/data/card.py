@@ -9,7 +9,7 @@ import math
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 else:
     torch = Lazy("torch")
 
+Kind: TypeAlias = Literal["pictures", "table"]
+"""What a card describes, and what a method takes."""
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
 USUAL = ((28, 28), (32, 32))
@@ -62,6 +64,9 @@ _HEADER = """\
 """
 
 
+CardType = TypeVar("CardType", bound="Card")
+
+
 class Card:
     """What the cards of pictures and of tables have in common: the facts that a guarantee needs, and a TOML file."""
 
@@ -70,6 +75,8 @@ class Card:
     missing_unit: Missing
     title: str
     data_set: str
+    kind: ClassVar[Kind]
+    """What it describes."""
     units_come: ClassVar[str]
     """How the ids of units are given, for messages."""
 
@@ -85,21 +92,12 @@ class Card:
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> Self:
         """A card from TOML text. `where` names the text in messages. Raises CardError."""
-        try:
-            facts = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
-        return cls.from_dict(facts, where=where)
+        return cls.from_dict(parsed(text, where=where), where=where)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The card in a TOML file. Raises CardError: names the file, the key and the remedy."""
-        try:
-            text = Path(path).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-            raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
-        return cls.loads(text, where=str(path))
+        return cls.loads(text_of_card(path), where=str(path))
 
     def save(self, path: str | Path) -> None:
         """Write the card to a file, over what was there."""
@@ -117,6 +115,23 @@ class Card:
                 raise CardError(f"{key} must be a line of text in quotes: {meaning[key]}")
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
+
+
+def parsed(text: str, *, where: str) -> dict[str, Any]:
+    """The facts in the TOML text of a card. Raises CardError."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
+
+
+def text_of_card(path: str | Path) -> str:
+    """The text of a card file. Raises CardError."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -156,6 +171,7 @@ class DataCard(Card):
     invert: bool = False
     missing_label: Literal["refuse", "drop"] = "refuse"
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
+    kind: ClassVar[Kind] = "pictures"
     units_come: ClassVar[str] = (
         "--units FILE.csv (columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
     )
@@ -371,7 +387,7 @@ def rounded(count: int) -> int:
     return max(round(count, -digits), 10)
 
 
-def protected_part(card: DataCard, share: float) -> DataCard:
+def protected_part(card: CardType, share: float) -> CardType:
     """The card of what stays private if `share` of the data is made public.
 
     Its declared size is (1 - share) of what is declared, never what was counted. The true number on either side is
@@ -385,7 +401,7 @@ def protected_part(card: DataCard, share: float) -> DataCard:
         raise CardError(
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
-    return replace(card, declared_size=stays)
+    return replace(card, declared_size=stays)  # type: ignore[type-var]  # each card is a dataclass
 
 
 def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "Tensor":

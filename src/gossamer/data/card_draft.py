@@ -1,7 +1,8 @@
-"""A draft of a data card, with hints for the data owner. Both come from records: for the terminal only."""
+"""A draft of a card, of pictures or of a table, with hints for the data owner. Both are for the terminal only."""
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from gossamer import notebook
@@ -11,7 +12,9 @@ from gossamer.data.pixels.polarity import NEARLY_CONSTANT, ground, nearly_consta
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records
-from gossamer.errors import worded
+from gossamer.data.tables.draft import draft_table_card
+from gossamer.data.tables.recognise import is_table
+from gossamer.errors import RequestError, worded
 
 
 def draft_text(
@@ -21,8 +24,27 @@ def draft_text(
     labels_key: str | None = None,
     units: Data | None = None,
     pixel_range: tuple[float, float] | None = None,
+    dictionary: str | Path | None = None,
 ) -> tuple[str, list[str]]:
-    """Return a card as TOML text, and what the data owner must decide. Arguments and errors: as of `readers.read.read`."""
+    """Return a card as TOML text, and what the data owner must decide. Errors: as of `readers.read.read`.
+
+    Args:
+        data: the private records. A table without pictures gets the card of a table.
+        images_key: see `data.readers.read.read`.
+        labels_key: see `data.readers.read.read`.
+        units: see `data.readers.read.read`.
+        pixel_range: see `data.readers.read.read`.
+        dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
+            takes bounds and values from it, in place of comments.
+    """
+    if is_table(data):
+        given = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+            raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
+        return draft_table_card(data, units=units, dictionary=dictionary)  # type: ignore[arg-type]  # the name of a column
+    if dictionary is not None:
+        raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
     check_range(pixel_range or STORED)
     keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
     looked = sizes(data, split="train", **keys)
@@ -36,21 +58,29 @@ def draft_text(
     return text, [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))]
 
 
-def draft_card(data: Data, **options: Any) -> DataCard:
+def draft_card(data: Data, **options: Any) -> Any:
     """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
 
     Args:
         data: the private records, as `fit` takes them.
-        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them.
+        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them. For a table, `dictionary`: a CSV
+            file that describes its columns.
+
+    Returns:
+        A DataCard. For a table, the draft as TOML text: its measured bounds and values are comments. Save it, edit it, and
+        pass the path of the file to `fit`.
 
     Raises:
         DataError: if the records cannot be read.
         CardError: if no card can describe them.
     """
     text, hints = draft_text(data, **options)
-    card = DataCard.loads(text)
     for hint in hints:
         notebook.say(f"Note: {worded(hint)}")
+    if is_table(data):
+        notebook.say("A draft, measured on the records. Save it, replace what is measured, and pass the file as card.")
+        return text
+    card = DataCard.loads(text)
     notebook.say(
         f"A draft, measured on the records. Declare what may be public, such as a rounded size known from elsewhere:\n"
         f"card = gossamer.{card!r}"

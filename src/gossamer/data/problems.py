@@ -38,7 +38,8 @@ class Problems:
 
 FORMS = "class folders of pictures, .npz, .npy or idx files, or pictures in .parquet, .arrow or .tar (docs/data.md)"
 """What DATA may be."""
-TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods", ".dta", ".sav")
+READ_TABLES = (".csv", ".tsv", ".parquet")
+TABLES = (*READ_TABLES, ".arrow", ".feather", ".xlsx", ".xls", ".ods", ".dta", ".sav")
 TEXTS = (".txt", ".md", ".json", ".jsonl", ".xml", ".html", ".pdf", ".docx")
 
 
@@ -46,10 +47,14 @@ def no_pictures(path: Path) -> DataError:
     """The error for a file that holds no pictures: a table or a text, by its ending, or another kind of file."""
     if (suffix := path.suffix.lower()) not in (*TABLES, *TEXTS):
         return DataError(f"{path}: this kind of file is not read. Give {FORMS}.")
-    kind, tools = ("a table", " For tables, try SmartNoise or private-pgm.") if suffix in TABLES else ("text", "")
-    return DataError(
-        f"{path} holds {kind}. Tables and texts are not supported yet: Gossamer learns from pictures. Give {FORMS}.{tools}"
-    )
+    if suffix in READ_TABLES:
+        return DataError(
+            f"{path} holds a table, and pictures are to be read here. Give pictures, or the card of a table, which "
+            "`gossamer card DATA` drafts."
+        )
+    if suffix in TABLES:
+        return DataError(f"{path} holds a table in a form that Gossamer does not read. Save it as .csv or .parquet.")
+    return DataError(f"{path} holds text. Gossamer learns from pictures and tables. Give {FORMS}.")
 
 
 def records(positions: Iterable[int], kind: str = "record") -> str:

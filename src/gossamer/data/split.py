@@ -24,6 +24,8 @@ from gossamer.data.readers.image_files import Decoder
 from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
+from gossamer.data.tables.recognise import is_table
+from gossamer.data.tables.split import split_table
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 
@@ -43,12 +45,14 @@ class SplitResult:
         units: how many units they belong to.
         spec: --units for the new place; empty: there are no units.
         notes: what was converted on the way into an .npz, in words; and whether a split of DATA was left out.
+        table: whether the records are rows of a table.
     """
 
     records: tuple[int, int]
     units: tuple[int, int]
     spec: str
     notes: tuple[str, ...] = ()
+    table: bool = False
 
 
 def split(
@@ -63,11 +67,11 @@ def split(
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> SplitResult:
-    """Split DATA into train and test at random, whole units on either side; pictures are left as they are.
+    """Split DATA into train and test at random, whole units on either side; pictures and values are left as they are.
 
     Args:
         data: DATA. Of its own splits, if it has any, one is read (default: train).
-        out: a new folder for class folders of pictures, else a new .npz file. It gets both splits.
+        out: a new folder for class folders of pictures and for a table, else a new .npz file. It gets both splits.
         share: expected share of test, between 0 and 1.
         seed: number that fixes the split. Another seed gives another split.
         units: see `data.readers.read.read`.
@@ -81,6 +85,14 @@ def split(
         RunFolderError: something is there already, or it cannot be written.
     """
     out = Path(out)
+    if is_table(data):
+        if not is_place(data) or (images_key, labels_key, pixel_range) != (None, None, None):
+            raise RequestError(
+                "a table is split as a file, and takes no --images-key, --labels-key and --pixel-range. Save it as .csv or "
+                ".parquet, and leave these out."
+            )
+        rows, owners = split_table(str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit)
+        return SplitResult(rows, owners, units or "", table=True)
     if not 0 < share < 1:
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():

@@ -493,7 +493,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, capsys, module, name, e
 # Tables, tars and lists
 
 
-def test_tables_are_refused_in_one_sentence(tmp_path, capsys):
+def test_where_pictures_are_to_be_read_tables_are_refused_in_one_sentence(tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -503,11 +503,13 @@ def test_tables_are_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "people.tsv").write_text("age\tincome\n")
     parquet.write_table(pa.table({"age": [39], "name": ["Doe"], "label": [1]}), tmp_path / "people.parquet")
     for path in sorted(tmp_path.iterdir()):
-        status, out, err = card(capsys, str(path))
-        assert (status, out) == (2, "")
-        assert err.startswith(f"gossamer: {path} holds a table. Tables and texts are not supported yet")
-        told = err.replace(str(tmp_path), "")  # whose number may hold a 39
-        assert told.count("\n") == 1 and "39" not in told and "Doe" not in told
+        with pytest.raises(DataError) as refused:
+            read(str(path), split="train")
+        told = str(refused.value)
+        assert told.startswith(f"{path} holds a table")
+        assert ("Save it as .csv or .parquet" in told) == (path.suffix == ".xlsx")
+        told = told.replace(str(tmp_path), "")  # whose number may hold a 39
+        assert "\n" not in told and "39" not in told and "Doe" not in told
 
 
 def test_damaged_samples_name_the_line(tmp_path):

@@ -219,9 +219,9 @@ def test_what_holds_no_records_is_refused_in_one_paragraph(data: Any, what: str,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_frame_is_told_that_tables_are_not_supported(tmp_path: Path) -> None:
+def test_a_frame_is_no_pictures(tmp_path: Path) -> None:
     frame = pytest.importorskip("pandas").DataFrame({"age": [1, 2]})
-    with pytest.raises(DataError, match="tables are not supported yet"):
+    with pytest.raises(DataError, match="data is a table, and the card describes pictures"):
         fit("dpgan", data=frame, out=tmp_path / "run", **RUN)
 
 

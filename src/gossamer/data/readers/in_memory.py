@@ -76,7 +76,7 @@ def stored_in_memory(
         return Stored(data.images, labels, class_names=() if labels_key == NONE else data.class_names)
     if hasattr(data, "iloc"):
         raise DataError(
-            f"{where}: tables are not supported yet: Gossamer learns from labelled pictures. {where} is {FORMS}."
+            f"{where} is a table, and the card describes pictures. Give the card of a table, which `gossamer card DATA` drafts."
         )
     if isinstance(data, tuple | list) and len(data) == 2:
         return _of_pair(*data, where=where, labels_key=labels_key)

@@ -1,6 +1,6 @@
 """Pictures in tables: .parquet and .arrow files as the hubs write them, and samples that Gossamer wrote as .csv or .parquet.
 
-Other tables are refused: Gossamer does not learn from them yet. The extra `parquet` is needed for all but .csv.
+Other tables are read by `data.tables`. The extra `parquet` is needed for all but .csv.
 """
 
 import csv
@@ -26,6 +26,8 @@ from gossamer.errors import DataError, RequestError
 _BATCH = 256
 _LABELS = ("label", "labels")
 _PIXELS, _CLASS = "pixels", "class"
+_HEAD = 1 << 24
+"""Letters of the first line of samples, at most."""
 _MOST_NAMED = 10_000
 """Classes of samples with names: a damaged label could ask for any number of them."""
 
@@ -41,10 +43,8 @@ def read_csv(path: Path, shape: tuple[int, ...] | None) -> Stored:
     """
     try:
         with path.open(encoding="utf-8") as file:
-            head = file.readline(1 << 24).strip().split(",")
-            has_names = head[1:2] == [_CLASS]
-            count = len(head) - 1 - has_names
-            if head[0] != "label" or count < 1 or head[1 + has_names :] != [f"pixel{at}" for at in range(count)]:
+            has_names, count = _head_of_samples(file.readline(_HEAD))
+            if not count:
                 raise no_pictures(path)
             pieces, line, problems = [], 2, Problems()
             called: set[tuple[int, str]] = set()
@@ -61,6 +61,30 @@ def read_csv(path: Path, shape: tuple[int, ...] | None) -> Stored:
     labels = np.concatenate([labels for labels, _ in pieces])
     images = np.concatenate([pixels for _, pixels in pieces])
     return Stored(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
+
+
+def is_csv_of_samples(path: Path) -> bool:
+    """Whether a .csv holds samples of pictures that Gossamer wrote, by its first line."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _head_of_samples(file.readline(_HEAD))[1] > 0
+    except (UnicodeDecodeError, OSError):
+        return False
+
+
+def has_pictures(path: Path) -> bool:
+    """Whether a .parquet file has a column of pictures, or of pixels that Gossamer wrote. Raises DataError."""
+    with opened(path) as (schema, _):
+        return any(_is_picture(field.type) or (field.name == _PIXELS and _is_pixels(field.type)) for field in schema)
+
+
+def _head_of_samples(line: str) -> tuple[bool, int]:
+    """Whether the first line of samples names classes, and the number of pixels; 0: it is that of another table."""
+    head = line.strip().split(",")
+    has_names = head[1:2] == [_CLASS]
+    count = len(head) - 1 - has_names
+    sound = head[0] == "label" and head[1 + has_names :] == [f"pixel{at}" for at in range(count)]
+    return has_names, max(count, 0) if sound else 0
 
 
 def _without_name(line: str) -> tuple[str, str]:

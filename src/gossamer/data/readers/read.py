@@ -81,7 +81,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
             Each unit is protected as a whole. Default: one record is protected. Pictures in folders: `FILE.csv` with
             the columns name (path below DATA) and unit (any id), or `folder` (DATA/CLASS/UNIT/picture). Arrays:
             `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are `train_KEY`
-            and `test_KEY`.
+            and `test_KEY`. A table: the column with the ids.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: read pictures in folders of units even without `units`; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.

@@ -9,6 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
 from gossamer.data.card import Card
+from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, same_name
 from gossamer.data.units import Missing
@@ -54,6 +55,7 @@ class TableCard(Card):
     data_set: str = ""
     decimal: str = "."
     drop: tuple[tuple[str, str], ...] = ()
+    kind: ClassVar[CardKind] = "table"
     units_come: ClassVar[str] = "--units COLUMN, the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:

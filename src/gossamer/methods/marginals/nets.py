@@ -45,6 +45,11 @@ class Field(nn.Module):
         self.take(alone, [torch.full(shape, 1 / math.prod(shape)).double() for shape in alone.shapes])
 
     @property
+    def classes(self) -> int:
+        """Number of values of the label column; 1 where there is none."""
+        return 1 if self.label is None else self.domain[self.label]
+
+    @property
     def maps(self) -> list[Tensor]:
         """`merged`, by column."""
         return list(self.merged.split(list(self.domain)))

@@ -14,9 +14,16 @@ from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft. Default: print it.")
 @options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range")
+@options_of("gossamer.data.card_draft.draft_text", "dictionary", dictionary={"type": PATH, "metavar": "FILE.csv"})
 @force
 def card(
-    data: str, out: Path | None, units: str | None, pixel_range: tuple[float, float] | None, force: bool, **keys: Any
+    data: str,
+    out: Path | None,
+    units: str | None,
+    pixel_range: tuple[float, float] | None,
+    dictionary: Path | None,
+    force: bool,
+    **keys: Any,
 ) -> None:
     """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
 
@@ -26,7 +33,7 @@ def card(
     check_range(pixel_range or STORED)
     if out is not None:
         refuse_taken(out, force=force)
-    text, hints = draft_text(data, units=units, pixel_range=pixel_range, **keys)
+    text, hints = draft_text(data, units=units, pixel_range=pixel_range, dictionary=dictionary, **keys)
     for hint in hints:
         click.echo(f"Note: {hint}", err=True)
     if out is None:

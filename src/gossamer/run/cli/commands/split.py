@@ -31,11 +31,11 @@ def split(data: str, out: Path, **options: Any) -> None:
         click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if result.spec else ""))
     whose = ""
     if result.spec:
-        whose = f" --units {shlex.quote(str(out / result.spec) if result.spec.endswith('.csv') else result.spec)}"
+        in_file = result.spec.endswith(".csv") and not result.table
+        whose = f" --units {shlex.quote(str(out / result.spec) if in_file else result.spec)}"
     place = shlex.quote(str(out))
-    click.echo(
-        f"Use `gossamer fit --data {place}{whose}` and `gossamer attack --members {place} --nonmembers {place}{whose}`."
-    )
+    attack = "" if result.table else f" and `gossamer attack --members {place} --nonmembers {place}{whose}`"
+    click.echo(f"Use `gossamer fit --data {place}{whose}`{attack}.")
     click.echo(
         f"Note: {place} is a new data set to the budget log: runs and limits on {shlex.quote(data)} do not count. To count "
         "both, write the same data_set on all cards of these people before the first run.",

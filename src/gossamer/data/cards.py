@@ -1,0 +1,27 @@
+"""The kind of a card: `[[column]]` entries tell the card of a table from that of pictures."""
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from gossamer.data.card import DataCard, parsed, text_of_card
+from gossamer.data.tables.card import TableCard
+
+AnyCard: TypeAlias = DataCard | TableCard
+
+
+def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:
+    """A card of either kind from plain values, as `to_dict` gives them. Raises CardError."""
+    kind = TableCard if "column" in facts else DataCard
+    return kind.from_dict(facts, where=where)
+
+
+def loads_card(text: str, *, where: str = "the card") -> AnyCard:
+    """A card of either kind from TOML text. Raises CardError."""
+    return card_from(parsed(text, where=where), where=where)
+
+
+def load_card(card: AnyCard | str | Path) -> AnyCard:
+    """A card of either kind, from its TOML file where it is none yet. Raises CardError."""
+    if isinstance(card, DataCard | TableCard):
+        return card
+    return loads_card(text_of_card(card), where=str(card))
