@@ -88,6 +88,7 @@ VERIFY, FORGERIES = "tests/run/release/test_verify.py", "tests/run/release/test_
 TEACHER = "tests/methods/teacher/test_teacher.py"
 MARGINALS, MARGINALS_COUNTS = "tests/methods/marginals/test_marginals.py", "tests/methods/marginals/test_counts.py"
 TABLES = "tests/data/tables/test"
+WAY = "tests/run/test_tables.py"
 SCATTERING = "tests/nets/test_scattering.py"
 ENCODERS, PLUGINS = "tests/nets/test_encoders.py", "tests/methods/test_plugins.py"
 
@@ -915,7 +916,7 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
     Mistake("class folders are numbered by position whatever the card names", "data/readers/read.py", "        return replace(records, labels=match_labels(records.labels, source_names, declared, where=where))\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_and_not_quoted"),
     Mistake("a class that is not declared passes for the last one", "data/class_names.py", "    if unknown := records(positions(labels, lambda batch: number[batch] < 0)):", "    if unknown := \"\":", FORM),
     Mistake("how an accent is composed counts", "data/class_names.py", "return unicodedata.normalize(\"NFC\", name)", "return name", FORM),
-    Mistake("samples carry no names", "methods/synthesizer.py", "return self.card.class_names if self.classes == self.card.classes else ()", "return ()", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
+    Mistake("samples carry no names", "methods/synthesizer.py", "self.card.class_names if self.classes == self.card.classes else ()", "()", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
     Mistake("the certificate does not say that names are public", "privacy/certificate/statements.py", "    if names:\n        facts.append(", "    if names:\n        str(", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
     Mistake("a run may take the place of a release", "run/storage/run_folder.py", "if self.file(SUMS).exists():", "if False:", "tests/run/cli/test_main.py::test_the_whole_way"),
     Mistake("the ground of the private records is written into the run", "run/training/reserve.py", '**_config_json(run, facts), "run": new_run_id(),', '**_config_json(run, facts), "ground": facts.notes, "run": new_run_id(),', f"{NASTY}::test_ink_on_white_is_said_and_inverted_everywhere"),
@@ -935,6 +936,13 @@ Mistake("ranks: every rank adds noise", "privacy/distributed.py", "        total
     Mistake("rows of one unit are split", "data/tables/split.py", "    return np.where(alone, test, of_unit[owners.numbers]), owners.numbers", "    return test, owners.numbers", f"{TABLES}_table_split.py"),
     Mistake("measured bounds are declared by a draft", "data/tables/draft.py", "        lines += [f'kind = \"{kind}\"', f\"# measured: bounds", "        lines += [f'kind = \"{kind}\"', f\"bounds", f"{TABLES}_table_draft.py"),
     Mistake("a sample takes a special value for another", "data/tables/decode.py", "    for value in sorted(column.apart):", "    for value in ():", f"{TABLES}_table_codes.py"),
+    Mistake("a method trains on records of the other kind", "methods/method.py", "        if card.kind != self.takes:", "        if False:", f"{WAY}::test_a_card_of_the_other_kind_is_refused_by_every_method"),
+    Mistake("the certificate of a table is silent on what is clipped", "privacy/certificate/statements.py", "; {_OUTSIDE[column['outside']]}", "", f"{WAY}::test_sentences_of_the_certificate"),
+    Mistake("the certificate of a table says that a person's rows are sampled together", "privacy/certificate/statements.py", "_ENFORCED.get(method, _TOGETHER).format", "_TOGETHER.format", f"{WAY}::test_sentences_of_the_certificate"),
+    Mistake("a table has no identity for the budget log and resume", "run/storage/data_sources.py", "identity=identify_table(table)", "identity=identify_table(table[:0])", f"{WAY}::test_a_run_is_not_resumed_on_other_rows"),
+    Mistake("pieces of a stream of rows repeat their values", "methods/synthesizer.py", "np.arange(start, start + size)", "np.arange(size)", f"{WAY}::test_pieces_of_a_stream_are_the_samples"),
+    Mistake("the release of a table may have another number of rows", "run/release/verify.py", "samples = rows_of(folder / TABLE_SET)", "samples = 3", f"{WAY}::test_rows_of_a_release_are_counted"),
+    Mistake("the release of pictures may hold a table", "run/release/verify.py", "if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:", "if (foreign := '') in listed:", f"{WAY}::test_rows_of_a_release_are_counted"),
     Mistake("the values of a row depend on its piece", "data/tables/samples.py", "        return TableSamples(self.codes[which], self.card, self.seed, numbers[which])", "        return TableSamples(self.codes[which], self.card, self.seed)", f"{TABLES}_table_samples.py"),
     Mistake("12 bits that are read as 16 are taken for pictures", "data/pixels/polarity.py", "_SHADES = 16\n", "_SHADES = 15\n", f"{FORM} -k one_shade tests/run/cli/test_converted_data.py"),
     Mistake("digits and glyphs are inverted too", "data/readers/read.py", "invert and name not in EMBEDDED", "invert", f"{NASTY}::test_digits_and_glyphs_stay_white_on_black"),

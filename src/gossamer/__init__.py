@@ -26,6 +26,8 @@ if typing.TYPE_CHECKING:
     from gossamer.data.records import Records as Records
     from gossamer.data.samples.samples import Samples as Samples
     from gossamer.data.split import split as split
+    from gossamer.data.tables.card import TableCard as TableCard
+    from gossamer.data.tables.column import Column as Column
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.run.budget.budget import budget as budget
     from gossamer.run.budget.budget import discard as discard
@@ -40,9 +42,11 @@ if typing.TYPE_CHECKING:
     from gossamer.run.training.resume import resume as resume
 else:
     _NAMES = {
+        "Column": "gossamer.data.tables.column:Column",
         "DataCard": "gossamer.data.card:DataCard",
         "Records": "gossamer.data.records:Records",
         "Samples": "gossamer.data.samples.samples:Samples",
+        "TableCard": "gossamer.data.tables.card:TableCard",
         "Synthesizer": "gossamer.methods.synthesizer:Synthesizer",
         "attack": "gossamer.run.evaluation.attack:attack",
         "budget": "gossamer.run.budget.budget:budget",

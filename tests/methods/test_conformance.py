@@ -19,6 +19,9 @@ import torch
 from class_means import ClassMeans
 from slowly import slow_among
 
+from gossamer.data.cards import AnyCard
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.privacy.per_sample_gradients import gradients
@@ -70,6 +73,7 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "teacher": {"noise_multiplier": 1.0, "steps": 21, "expected_batch_size": 20, "physical_batch_size": 16},
     "class-means": {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4},
+    "marginals": {"noise_multiplier": 1.0, "rounds": 10, "cells": 200, "iterations": 10},
 }  # fmt: skip
 TOY: dict[str, dict[str, Any]] = {
     "dpgan": {
@@ -110,7 +114,22 @@ TOY: dict[str, dict[str, Any]] = {
     },
     "teacher": {"noise_multiplier": 0.5, "steps": 20, "expected_batch_size": 100},
     "class-means": {"noise_multiplier": 0.1, "latent_size": 8},
+    "marginals": {"noise_multiplier": 0.1, "rounds": 1, "cells": 200, "triples_from": 0},
 }  # fmt: skip
+
+
+CARDS: dict[str, AnyCard] = {
+    "marginals": TableCard(
+        columns=(
+            Column(name="side", kind="category", values=("left", "middle", "right")),
+            Column(name="age", kind="integer", bounds=(0, 99), bins=4),
+            Column(name="ill", kind="category", values=("no", "yes")),
+        ),
+        declared_size=200,
+        label="ill",
+    )
+}
+"""Of methods that take no pictures."""
 
 
 def has_setting(method: str, name: str) -> bool:
@@ -134,7 +153,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 def subject(method: str) -> Subject:
-    return Subject(method=METHODS[method], small=SMALL[method], toy=TOY[method])
+    return Subject(method=METHODS[method], small=SMALL[method], toy=TOY[method], card=CARDS.get(method, CARD))
 
 
 @functools.cache
@@ -237,7 +256,7 @@ def test_methods_that_may_compute_in_narrow_precision() -> None:
             assert method.job(settings, CARD).settings["precision"] == "bf16"
         else:
             with pytest.raises(RequestError, match="no setting 'precision'"):
-                method.job(settings, CARD)
+                method.job(settings, CARDS.get(name, CARD))
 
 
 @pytest.mark.parametrize("method", NARROW)

@@ -434,11 +434,15 @@ def test_no_pytorch_is_loaded_for_plans_relations_and_presets() -> None:
     code = """
 import dataclasses, sys
 from gossamer.data.card import DataCard
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
 from gossamer.methods import METHODS
-card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+pictures = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+table = TableCard(columns=(Column(name="age", kind="integer", bounds=(0, 99)),), declared_size=60_000)
 for name, method in METHODS.items():
     assert method.name == name and method.title and method.__doc__
     fields = [each.name for each in dataclasses.fields(method.config_type)]
+    card = table if method.takes == "table" else pictures
     job = method.job({"noise_multiplier": 4.0} if "noise_multiplier" in fields else {}, card)
     assert job.plan and job.phases and job.relation and job.settings
     job.needs_public, method.explain(job.config), method.presets()

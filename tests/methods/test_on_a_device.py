@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kinds import OF_PICTURES
 from pretended import DEVICE, Mixed, Pretended, pretended
 from slowly import slow_among
 
@@ -72,10 +73,10 @@ def taken(method: str, device: str, waits: list[tuple[str, str]]) -> torch.nn.Mo
 
 
 def test_every_method_is_here() -> None:
-    assert set(SMALL) == set(METHODS)
+    assert set(SMALL) == set(OF_PICTURES)
 
 
-@pytest.mark.parametrize("method", slow_among(sorted(METHODS), {"dp-diffusion"}))
+@pytest.mark.parametrize("method", slow_among(sorted(OF_PICTURES), {"dp-diffusion"}))
 def test_a_method_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pretended() as gpu:
         net = taken(method, DEVICE, gpu.waits)

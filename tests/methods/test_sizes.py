@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from kinds import OF_PICTURES
 from test_conformance import SMALL
 
 from gossamer.data.card import DataCard
@@ -41,7 +42,7 @@ def makes(name: str, shape: tuple[int, int, int]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", OF_PICTURES)
 def test_sizes_that_a_method_takes(name):
     assert tuple(side for side in SIDES if makes(name, (1, side, side))) == TAKES[name]
     colour = () if name in GREY_ONLY else TAKES[name]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as loss
+from kinds import OF_PICTURES
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 from slowly import slow_among
@@ -295,7 +296,7 @@ def test_without_noise_both_say_infinity(name: str, tmp_path: Path) -> None:
 
 
 def test_the_sweep_is_over_every_method() -> None:
-    assert {_method(name) for name in SETTINGS} | {"privgan"} == set(METHODS)
+    assert {_method(name) for name in SETTINGS} | {"privgan"} == set(OF_PICTURES)
 
 
 def test_the_second_computation_against_closed_forms() -> None:

@@ -12,6 +12,7 @@ from gossamer.methods import (
     dpgan,
     evolve,
     gs_wgan,
+    marginals,
     moments,
     privae,
     privgan,
@@ -23,6 +24,7 @@ from gossamer.methods.registry import METHODS as METHODS
 METHODS.fill([
     dpgan.Dpgan(), dp_wgan.DpWgan(), gs_wgan.GsWgan(), privae.Privae(), privgan.Privgan(), dp_diffusion.DpDiffusion(),
     dp_mepf.DpMepf(), moments.ClassMoments(), evolve.Evolve(), teacher.Teacher(),
+    marginals.Marginals(),
 ])  # fmt: skip
 
 if typing.TYPE_CHECKING:
@@ -44,6 +46,7 @@ if typing.TYPE_CHECKING:
     DPDiffusion = dp_diffusion.Config
     Evolve = evolve.Config
     GSWGAN = gs_wgan.Config
+    Marginals = marginals.Config
     Moments = moments.Config
     PrivAE = privae.Config
     PrivGAN = privgan.Config
@@ -59,6 +62,7 @@ else:
         "DPWGAN": "gossamer.methods.dp_wgan:Config",
         "Evolve": "gossamer.methods.evolve:Config",
         "GSWGAN": "gossamer.methods.gs_wgan:Config",
+        "Marginals": "gossamer.methods.marginals:Config",
         "Moments": "gossamer.methods.moments:Config",
         "PrivAE": "gossamer.methods.privae:Config",
         "PrivGAN": "gossamer.methods.privgan:Config",

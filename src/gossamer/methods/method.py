@@ -28,7 +28,7 @@ from typing import (
     runtime_checkable,
 )
 
-from gossamer.errors import GossamerError, RequestError, did_you_mean
+from gossamer.errors import CardError, GossamerError, RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.privacy.distributed import ALONE, Ranks
 
@@ -62,6 +62,8 @@ Generator = Annotated[str, "generator"]
 """The name of a picture generator that a package adds, or its `module:object`; empty: the method's own."""
 
 
+_KINDS = {"pictures": ("pictures", "moments"), "table": ("a table", "marginals")}
+"""What a card describes, in words, and a method that takes it."""
 FROM_EPSILON: Any = None
 """The default of a `noise_multiplier`: a plan computes it from epsilon. Without a plan, `Method.job` refuses it."""
 
@@ -327,6 +329,15 @@ class Method(ABC, Generic[C, S]):
     def __repr__(self) -> str:
         return f"METHODS[{self.name!r}]"
 
+    def refuse_other_kind(self, card: Any) -> None:
+        """Refuse a card of what the method does not take. Raises CardError."""
+        if card.kind != self.takes:
+            other, instead = _KINDS[card.kind]
+            raise CardError(
+                f"{self.name} takes {_KINDS[self.takes][0]}, and the card describes {other}: choose a method for {other}, such "
+                f"as {instead}, or another card."
+            )
+
     def presets(self) -> dict[str, dict[str, Any]]:
         """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
         package = getattr(sys.modules.get(type(self).__module__), "__package__", "")
@@ -425,13 +436,15 @@ class Method(ABC, Generic[C, S]):
             raise RequestError(f"{self.name} has phases that cannot be run: {problem}. This is a fault of the method.")
         return [release for phase in stages for release in phase.plan]
 
-    def job(self, settings: Mapping[str, Any], card: "DataCard") -> "Job[C, S]":
+    def job(self, settings: Mapping[str, Any], card: Any) -> "Job[C, S]":
         """The method with these settings, for records that the card describes.
 
         Raises:
+            CardError: if the card describes what the method does not take.
             RequestError: if there is no such setting, or the noise multiplier is missing.
         """
         _refuse_unknown(settings, self.config_type, self.name)
+        self.refuse_other_kind(card)
         config = self.config_type(**settings)
         if getattr(config, "noise_multiplier", 0.0) is FROM_EPSILON:
             raise RequestError(
@@ -468,7 +481,8 @@ class Job(Generic[C_co, S_co]):
 
     method: Method[C_co, S_co]
     config: C_co
-    card: "DataCard"
+    card: Any
+    """A DataCard, or a TableCard where the method takes tables."""
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -559,11 +573,10 @@ class Job(Generic[C_co, S_co]):
 
     def _wrong_labels(self, labels: "Tensor", n: int) -> str:
         """Why these are not n labels of the card; empty: they are. Those of a table are the codes of its label column."""
-        card: Any = self.card
         if self.method.takes == "table":
-            classes = 1 if card.label_index is None else card.domain[card.label_index]
+            classes = 1 if self.card.label_index is None else self.card.domain[self.card.label_index]
         else:
-            classes = card.classes
+            classes = self.card.classes
         if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
             return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
         if n and (int(labels.min()) < 0 or int(labels.max()) >= classes):
@@ -578,7 +591,7 @@ class Job(Generic[C_co, S_co]):
 
     def _wrong_codes(self, codes: "Tensor", n: int) -> str:
         """Why these are not n rows of codes of the card; empty: they are."""
-        domain = torch.tensor(cast(Any, self.card).domain)  # a TableCard
+        domain = torch.tensor(self.card.domain)
         if tuple(codes.shape) != (n, len(domain)) or codes.dtype != torch.int64:
             return f"codes are {codes.dtype} {list(codes.shape)} and not int64 {[n, len(domain)]}"
         inside = (codes >= 0) & (codes < domain)

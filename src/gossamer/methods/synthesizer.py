@@ -2,10 +2,12 @@
 
 import json
 import math
+import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +16,10 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard
+from gossamer.data.cards import card_from
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.samples.samples import MOST_SHOWN, Samples
+from gossamer.data.tables.samples import SHOWN, TableSamples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.methods import method_of
@@ -26,6 +29,9 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certif
 from gossamer.privacy.certificate.statements import MODEL
 
 CHUNK = 1_000
+"""Pictures that are made at once."""
+ROWS = 20_000
+"""Rows of a table that are made at once: within them, the shares of values are nearly exact."""
 
 
 def _counted(n: int) -> int:
@@ -49,13 +55,19 @@ class Synthesizer:
     certificate: Certificate
 
     def __repr__(self) -> str:
+        if self.card.kind == "table":
+            return (
+                f"Synthesizer({self.job.method.name}, rows of {len(self.card.columns)} columns; {self.certificate!r})"
+            )
         shape = "x".join(map(str, self.card.shape))
         return f"Synthesizer({self.job.method.name}, images of {shape}, {self.classes} classes; {self.certificate!r})"
 
     def _repr_html_(self) -> str:
         """Show some samples and the certificate, in a notebook. The samples have a fixed seed."""
+        if self.card.kind == "table":
+            return str(self.sample(SHOWN, seed=0)._repr_html_()) + self.certificate._repr_html_()
         labels = np.repeat(np.arange(min(self.classes, MOST_SHOWN)), 10)
-        return self.sample(len(labels), labels=labels, seed=0)._repr_html_() + self.certificate._repr_html_()
+        return str(self.sample(len(labels), labels=labels, seed=0)._repr_html_()) + self.certificate._repr_html_()
 
     @property
     def config(self) -> BaseConfig:
@@ -63,38 +75,46 @@ class Synthesizer:
         return self.job.config
 
     @property
-    def card(self) -> DataCard:
-        """The public facts of the data it imitates."""
+    def card(self) -> Any:
+        """The public facts of the data it imitates: a DataCard, or a TableCard."""
         return self.job.card
 
     @property
     def classes(self) -> int:
-        """The labels that the generator knows: those of the card, or one where it is unconditional."""
+        """The labels that the generator knows: those of the card, or one where it is unconditional or has no label column."""
         return int(self.net.classes)  # type: ignore[arg-type]  # every generator states it
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """What the labels of its samples are called; empty where the card says nothing, or the generator is unconditional."""
-        return self.card.class_names if self.classes == self.card.classes else ()
+        if self.card.kind == "table":
+            return ()
+        names: tuple[str, ...] = self.card.class_names if self.classes == self.card.classes else ()
+        return names
 
-    def sample(self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None) -> Samples:
-        """Draw samples: uint8 images [n, C, H, W] and int64 labels [n].
+    def sample(self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None) -> Any:
+        """Draw samples: `Samples` with uint8 images [n, C, H, W] and int64 labels [n], or the `TableSamples` of a table.
 
         Args:
             n: how many.
-            labels: integers [n], the class of each; default: drawn from the declared label prior. An unconditional generator
-                knows one label only, 0.
+            labels: integers [n], the class of each, or of a table the code of the label column. Default: of pictures drawn from
+                the declared label prior, of a table from the generator. An unconditional generator knows one label only, 0.
             seed: fixes the samples; default: a fresh one.
 
         Raises:
             RequestError: as `stream`; or if so many take more than the memory that is free.
         """
-        size = _counted(n) * (math.prod(self.card.shape) + 8)
+        table = self.card.kind == "table"
+        size = _counted(n) * (4 * len(self.card.columns) if table else math.prod(self.card.shape) + 8)
         if size > free_memory():
             raise RequestError(
                 f"n: {n:,} samples take {size / 1e9:,.0f} GB, and {free_memory() / 1e9:,.1f} GB of memory are free. Take them "
                 "in pieces, with `stream`."
             )
+        if table:
+            pieces = [*self.stream(n, labels=labels, seed=seed)]
+            codes = [np.empty((0, len(self.card.columns)), np.int32), *(piece.codes for piece in pieces)]
+            return TableSamples(np.concatenate(codes), self.card, pieces[0].seed if pieces else 0)
         images, drawn_labels = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
         done = 0
         for chunk in self.stream(n, labels=labels, seed=seed):
@@ -104,8 +124,8 @@ class Synthesizer:
 
     def stream(
         self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
-    ) -> Iterator[Samples]:
-        """The same samples in pieces of 1,000, so that memory stays bounded.
+    ) -> Iterator[Any]:
+        """The same samples in pieces, 1,000 pictures or 20,000 rows, so that memory stays bounded.
 
         Raises:
             RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
@@ -114,10 +134,17 @@ class Synthesizer:
         wanted = None if labels is None else self._checked(labels, n)
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
-        for start in range(0, n, CHUNK):
-            size = min(CHUNK, n - start)
+        table, at_once = self.card.kind == "table", ROWS if self.card.kind == "table" else CHUNK
+        values_seed = secrets.randbits(62) if seed is None else seed
+        for start in range(0, n, at_once):
+            size = min(at_once, n - start)
             batch_labels = None if wanted is None else wanted[start : start + size]
             images, drawn_labels = self.job.sample(self.net, size, batch_labels, stream)
+            if table:  # its images are codes
+                yield TableSamples(
+                    images.numpy().astype(np.int32), self.card, values_seed, np.arange(start, start + size)
+                )
+                continue
             pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
             yield Samples(pixels, drawn_labels.numpy(), self.class_names)
 
@@ -154,7 +181,7 @@ class Synthesizer:
         certificate = Certificate.load(folder)
         method = method_of(certificate.method, folder=folder)
         try:
-            job = method.job(certificate.config, DataCard.from_dict(certificate.card))
+            job = method.job(certificate.config, card_from(certificate.card))
             _check_plugins(job, folder)
             job.check()
             net = method.loop.generator(job.config, job.card)

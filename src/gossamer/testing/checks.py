@@ -15,6 +15,7 @@ from dp_accounting import PoissonSampledDpEvent
 from safetensors.torch import load
 
 from gossamer.data.fingerprint import SALT, made_public
+from gossamer.data.tables.card import TableCard
 from gossamer.methods.method import OnPublic
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.ledger import PrivacyLedger
@@ -89,7 +90,7 @@ def non_interference(subject: Subject, *, warm: bool) -> None:
     """
     if reason := subject.method.without_guarantee:
         for held in ("no records", None):
-            run = TrialRun(subject, held, rng=Rng(3))  # type: ignore[arg-type]  # nothing that could be read
+            run = TrialRun(subject, held, rng=Rng(3))  # nothing that could be read
             try:
                 next(run.steps())
             except AttributeError:
@@ -123,6 +124,8 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
         share: part of the records that is made public; None: none.
     """
     records = stripes(N, card=subject.card)
+    if share and subject.card.kind == "table":
+        raise SkipTest("a table has no public part")
     public, private = split_public(records, share, SALT) if share else (None, records)
     kept = np.arange(N)[~made_public(records, share=share, salt=SALT)] if share else np.arange(N)
     for gone in kept:
@@ -178,9 +181,9 @@ def saves_only_the_generator(run: TrialRun) -> None:
     """The released file of a finished run has the tensors of the generator, and no other."""
     saved = load(model_bytes(run.training.state.released))
     fresh = run.job.generator()
-    assert {name: value.shape for name, value in saved.items()} == {
-        name: value.shape for name, value in fresh.state_dict().items()
-    }
+    assert saved.keys() == fresh.state_dict().keys()
+    fresh.load_state_dict(saved)  # refuses other shapes, except where the generator takes any
+    assert model_bytes(fresh) == model_bytes(run.training.state.released)
 
 
 def events_are_public_json(run: TrialRun) -> None:
@@ -255,9 +258,14 @@ def checkpoint_holds_no_noise_state(subject: Subject, folder: Path) -> None:
 def learns_a_toy(subject: Subject) -> None:
     """With little noise the classes come out on the right sides; an untrained generator shows no difference.
 
-    A classifier is asked which class fresh records are of; an untrained classifier names class 0 always.
+    A classifier is asked which class fresh records are of; an untrained classifier names class 0 always. Of a table, the first
+    column follows from the label in nine rows of ten.
     """
     run = TrialRun(subject, stripes(200, card=subject.card), settings=subject.toy, rng=Rng(0))
+    if isinstance(subject.card, TableCard):
+        codes, labels = run.job.sample(run.end().released, 400, None, torch.Generator().manual_seed(0))
+        assert (codes[:, 0] == labels * (subject.card.domain[0] - 1)).float().mean() > 0.8
+        return
     net, middle = run.end().released, subject.card.shape[2] // 2
     if hasattr(net, "probabilities"):
         images, labels = stripes(100, seed=1, card=subject.card).tensors()

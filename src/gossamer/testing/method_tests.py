@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gossamer.data.card import DataCard
+from gossamer.data.cards import AnyCard
 from gossamer.methods.method import AnyMethod
 from gossamer.run.training.plan import method_named
 from gossamer.testing import checks
@@ -22,8 +22,9 @@ class MethodTests:
     """Settings with which a run takes seconds, noise multiplier included. Its steps are at least 20 in all phases together."""
     toy: ClassVar[Mapping[str, Any]]
     """Settings with little noise, with which it learns in seconds which side of a picture is bright."""
-    card: ClassVar[DataCard] = CARD
-    """The public facts of the records, which have two classes; default: 200 grey pictures of 28 x 28."""
+    card: ClassVar[AnyCard] = CARD
+    """The public facts of the records, which have two classes; default: 200 grey pictures of 28 x 28. A method for tables needs
+    a TableCard, whose label column is not the first and has two values."""
     mechanisms: ClassVar[tuple[type, ...]] = ()
     """Mechanisms of your own: classes with a method `exact`, which reads the records."""
 

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
+from gossamer.data.cards import AnyCard
 from gossamer.data.records import Records
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.table import Table
 from gossamer.methods.method import AnyMethod, State, StepResult
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -41,21 +44,32 @@ class Subject:
     Args:
         method: the method.
         small: settings with which a run takes seconds, noise multiplier included.
-        toy: settings with which it learns which side of a picture is bright.
-        card: the public facts of the records; two classes.
+        toy: settings with which it learns which side of a picture is bright, or a table's first column from its label.
+        card: the public facts of the records; two classes. Of a table, the label column has two values.
         mechanisms: further classes with a method `exact` that reads the records: mechanisms of the author's own.
     """
 
     method: AnyMethod
     small: Mapping[str, Any]
     toy: Mapping[str, Any] = field(default_factory=dict)
-    card: DataCard = CARD
+    card: AnyCard = CARD
     mechanisms: tuple[type, ...] = ()
 
 
-def stripes(n: int, seed: int = 0, card: DataCard = CARD) -> Records:
-    """Records of which class 0 is bright on the left, and class 1 on the right."""
-    draw, middle = np.random.default_rng(seed), card.shape[2] // 2
+def stripes(n: int, seed: int = 0, card: AnyCard = CARD) -> Any:
+    """Records of which class 0 is bright on the left, and class 1 on the right.
+
+    Rows of a table have the first value of each column in class 0, and the last in class 1; one value in ten is another.
+    """
+    draw = np.random.default_rng(seed)
+    if isinstance(card, TableCard):
+        labels, sizes = draw.integers(2, size=(n, 1)), np.array(card.domain)
+        codes = np.where(
+            draw.random((n, len(sizes))) < 0.1, draw.integers(sizes, size=(n, len(sizes))), labels * (sizes - 1)
+        )
+        codes[:, card.label_index or 0] = labels[:, 0]
+        return Table(codes.astype(np.int32))
+    middle = card.shape[2] // 2
     labels = draw.integers(2, size=n)
     images = draw.integers(0, 40, size=(n, *card.shape))
     images[labels == 0, :, :, :middle] += 200
@@ -63,9 +77,11 @@ def stripes(n: int, seed: int = 0, card: DataCard = CARD) -> Records:
     return Records(images.astype(np.uint8), labels)
 
 
-def garbage(n: int, seed: int = 1, card: DataCard = CARD) -> Records:
-    """Records of which every pixel is random, all of class 0."""
+def garbage(n: int, seed: int = 1, card: AnyCard = CARD) -> Any:
+    """Records of which every pixel is random, all of class 0. Rows of a table have random values."""
     draw = np.random.default_rng(seed)
+    if isinstance(card, TableCard):
+        return Table(draw.integers(card.domain, size=(n, len(card.domain))).astype(np.int32))
     return Records(draw.integers(0, 256, size=(n, *card.shape)).astype(np.uint8), np.zeros(n, dtype=np.int64))
 
 
@@ -83,11 +99,11 @@ class TrialRun:
     def __init__(
         self,
         subject: Subject,
-        records: Records,
+        records: Any,
         *,
         rng: Rng,
         settings: Mapping[str, Any] | None = None,
-        public: Records | None = None,
+        public: Any = None,
     ) -> None:
         self.job = subject.method.job(subject.small if settings is None else settings, subject.card)
         self.plan = self.job.plan

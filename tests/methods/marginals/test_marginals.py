@@ -58,7 +58,7 @@ class Run:
     """One training in memory."""
 
     def __init__(self, held: Table, *, rng: Rng, facts: TableCard | None = None, **settings: Any) -> None:
-        self.job = Marginals().job({**SMALL, **settings}, facts or card())  # type: ignore[arg-type]  # a card of a table
+        self.job = Marginals().job({**SMALL, **settings}, facts or card())
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
@@ -112,7 +112,7 @@ def test_spends_its_plan_exactly(held: Table, label: str | None) -> None:
 def test_the_queries_together_cost_what_the_noise_multiplier_says() -> None:
     """1 / sigma^2 adds up over the releases of a plan, for Gaussians exactly."""
     for settings in ({}, {"rounds": 5}, {"columns_share": 0.3, "errors_share": 0.05}):
-        plan = Marginals().job({"noise_multiplier": 3.0, **settings}, card()).plan  # type: ignore[arg-type]
+        plan = Marginals().job({"noise_multiplier": 3.0, **settings}, card()).plan
         assert all(isinstance(event, GaussianDpEvent) for event, _ in plan)
         assert sum(count / event.noise_multiplier**2 for event, count in plan) == pytest.approx(1 / 9)
 
@@ -125,8 +125,8 @@ def test_the_non_private_run_says_infinity() -> None:
 
 
 def test_plan_is_pure_and_reads_no_size() -> None:
-    first = Marginals().job(SMALL, card())  # type: ignore[arg-type]
-    assert first.plan == Marginals().job(SMALL, dataclasses.replace(card(), declared_size=5)).plan  # type: ignore[arg-type]
+    first = Marginals().job(SMALL, card())
+    assert first.plan == Marginals().job(SMALL, dataclasses.replace(card(), declared_size=5)).plan
 
 
 def noises(monkeypatch: pytest.MonkeyPatch, run: Run) -> list[tuple[object, float, list[float]]]:
@@ -304,24 +304,24 @@ def test_one_column_and_a_column_of_one_value() -> None:
 def test_refusals() -> None:
     method = Marginals()
     for settings, flag in (
-        ({"columns_share": 0.0}, "--columns-share"),
-        ({"errors_share": 1.0}, "--errors-share"),
+        ({"columns_share": 0.0}, "columns_share"),
+        ({"errors_share": 1.0}, "errors_share"),
         ({"columns_share": 0.6, "errors_share": 0.4}, "together"),
     ):
         with pytest.raises(RequestError, match=flag):
-            method.job({**SMALL, **settings}, card()).plan  # type: ignore[arg-type]  # noqa: B018
+            method.job({**SMALL, **settings}, card()).plan  # noqa: B018
     many = TableCard(columns=tuple(category(f"x{k}", 2) for k in range(201)), declared_size=10)
     with pytest.raises(RequestError, match="at most 200 columns"):
-        method.job(SMALL, many).plan  # type: ignore[arg-type]  # noqa: B018
+        method.job(SMALL, many).plan  # noqa: B018
     large = TableCard(columns=tuple(category(f"x{k}", 2_000) for k in range(2)), declared_size=10, label="x0")
     with pytest.raises(RequestError, match="fewer bins"):
-        method.job(SMALL, large).plan  # type: ignore[arg-type]  # noqa: B018
+        method.job(SMALL, large).plan  # noqa: B018
     with pytest.raises(RequestError, match="one process"):
         method.check_ranks(Config(noise_multiplier=1.0), 2)
 
 
 def test_samples_of_a_wrong_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Marginals().job(SMALL, card())  # type: ignore[arg-type]
+    job = Marginals().job(SMALL, card())
     net, zeros = job.generator(), torch.zeros(5, dtype=torch.int64)
     for codes, wrong in (
         (torch.zeros(5, 3, dtype=torch.int64), "codes are"),
@@ -349,7 +349,7 @@ def promised(cliques: list[Clique], every: list[Clique], errors: Tensor, sizes: 
     cells = [cells_of([clique], sizes) for clique in cliques]
     stds = [noise / weight for weight in selection.noise_weights(cells)]
     gains = [float(errors[every.index(clique)]) for clique in cliques]
-    return sum(gain - (2 / np.pi) ** 0.5 * std * n for gain, std, n in zip(gains, stds, cells, strict=True))
+    return float(sum(gain - (2 / np.pi) ** 0.5 * std * n for gain, std, n in zip(gains, stds, cells, strict=True)))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kinds import OF_PICTURES
 from nasty import collection
 from PIL import Image
 
@@ -468,7 +469,7 @@ def _with(card: Path, old: str, new: str) -> Path:
     return card
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", OF_PICTURES)
 def test_a_shape_that_no_net_makes_is_refused_before_anything_is_written(
     gossamer: Run, method: str, tmp_path: Path
 ) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kinds import OF_PICTURES
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
-from gossamer.methods import METHODS
 from gossamer.run.recommend import measured_runs, recommend
 from gossamer.run.recommend.forecast import forecast_run
 from gossamer.run.recommend.recommend import Advice
@@ -87,7 +87,7 @@ def test_every_method_is_ranked_or_left_out_with_a_reason(few: Advice) -> None:
     assert "measured with public records only" in last["dpgan"]
     assert "--pictures digits" in last["dp-diffusion"]
     assert [each.method for each in few.labels] == ["teacher"]
-    assert {*ranked, "teacher", *few.left_out} == set(METHODS)
+    assert {*ranked, "teacher", *few.left_out} == set(OF_PICTURES)
     assert "no formal guarantee" in few.left_out["privgan"]
     assert few.left_out["evolve"].startswith("a program draws its samples: digits, letters, patches.")
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kinds import OF_PICTURES
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
@@ -112,7 +113,7 @@ def trained(net: torch.nn.Module) -> torch.nn.Module:
 
 def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -> None:
     """To the last bit, where neither Gossamer nor numpy can be imported, nor what reads fonts."""
-    assert {name.split()[0] for name in SETTINGS} == METHODS.keys()
+    assert {name.split()[0] for name in SETTINGS} == set(OF_PICTURES)
     right = {}
     for name, settings in SETTINGS.items():
         method, n = name.split()[0], FEW.get(name, 1_003)

@@ -14,6 +14,7 @@ from gossamer.data.labels import MISSING, NONE
 from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
+from gossamer.data.units import Grouped
 from gossamer.errors import DataError
 
 FORMS = (
@@ -49,8 +50,8 @@ def called(data: Data, name: str) -> str:
 
 
 def own_units(data: Any) -> np.ndarray | None:
-    """Return the ids of units that `Records` bring, [N]; None: there are none."""
-    if not isinstance(data, Records) or data.units is None:
+    """Return the ids of units that `Records` or a `Table` bring, [N]; None: there are none."""
+    if not isinstance(data, Grouped) or data.units is None:
         return None
     return data.units if data.names is None else data.names[data.units]
 

@@ -162,7 +162,7 @@ class Column:
         return self.size - 1 if self.missing else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON: name, kind, and what is not the default."""
+        """Plain values, ready for JSON: name, kind, outside, bins where there are bounds, and what is not the default."""
         stated = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         defaults = {entry.name: entry.default for entry in fields(self)}
         return {
@@ -170,7 +170,7 @@ class Column:
             if isinstance(value, tuple)
             else value
             for key, value in stated.items()
-            if value != defaults[key]
+            if value != defaults[key] or key == "outside" or (key == "bins" and self.bounds)
         }
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ class Config(BaseConfig):
         iterations: steps of L-BFGS in the last fit, at most; a third of it in each fit before.
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = FROM_EPSILON
     rounds: int = 3
     columns_share: float = 0.12
     errors_share: float = 0.1

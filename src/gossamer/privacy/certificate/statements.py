@@ -23,10 +23,15 @@ _MATCHED = {
     "name": "by the name of the picture",
     "folder": "by the folder of the picture",
     "position": "by position in the file",
+    "column": "by a column of the table, which is no column of the samples",
 }
 
 _TOGETHER = "they are sampled together, and their joint contribution to a query is bounded"
-_ENFORCED = {"gs-wgan": "they all go to one critic, which is sampled as a whole, and no other critic sees them"}
+_ENFORCED = {
+    "gs-wgan": "they all go to one critic, which is sampled as a whole, and no other critic sees them",
+    "marginals": "each of its m rows weighs 1/m, so all of them together count as one. The release describes the {unit}s, and "
+    "not the rows",
+}
 """How the contribution of a unit with many records is bounded like that of a single record, where not by `_TOGETHER`."""
 _BY_PLUGIN = "the plug-in {name} says how their joint contribution is bounded, and Gossamer did not review it"
 
@@ -63,13 +68,20 @@ _TRUST = (
     "unchanged, on a machine that no one else could look into. The files cannot show that."
 )
 
+_REFUSALS = (
+    "Refusals. A message to the person who ran this is not covered, for example that a public picture is among the private "
+    "ones."
+)
+_REFUSALS_OF_TABLES = (
+    "Refusals. A message to the person who ran this is not covered, for example that the card does not allow a value."
+)
+
 _SIDE_CHANNELS = (
     "Time. The duration of a step depends on how many records were sampled. Times of files, logs and the load of the machine "
     "are not covered. A release does not contain them.",
     "Arithmetic. The noise is rounded so coarsely that its last bits reveal nothing. The proof bounds how rounding changes a "
     "record's own contribution. It assumes that the effect of a record on the rounding of other records reveals nothing.",
-    "Refusals. A message to the person who ran this is not covered, for example that a public picture is among the private "
-    "ones.",
+    _REFUSALS,
     "Choices. To release, withhold or repeat a run after looking at its figures is not covered.",
 )
 
@@ -106,12 +118,19 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "public_inputs": public_inputs(settings),
         "all_runs": settings.get("accounts"),
         "trust_model": federated.TRUST[settings["federated"]["role"]] if "federated" in settings else _TRUST,
-        "side_channels": list(_SIDE_CHANNELS),
+        "side_channels": [
+            _REFUSALS_OF_TABLES if is_table(settings["card"]) and text == _REFUSALS else text for text in _SIDE_CHANNELS
+        ],
         "not_promised": [text.format(unit=unit) for text in _NOT_PROMISED],
     }
     if "federated" in settings and not nothing:
         entries["views"] = federated.views(settings, released)
     return entries
+
+
+def is_table(card: dict[str, Any]) -> bool:
+    """Whether a card, as its `to_dict` gives it, describes a table."""
+    return "column" in card
 
 
 def protects(settings: dict[str, Any]) -> str:
@@ -129,7 +148,9 @@ def _how(settings: dict[str, Any]) -> str:
     others = {entry["name"] for entry in _plugins(settings, "method")}
     return "; in the starting generator, ".join(
         dict.fromkeys(
-            _BY_PLUGIN.format(name=method) if method in others else _ENFORCED.get(method, _TOGETHER)
+            _BY_PLUGIN.format(name=method)
+            if method in others
+            else _ENFORCED.get(method, _TOGETHER).format(unit=settings["card"]["unit"])
             for method in _methods(settings)
         )
     )
@@ -281,33 +302,17 @@ def adds_up(settings: dict[str, Any]) -> str:
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     """List what a run assumes; with a guarantee, also what its proof assumes."""
     card, public = settings["card"], settings["public"]
-    unit, prior = card["unit"], card["label_prior"]
-    prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
+    unit = card["unit"]
     protected = "protected " if public["kind"] == "share" else ""
-    names = f" ({', '.join(card['class_names'])})" if card.get("class_names") else ""
+    about, more = _of_table(card) if is_table(card) else _of_pictures(card)
     facts = [
         f"declared size: {card['declared_size']:,} {protected}{unit}s",
-        f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes{names}, label prior {prior}",
+        about,
         "a record that is in the data twice counts as two records"
         if unit == "record"
         else f"each {unit} has one id in the data, under which all records of that {unit} are",
     ]
-    if names:
-        facts.append("the names of the classes reveal nothing about any one record: they would be the same without it")
-    if card.get("resize", "squash") != "squash":
-        facts.append(f"pictures of other proportions were made to fit the shape: {card['resize']}")
-    if card.get("invert"):
-        facts.append("dark and light were exchanged when the records were read, and the samples have them exchanged")
-    if (ends := card.get("pixel_range", "stored")) != "stored":
-        black, white = (f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
-        facts.append(
-            f"pixels that are not of 8 bits were scaled: {black} became black, {white} became white, and values beyond "
-            "them became the nearer of the two"
-        )
-    if card.get("missing_label") == "drop":
-        facts.append(
-            "records without a label were left out, which depends on each record alone. The declared size counts the others"
-        )
+    facts += more
     if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
         facts.append(f"the data owner names the {unit} of each record, matched {how}")
     if card.get("missing_unit") == "own":
@@ -335,6 +340,72 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         "noise. They assume that the effect of a record on the rounding of other records reveals nothing"
     )
     return [*facts, entropy] if proved else facts
+
+
+def _of_pictures(card: dict[str, Any]) -> tuple[str, list[str]]:
+    """What is assumed of pictures: shape and classes, and further sentences."""
+    prior = card["label_prior"]
+    prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
+    names = f" ({', '.join(card['class_names'])})" if card.get("class_names") else ""
+    about = f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes{names}, label prior {prior}"
+    facts: list[str] = []
+    if names:
+        facts.append("the names of the classes reveal nothing about any one record: they would be the same without it")
+    if card.get("resize", "squash") != "squash":
+        facts.append(f"pictures of other proportions were made to fit the shape: {card['resize']}")
+    if card.get("invert"):
+        facts.append("dark and light were exchanged when the records were read, and the samples have them exchanged")
+    if (ends := card.get("pixel_range", "stored")) != "stored":
+        black, white = (f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
+        facts.append(
+            f"pixels that are not of 8 bits were scaled: {black} became black, {white} became white, and values beyond "
+            "them became the nearer of the two"
+        )
+    if card.get("missing_label") == "drop":
+        facts.append(
+            "records without a label were left out, which depends on each record alone. The declared size counts the others"
+        )
+    return about, facts
+
+
+_OUTSIDE = {
+    "refuse": "another value was refused as a mistake, so the run would not have begun",
+    "clip": "a value beyond the bounds became the nearer bound",
+    "other": 'another value became "other"',
+}
+"""What became of a value that a column does not declare."""
+
+
+def _of_table(card: dict[str, Any]) -> tuple[str, list[str]]:
+    """What is assumed of a table: its columns, and further sentences."""
+    columns, label = card["column"], card["label"]
+    about = (
+        f"{len(columns)} column{'s' * (len(columns) != 1)}, {f'with the label {label}' if label else 'without a label'}"
+    )
+    facts = [
+        "names, kinds, bounds, bins and lists of values of the columns were declared without looking at the records. They "
+        "would be the same without any one record",
+        *map(_column, columns),
+    ]
+    if card["drop"]:
+        facts.append(f"left out of the table: {', '.join(f'{name} ({why})' for name, why in card['drop'].items())}")
+    facts.append("columns that the card does not name were not read")
+    return about, facts
+
+
+def _column(column: dict[str, Any]) -> str:
+    """What is declared of a column."""
+    name, kind = column["name"], column["kind"]
+    if kind == "category":
+        values = f"{len(column['values'])} declared values"
+    else:
+        ends = column.get("bounds") or [column["edges"][0], column["edges"][-1]]
+        bins = f"at most {column['bins']} bins" if "bounds" in column else f"{len(column['edges']) - 1} declared bins"
+        values = f"{kind} from {ends[0]} to {ends[1]} in {bins}{' of a constant factor' * column.get('log', False)}"
+    apart = [*(["zero"] if column.get("zero") else []), *map(str, column.get("special", ()))]
+    apart += ["a missing value"] if column.get("missing") else []
+    own = f", and codes of their own for {', '.join(apart)}" if apart else ""
+    return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}"
 
 
 def noise(ledger: PrivacyLedger) -> str:

@@ -130,6 +130,8 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
         )
+    if chosen_method.takes == "table":
+        raise RequestError(f"{method} takes a table, for which `gossamer audit` has no canaries yet.")
     if method not in TRIAL_CONFIGS:
         raise RequestError(
             f"{method} is a plug-in, for which Gossamer has no canaries, so it cannot be audited. Its author tests it with "

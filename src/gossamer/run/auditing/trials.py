@@ -355,7 +355,8 @@ class TrialRunner:
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        return self.job.card.shape
+        shape: tuple[int, ...] = self.job.card.shape
+        return shape
 
     @property
     def _ordinary(self) -> Records:

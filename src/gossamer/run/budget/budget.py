@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.card import DataCard
+from gossamer.data.cards import load_card
 from gossamer.data.readers.read import EMBEDDED
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.accounting.cost import Bound, smallest
@@ -123,7 +123,7 @@ def budget(
         delta = _LIFTED_DELTA
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
         raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
-    card_name = DataCard.load(card).data_set if card is not None else ""
+    card_name = load_card(card).data_set if card is not None else ""
     place = place_of(DataSources.of(data, public=None, labels_key=None, units=None))
     budget_log = budget_log_at(accounts)
     log = budget_log.read()

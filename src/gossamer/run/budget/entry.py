@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.card import DataCard
+from gossamer.data.cards import card_from
 from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
 from gossamer.methods import method_of
 from gossamer.privacy.accounting.cost import smallest
@@ -87,7 +87,7 @@ def charge_of(
         source_json: its private sources. Earlier versions kept no digest of the records: `mark` is empty there.
         reproducible: whether its noise has a fixed seed, so that its epsilon is infinity.
     """
-    card, method = DataCard.from_dict(config_json["card"]), method_of(config_json["method"], folder=folder.path)
+    card, method = card_from(config_json["card"]), method_of(config_json["method"], folder=folder.path)
     place = place_of(DataSources.from_json(source_json["sources"]))
     return Charge(
         run=config_json.get("run", ""),

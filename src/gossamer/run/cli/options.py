@@ -237,6 +237,8 @@ def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
 def _refused(method: AnyMethod, flag: str | None) -> bool:
     if flag in ("epsilon", "delta"):
         return bool(method.without_guarantee)
+    if flag in ("images_key", "labels_key"):
+        return method.takes == "table"
     return flag is not None and flag.startswith("public") and not method.takes_public
 
 

@@ -41,7 +41,7 @@ from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.progress import shown
-from gossamer.run.validation import check_own_place, check_place, checked_arguments
+from gossamer.run.validation import check_own_place, check_place, checked_arguments, refuse_table
 
 FEWEST = 20
 """Members, and non-members, below which no attack is tried."""
@@ -143,6 +143,7 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         check_own_place(folder.path)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
+    refuse_table(synthesizer.card, "attack", where=run)
     inside, outside, on = _sets(folder, synthesizer, members, nonmembers, images_key, labels_key, units)
     with shown(sink, progress=progress) as events:
         for text in dict.fromkeys((*inside.notes, *outside.notes)):

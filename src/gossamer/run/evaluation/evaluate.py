@@ -16,6 +16,7 @@ import numpy as np
 
 from gossamer import notebook
 from gossamer.data.card import MOST_CLASSES, DataCard
+from gossamer.data.cards import load_card
 from gossamer.data.class_names import absent, match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.readers.in_memory import Data, called
@@ -35,7 +36,7 @@ from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder
 from gossamer.run.training.progress import shown
-from gossamer.run.validation import check_own_place, check_place, checked_arguments
+from gossamer.run.validation import check_own_place, check_place, checked_arguments, refuse_table
 
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
@@ -141,7 +142,10 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     synthesizer = Synthesizer.load(synth) if is_run else None
     if synthesizer is not None and card is not None:
         raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
-    facts = None if card is None else DataCard.load(card)
+    given = None if card is None else load_card(card)
+    if (either := given if synthesizer is None else synthesizer.card) is not None:
+        refuse_table(either, "evaluate", where=synth if synthesizer is not None else card)
+    facts = given if isinstance(given, DataCard) else None
     samples = _read_samples(synth, facts) if synthesizer is None else synthesizer.sample(count, seed=seed)
     reading = _reading(samples, synthesizer, facts)
     read_options: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "unit_folders": True, **reading}
@@ -207,7 +211,8 @@ def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, count: int
     if synthesizer is None or not (folder.private / WARM).is_file():
         return None
     start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
-    return start.sample(count, seed=seed)
+    samples: Samples = start.sample(count, seed=seed)
+    return samples
 
 
 def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
@@ -240,7 +245,7 @@ def _read_samples(path: Path, card: DataCard | None) -> Samples:
 def _reading(samples: Samples, synthesizer: Synthesizer | None, card: DataCard | None) -> dict[str, Any]:
     """How the real records are read: as the card says, or in the shape and under the names of the samples."""
     if synthesizer is not None:
-        return synthesizer.card.reading
+        return dict(synthesizer.card.reading)
     if card is not None:
         return card.reading
     return {"shape": samples.shape, "class_names": samples.class_names}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from gossamer.data.card import DataCard
+from gossamer.data.cards import AnyCard, load_card
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.registry import asked
@@ -164,7 +165,7 @@ class Advice:
 
 @checked_arguments
 def recommend(
-    card: DataCard | str | Path,
+    card: AnyCard | str | Path,
     *,
     epsilon: float,
     delta: float | None = None,
@@ -189,8 +190,13 @@ def recommend(
     Raises:
         RequestError: if the card, epsilon or delta make no sense.
     """
-    where = "card.toml" if isinstance(card, DataCard) else str(card)
-    facts = card if isinstance(card, DataCard) else DataCard.load(card)
+    where = str(card) if isinstance(card, str | Path) else "card.toml"
+    facts = load_card(card)
+    if not isinstance(facts, DataCard):
+        raise RequestError(
+            f"{where} is of a table, and no run on tables was measured, so there is nothing to rank. The method for tables is "
+            f"marginals: `gossamer plan marginals --card {shlex.quote(where)} --epsilon {epsilon:g} --delta 1e-5`."
+        )
     if not epsilon >= LEAST:
         raise RequestError(
             f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
@@ -204,7 +210,9 @@ def recommend(
     data_flags += " --units WHOSE" if facts.unit != "record" else ""
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
-    for name in METHODS:
+    for name, method in METHODS.items():
+        if method.takes != facts.kind:
+            continue
         try:
             with asked(name):
                 candidate = _candidate_for(

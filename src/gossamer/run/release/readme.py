@@ -7,6 +7,7 @@ from typing import Any
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, QUESTIONS
+from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import release_in_words
 
@@ -17,6 +18,9 @@ _CLASSIFIER = "chances = release.probabilities(images)  # of the released classi
 _WITH_GOSSAMER = """import gossamer  # installed from its source
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
+_TABLE_WITH_GOSSAMER = """import gossamer  # installed from its source
+release = gossamer.Synthesizer.load(".")
+samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, samples.columns() a dict of arrays"""
 
 
 def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
@@ -24,7 +28,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
 
     Args:
         certificate: of the release.
-        samples: number of synthetic records in samples.npz.
+        samples: number of synthetic records in samples.npz, or samples.csv of a table.
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
     """
@@ -49,11 +53,16 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
 
 def _description(certificate: Certificate) -> str:
     card, declared = certificate.card, certificate.declared
-    size = " x ".join(map(str, card["shape"]))
+    if is_table(card):
+        made, kind = f"rows with {len(card['column'])} columns", "rows"
+    else:
+        size = " x ".join(map(str, card["shape"]))
+        made = f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
+        kind = "pictures"
     about = [
-        f"`model.safetensors` is a generator of pictures of {size} (channels, height, width) with labels 0 to "
-        f"{card['classes'] - 1}. It was trained on {certificate.created}. Method: {METHODS[certificate.method].title}. All of "
-        f"its pictures are synthetic. The sections below say how much they may reveal about one {card['unit']}.",
+        f"`model.safetensors` is a generator of {made}. It was trained on {certificate.created}. Method: "
+        f"{METHODS[certificate.method].title}. All of its {kind} are synthetic. The sections below say how much they may "
+        f"reveal about one {card['unit']}.",
         "",
         "| declared by the data owner | |",
         "|---|---|",
@@ -65,11 +74,18 @@ def _description(certificate: Certificate) -> str:
 
 def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:
     first = f"There is no `load.py`, because {no_loader}. Use Gossamer:" if no_loader else "In Python:"
-    lines = [_WITH_GOSSAMER] if no_loader else [_LOAD, *([_CLASSIFIER] if classifies else [])]
+    with_gossamer = _TABLE_WITH_GOSSAMER if is_table(card) else _WITH_GOSSAMER
+    lines = [with_gossamer] if no_loader else [_LOAD, *([_CLASSIFIER] if classifies else [])]
     text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
         text += (
             "\n\n`load.py` is a program, and `import load` runs it. Check the signature first (see below), or read it."
+        )
+    if is_table(card):
+        return text + (
+            f"\n\n`samples.csv` holds {samples:,} synthetic rows, unselected. The generator can make more."
+            if samples
+            else ""
         )
     names = [str(name) for name in card.get("class_names") or ()]
     if samples:

@@ -24,6 +24,7 @@ from gossamer.run.release.verify import (
     README,
     RELEASED_BY,
     SAMPLE_SET,
+    TABLE_SET,
     Verdict,
     is_release,
     read_sums,
@@ -37,11 +38,13 @@ from gossamer.run.validation import checked_arguments
 
 if TYPE_CHECKING:
     from gossamer.data.samples import writers
+    from gossamer.data.tables import samples as table_samples
     from gossamer.methods import synthesizer
     from gossamer.run.report import html, plots
 else:
     plots, html = Lazy("gossamer.run.report.plots"), Lazy("gossamer.run.report.html")
     synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.samples.writers")
+    table_samples = Lazy("gossamer.data.tables.samples")
 
 MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
 ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"
@@ -67,7 +70,8 @@ def release(
         out: a new folder.
         declared: TOML file with what the certificate says and nobody can recompute, such as who made the release and how
             settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: nothing is declared.
-        samples: put this many synthetic records into the release, as samples.npz. Default: none.
+        samples: put this many synthetic records into the release, as samples.npz, or samples.csv of a
+            table. Default: none.
         force: replace a release that is there.
 
     Raises:
@@ -213,9 +217,13 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     (partial / EVENTS).unlink(missing_ok=True)
     more = [README]
     if samples:
-        writers.write_samples(partial / SAMPLE_SET, generator.stream(samples), count=samples)
-        (partial / SAMPLE_SET).chmod(0o644)
-        more.append(SAMPLE_SET)
+        name = TABLE_SET if generator.card.kind == "table" else SAMPLE_SET
+        if name == TABLE_SET:
+            table_samples.write_table_samples(partial / name, generator.stream(samples))
+        else:
+            writers.write_samples(partial / name, generator.stream(samples), count=samples)
+        (partial / name).chmod(0o644)
+        more.append(name)
     text, cannot = loadable(certificate)
     if text:
         write_atomically(partial / LOADER, text)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gossamer.data.card import DataCard
+from gossamer.data.cards import card_from
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
@@ -81,10 +81,12 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     """The text of load.py for a release, and why it has none; one of the two is empty."""
     if METHODS.is_plugin(certificate.method):
         return "", "its method is a plug-in, whose code is not part of Gossamer"
+    if METHODS[certificate.method].takes == "table":
+        return "", "a loader for tables is not written yet"
     fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
     if certificate.config.keys() != fields:  # a loader has no defaults
         return "", EARLIER
-    job = METHODS[certificate.method].job(certificate.config, DataCard.from_dict(certificate.card))
+    job = METHODS[certificate.method].job(certificate.config, card_from(certificate.card))
     if job.own_pretrained:
         return (
             "",

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from gossamer import notebook, plugins
-from gossamer.data.card import DataCard
+from gossamer.data.cards import card_from
 from gossamer.data.readers import npz
+from gossamer.data.tables.csv_rows import rows_of
 from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.registry import plugins_of
@@ -23,7 +24,7 @@ from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import certificate
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, FORMAT, LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL, noise
+from gossamer.privacy.certificate.statements import MODEL, is_table, noise
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import signing
@@ -49,7 +50,9 @@ from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
 README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
-MAY_HAVE = (README, LOADER, SAMPLE_SET)
+TABLE_SET = "samples.csv"
+"""The samples in the release of a table."""
+MAY_HAVE = (README, LOADER, SAMPLE_SET, TABLE_SET)
 """What a release may hold besides."""
 RELEASED_BY = "release"
 """Key, in the versions of a certificate, of the Gossamer that wrote the release; another version may have trained."""
@@ -60,6 +63,7 @@ NOT_CHECKED = {
     REPORT: "whether it agrees with the certificate.",
     SAMPLES: "whether the generator drew it.",
     SAMPLE_SET: "whether the generator drew it.",
+    TABLE_SET: "whether the generator drew it.",
 }
 """What is not checked, by the file."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
@@ -185,7 +189,7 @@ def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
     """Check that config.json and the method's plan lead to what the ledger opened with, reserved and recorded."""
     try:
-        card = DataCard.from_dict(settings["card"])
+        card = card_from(settings["card"])
         job = METHODS[settings["method"]].job(settings["config"], card)
         said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
@@ -259,10 +263,16 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
             not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
     if certificate.format < FORMAT:
         return problems, [*not_compared, f"{README}: {another}"]
+    table = is_table(certificate.card)
+    if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:
+        problems.append(f"{foreign} is not part of this release, which is of {'a table' if table else 'pictures'}.")
     try:
-        samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in listed else 0
+        if table and TABLE_SET in listed:
+            samples = rows_of(folder / TABLE_SET)
+        else:
+            samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in listed else 0
     except (DataError, TypeError):  # TypeError: a number in place of an array
-        return [*problems, f"{SAMPLE_SET} does not hold samples."], not_compared
+        return [*problems, f"{TABLE_SET if table else SAMPLE_SET} does not hold samples."], not_compared
     wants_classifier = classifies(text or actual.decode(errors="replace"))
     page = readme(
         certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=wants_classifier

@@ -12,19 +12,27 @@ from collections.abc import Sequence
 from decimal import Decimal
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
+from gossamer.data.tables.samples import SHOWN
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
+from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import CERTIFICATE
+from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.report import plots, wording
+from gossamer.run.report import columns, plots, wording
 from gossamer.run.report.audit_record import audited, said_by
 from gossamer.run.report.wording import PERCENT
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
+
+if TYPE_CHECKING:
+    from gossamer.methods import synthesizer
+else:
+    synthesizer = Lazy("gossamer.methods.synthesizer")
 
 _REQUIRED = (
     "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "adds_up", "public_data",
@@ -83,6 +91,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             together=_together(certificate.get("facts", {}).get("all_runs")),
             accountants=[_accountant(entry) for entry in certificate["guarantees"]],
             grid=_grid(folder / SAMPLES),
+            rows=_rows(folder, certificate),
             internal=internal,
             metrics=metrics,
             attacks=attacks,
@@ -179,6 +188,13 @@ def _grid(path: Path) -> str:
     if not path.is_file():
         raise RunFolderError(f"{path.parent} is not a finished run: it has no {path.name}; restore it from a copy.")
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def _rows(folder: Path, certificate: dict[str, Any]) -> list[list[str]]:
+    """The names of the columns and the first rows of the samples of a table, which the generator draws with seed 0."""
+    if not is_table(certificate["card"]):
+        return []
+    return columns.first_rows(synthesizer.Synthesizer.load(folder).sample(SHOWN, seed=0))
 
 
 def _title(certificate: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from gossamer.data.samples.grid import sample_grid
 from gossamer.privacy.guarantee import rounded_up
+from gossamer.run.report import columns
 
 if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
@@ -30,7 +31,12 @@ _LETTERS = 8.5
 
 
 def drawn_by(synthesizer: "Synthesizer") -> bytes:
-    """A PNG with the samples that a generator draws with seed 0: the same for a RUN and for its release."""
+    """A PNG of the samples that a generator draws with seed 0: the same for a RUN and for its release.
+
+    It has pictures, or the histograms of the columns of a table.
+    """
+    if synthesizer.card.kind == "table":
+        return columns.histograms(synthesizer.sample(columns.DRAWN, seed=0))
     labels = np.repeat(np.arange(synthesizer.classes), _PER_CLASS if synthesizer.classes > 1 else _ALONE)
     grid = synthesizer.sample(len(labels), labels=labels, seed=0)
     return sample_grid(grid.images, grid.labels, columns=_PER_CLASS, names=grid.class_names)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.card import DataCard, check, check_units
+from gossamer.data.card import DataCard, Kind, check, check_units
+from gossamer.data.cards import AnyCard
 from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import remarks
@@ -17,6 +18,9 @@ from gossamer.data.pixels.polarity import contrast, nearly_constant
 from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.identity import identify as identify_table
+from gossamer.data.tables.read import read_table
 from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.privacy.certificate.statements import NO_PUBLIC
@@ -122,7 +126,7 @@ class DataSources:
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
 
-    def read(self, card: DataCard, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> "LoadedData":
+    def read(self, card: AnyCard, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> "LoadedData":
         """Read the records, check them against the card, and isolate the private ones.
 
         Args:
@@ -135,9 +139,11 @@ class DataSources:
         """
         return dataclasses.replace(self.read_unconfined(card).confine(ledger, ranks), sources=self)
 
-    def read_unconfined(self, card: DataCard) -> "RawData":
+    def read_unconfined(self, card: AnyCard) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.units, where=self.data)
+        if isinstance(card, TableCard):
+            return self._read_table(card)
         if self.public is not None and _one_source(self):
             raise RequestError(
                 "--public and --data name the same records, and public records have no protection. Give records of "
@@ -172,6 +178,19 @@ class DataSources:
         )
         return RawData(public, facts, private)
 
+    def _read_table(self, card: TableCard) -> "RawData":
+        """Read a table."""
+        if self.public is not None or self.share is not None:
+            raise RequestError("a table has no public part: leave --public and --public-share out.")
+        table = read_table(_first(self.held.data, self.data), card, units=_first(self.held.units, self.units))
+        by_column = self.held.units is None and self.units is not None and not _in_npz(self.units)
+        how = "none" if self.units is None else "column" if by_column else "position"
+        return RawData(
+            None,
+            DataFacts(public=NO_PUBLIC, units={"matched": how}, identity=identify_table(table), notes=table.notes),
+            table,
+        )
+
     def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
         """Return the public records, None where there are none, and what the settings say of them.
 
@@ -201,18 +220,27 @@ class DataSources:
         cls,
         data: Data,
         *,
+        kind: Kind = "pictures",
         public: Data | None = None,
         units: Data | None = None,
         **other: Any,
     ) -> "DataSources":
-        """Return sources that name the same files from any working folder, and hold what is in memory. other: further."""
+        """Return sources that name the same files from any working folder, and hold what is in memory.
+
+        Args:
+            data: the private records.
+            kind: what the card describes. The units of a table may be a column.
+            public: the public records.
+            units: the ids of units.
+            other: further fields.
+        """
         if data is None:
             raise RequestError(f"data is missing. It is {FORMS}.")
         held = Held.of(data=data, public=public, units=own_units(data) if units is None else units)
         return cls(
             data=_absolute(data),
             public=None if public is None else _absolute(public),
-            units=IN_MEMORY if held.units is not None else None if units is None else _absolute_units(str(units)),
+            units=IN_MEMORY if held.units is not None else None if units is None else _absolute_units(str(units), kind),
             held=held,
             **other,
         )
@@ -294,7 +322,7 @@ class LoadedData(PublicData):
         sources: where the records are, for other ranks; None: other ranks cannot read them.
     """
 
-    private: Confined[Records]
+    private: Confined[Any]
     sources: DataSources | None = None
 
 
@@ -302,7 +330,8 @@ class LoadedData(PublicData):
 class RawData(PublicData):
     """The same before the private records are isolated."""
 
-    private: Records
+    private: Any
+    """Records, or a Table."""
 
     def confine(self, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> LoadedData:
         """Isolate the private records. ledger: records the cost of every query to them."""
@@ -355,8 +384,16 @@ def _first(held: MapStyle | None, place: Any) -> Any:
     return place if held is None else held
 
 
-def _absolute_units(units: str) -> str:
-    """Return a source of units that names the same file from any working folder."""
+def _in_npz(units: str) -> bool:
+    """Whether the units of a table are FILE.npz:KEY, and no column."""
+    file, colon, _ = units.rpartition(":")
+    return bool(colon) and Path(file).is_file()
+
+
+def _absolute_units(units: str, kind: Kind) -> str:
+    """Return a source of units that names the same file from any working folder. A column of a table stays as it is."""
+    if kind == "table" and not _in_npz(units):
+        return units
     return units if units == FOLDERS or units.startswith(":") else str(Path(units).absolute())
 
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 
 from gossamer import notebook
-from gossamer.data.card import DataCard, protected_part
+from gossamer.data.card import protected_part
+from gossamer.data.cards import AnyCard, load_card
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.in_memory import Data
@@ -41,7 +42,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str | BaseConfig,
     *,
     data: Data,
-    card: DataCard | str | Path | None = None,
+    card: AnyCard | str | Path | None = None,
     out: str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -67,7 +68,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Args:
         method: a key of METHODS, for example "dpgan", or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`.
-        data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split.
+        data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split. From Python also arrays, a
+            DataFrame or a dict of columns.
         card: data card: the TOML file with the public facts about the data.
         out: run folder to write. It must be new or empty. Default from Python: a temporary folder, which is printed.
         epsilon: privacy budget; smaller is safer. 'inf' trains without privacy. Default: follows from noise multiplier
@@ -106,7 +108,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         raise CardError(
             "card is missing. Draft one with gossamer.draft_card(data), check every value, and pass it as card."
         )
-    card = card if isinstance(card, DataCard) else DataCard.load(card)
+    card = load_card(card)
     if public_test_data and accounts is not None:
         raise RequestError("accounts and public_test_data contradict each other. Leave one of them out.")
     if public_share is not None:
@@ -115,13 +117,17 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
                 "give --public or --public-share, not both: public records of their own, or a part of --data."
             )
         card = protected_part(card, public_share)
+    if card.kind == "table" and (images_key, labels_key) != (None, None):
+        raise RequestError(
+            "--images-key and --labels-key are for pictures, and the card describes a table. Leave them out."
+        )
     if public is None and (public_images_key, public_labels_key) != (None, None):
         raise RequestError(
             "--public-images-key and --public-labels-key go with --public, which is missing: leave them out."
         )
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
     sources = DataSources.of(
-        data, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share,
+        data, kind=card.kind, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share,
         public_images_key=public_images_key, public_labels_key=public_labels_key,
     )  # fmt: skip
     if sources.held.names and present().count > 1:

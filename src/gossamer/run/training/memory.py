@@ -26,6 +26,8 @@ _CRITIC = 4
 """A critic of many, in sizes of the generator."""
 _PASSES = 5
 """A batch, in sizes of the generator's activations: forward and backward, through two networks."""
+_OF_A_FIT = 50
+"""The cells of a table's model, in sizes of 8 bytes: directions of L-BFGS, messages, and tables as they are counted."""
 _BLOCK = 4_096
 """Records that a method without batches reads at once."""
 
@@ -63,17 +65,21 @@ def peak(job: "Job[BaseConfig, State]") -> float:
     in memory. Records that are mapped from plain files take less than estimated.
     """
     card, settings = job.card, job.settings
+    if card.kind == "table":
+        table: float = 4.0 * len(card.columns) * card.declared_size
+        read = _COPIES * table if table <= SHARE * free_memory() else 0.0
+        return _REST + read + 8.0 * _OF_A_FIT * int(settings.get("cells", 0))
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
     weights: int = sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))
     features: int = getattr(getattr(net, "scattering", None), "size", 0)  # of every record, kept in two bytes each
-    pixels = math.prod(card.shape)
+    pixels: int = math.prod(card.shape)
     requested = settings.get("expected_batch_size", settings.get("batch_size"))
     batch = min(_BLOCK, card.declared_size) if requested is None else batch_of(int(requested), card)
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
     drawn = 4 * features if features else _activation_size(job, net)
-    stored = pixels * card.declared_size
+    stored: int = pixels * card.declared_size
     records = _COPIES * stored if "critics" in settings or stored <= SHARE * free_memory() else 0.0
     records += min(2 * features * card.declared_size, 1 << 31)
     networks = weights * (_STATES + _CRITIC * int(settings.get("critics", 0)))

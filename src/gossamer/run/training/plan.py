@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
-from gossamer.data.card import DataCard
+from gossamer.data.card import Card
+from gossamer.data.cards import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
@@ -50,7 +51,7 @@ class Request:
 @checked_arguments
 def plan(
     method: str | BaseConfig,
-    card: DataCard,
+    card: AnyCard,
     settings: Mapping[str, Any] | None = None,
     *,
     epsilon: float | None = None,
@@ -73,7 +74,8 @@ def plan(
         more: fields of the Config by their names, as `fit` takes them.
 
     Raises:
-        RequestError: if there is no such method, preset or setting; names the nearest.
+        RequestError: if there is no such method, preset or setting; names the nearest. Or the card describes what the method
+            does not take.
         BudgetError: if the request contradicts itself, or nothing meets it.
     """
     chosen_method = method_named(method)
@@ -93,7 +95,7 @@ def plan(
 
 def _decided(
     chosen_method: AnyMethod,
-    card: DataCard,
+    card: AnyCard,
     given: Mapping[str, Any],
     *,
     epsilon: float | None,
@@ -102,6 +104,7 @@ def _decided(
 ) -> Request:
     """See `plan`. given: the settings that the user gave."""
     name = chosen_method.name
+    chosen_method.refuse_other_kind(card)
     merged = presets.scaled(presets.defaults(name), card, made_for=None, in_proportion=())
     merged |= presets.settings(name, preset) if preset else {}
     overrides = {key: plain(value) for key, value in given.items() if value is not None}
@@ -190,14 +193,15 @@ def method_named(method: str | BaseConfig) -> AnyMethod:
 
 
 def _without_guarantee(
-    method: AnyMethod, card: DataCard, settings: Mapping[str, Any], *, epsilon: float | None, delta: float | None
+    method: AnyMethod, card: AnyCard, settings: Mapping[str, Any], *, epsilon: float | None, delta: float | None
 ) -> Request:
     """The request of a method whose epsilon is infinity: no budget to meet."""
     if epsilon is not None or delta is not None:
         flags = " or ".join(
             f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
         )
-        meeting = ", ".join(other.name for other in METHODS.values() if not other.without_guarantee)
+        able = [other for other in METHODS.values() if not other.without_guarantee and other.takes == method.takes]
+        meeting = ", ".join(other.name for other in able)
         raise BudgetError(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
@@ -210,7 +214,7 @@ def _without_guarantee(
     return Request(job=job, epsilon=math.inf, delta=delta, plan=job.plan, bounds=bounds)
 
 
-def checked_delta(delta: float | None, epsilon: float | None, card: DataCard) -> float:
+def checked_delta(delta: float | None, epsilon: float | None, card: Card) -> float:
     """Return delta. Raises BudgetError if it is missing, not between 0 and 1, or at least 1 / declared size."""
     if delta is None:
         if epsilon is not None and math.isinf(epsilon):

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import Card
+from gossamer.data.cards import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
@@ -70,12 +71,20 @@ def defaults(method: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.default not in (dataclasses.MISSING, FROM_EPSILON)}
 
 
-def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
-    """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record."""
+def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
+    """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record.
+
+    Presets of methods that take no such records are left out.
+
+    Raises:
+        CardError: if the one method takes no such records.
+    """
+    if method is not None:
+        METHODS[method].refuse_other_kind(card)
     scaled_presets = []
     for name, entries in all_presets().items():
         for preset, entry in entries.items():
-            if method not in (None, name):
+            if method not in (None, name) or METHODS[name].takes != card.kind:
                 continue
             preset_settings = settings(name, preset)
             full = {**defaults(name), **preset_settings}
@@ -94,7 +103,7 @@ def for_card(card: DataCard, *, method: str | None = None) -> list[Scaled]:
 
 
 def scaled(
-    values: Mapping[str, Any], card: DataCard, *, made_for: int | None, in_proportion: Sequence[str]
+    values: Mapping[str, Any], card: Card, *, made_for: int | None, in_proportion: Sequence[str]
 ) -> dict[str, Any]:
     """What changes in settings that were made for another number of records.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from gossamer.data.card import DataCard
+from gossamer.data.cards import card_from
 from gossamer.data.readers.in_memory import Data, own_units
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
@@ -104,7 +104,7 @@ def _resume(
 ) -> Synthesizer:
     """Load the records and the last checkpoint, find the run's entry in the budget log, and train to the end."""
     config_json, source_json = folder.config(), folder.source()
-    card = DataCard.from_dict(config_json["card"])
+    card = card_from(config_json["card"])
     job = method_of(config_json["method"], folder=folder.path).job(config_json["config"], card)
     _refuse_other_plugins(job, config_json.get("plugins", []))
     sources = DataSources.from_json(source_json["sources"]).with_held(held)

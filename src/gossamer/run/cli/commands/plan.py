@@ -15,7 +15,8 @@ from gossamer.run.cli.options import card as declared
 from gossamer.run.report.wording import release_in_words, remark
 
 if TYPE_CHECKING:
-    from gossamer.data import card as cards
+    from gossamer.data import card as card_facts
+    from gossamer.data import cards
     from gossamer.privacy.accounting import event_json
     from gossamer.run.cli import calculator
     from gossamer.run.recommend import forecast
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from gossamer.run.training import presets as preset_table
     from gossamer.run.training.plan import Request
 else:
-    cards, event_json = Lazy("gossamer.data.card"), Lazy("gossamer.privacy.accounting.event_json")
+    card_facts, cards = Lazy("gossamer.data.card"), Lazy("gossamer.data.cards")
+    event_json = Lazy("gossamer.privacy.accounting.event_json")
     calculator, planning = Lazy("gossamer.run.cli.calculator"), Lazy("gossamer.run.training.plan")
     forecast, preset_table = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
 
@@ -40,9 +42,9 @@ def _plan(
     as_json: bool,
     **budget: float | None,
 ) -> None:
-    facts = cards.DataCard.load(card)
+    facts = cards.load_card(card)
     if public_share is not None:
-        facts = cards.protected_part(facts, public_share)
+        facts = card_facts.protected_part(facts, public_share)
     request = planning.plan(method, facts, settings, preset=preset, **budget)
     if public is not None or public_share is not None:
         planning.check_takes_public(request.job)
@@ -121,7 +123,7 @@ def presets(method: str | None, card: Path | None, as_json: bool) -> None:
         if method in (None, name):
             click.echo(f"not usable: the plug-in {name}. {problem}", err=True)
     if card is not None:
-        _for_card(preset_table.for_card(cards.DataCard.load(card), method=method), as_json=as_json)
+        _for_card(preset_table.for_card(cards.load_card(card), method=method), as_json=as_json)
         return
     selected = {name: entries for name, entries in preset_table.all_presets().items() if method in (None, name)}
     if as_json:
@@ -142,6 +144,8 @@ def _for_card(scaled: "list[preset_table.Scaled]", *, as_json: bool) -> None:
         ]
         click.echo(json.dumps({"presets": entries}))
         return
+    if not scaled:
+        click.echo("no method for such a card has named settings", err=True)
     for preset in scaled:
         click.echo(f"{preset.method} {preset.name}: {preset.about}")
         click.echo(f"    not for this card: {preset.refused}" if preset.refused else f"    {preset.flags}")

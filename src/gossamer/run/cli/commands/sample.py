@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gossamer.data.samples.samples import Samples
 from gossamer.data.samples.writers import write_samples
+from gossamer.data.tables.samples import write_table_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.cli.options import PATH, checked_seed, force
@@ -16,7 +17,13 @@ from gossamer.run.training.progress import Terminal
 @click.command()
 @click.argument("run", type=PATH)
 @click.option("-n", "count", type=click.IntRange(min=1), required=True, help="Number of samples.")
-@click.option("-o", "--out", type=PATH, required=True, help="File (.npz, .csv or .parquet), or a folder for .png.")
+@click.option(
+    "-o",
+    "--out",
+    type=PATH,
+    required=True,
+    help="File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet.",
+)
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> None:
@@ -24,11 +31,14 @@ def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> N
     synthesizer = Synthesizer.load(run)
     with Terminal() as terminal:
         chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)
-        write_samples(out, chunks, count=count, force=force)
+        if synthesizer.card.kind == "table":
+            write_table_samples(out, chunks, force=force)
+        else:
+            write_samples(out, chunks, count=count, force=force)
     click.echo(f"{count:,} samples in {out}", err=True)
 
 
-def _counted(chunks: Iterator[Samples], sink: Sink, total: int) -> Iterator[Samples]:
+def _counted(chunks: Iterator[Any], sink: Sink, total: int) -> Iterator[Any]:
     done = 0
     for chunk in chunks:
         yield chunk

@@ -1,0 +1,66 @@
+"""The samples of a table for a report: a histogram of each column as a picture, and the first rows."""
+
+import io
+import math
+import warnings
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from gossamer.data.tables.column import Column
+from gossamer.data.tables.decode import texts
+from gossamer.data.tables.samples import SHOWN, TableSamples
+
+DRAWN = 10_000
+"""Rows of the histograms."""
+MOST_DRAWN = 60
+"""Columns of the picture."""
+_ACROSS = 4
+_LABELLED = 8
+"""Values of a category that have their names on the axis."""
+_LETTERS = 14
+
+
+def histograms(samples: TableSamples) -> bytes:
+    """A PNG with a histogram of the codes of each column, of the first 60 columns."""
+    columns = samples.card.columns[:MOST_DRAWN]
+    down = math.ceil(len(columns) / _ACROSS)
+    plain: Any = {"text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 7}
+    with matplotlib.rc_context(plain), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name may have letters that the font lacks
+        figure = Figure(figsize=(9, 1.7 * down), layout="constrained", dpi=110)
+        grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
+        for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
+            shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
+            axes.bar(np.arange(column.size), 100 * shares, width=0.9, color="#3b6ea5")
+            axes.set_title(_short(column.name), fontsize=8)
+            axes.set_xticks(*_ticks(column))
+            axes.spines[["top", "right"]].set_visible(False)
+        for axes in grid[len(columns) :]:
+            axes.set_visible(False)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", metadata={"Software": None})
+    return file.getvalue()
+
+
+def first_rows(samples: TableSamples) -> list[list[str]]:
+    """The names of the columns, then ten rows, as text."""
+    first = samples[:SHOWN]
+    cells = [texts(c, values) for c, values in zip(first.card.columns, first.columns().values(), strict=True)]
+    return [list(samples.card.names), *map(list, zip(*cells, strict=True))]
+
+
+def _ticks(column: Column) -> tuple[list[int], list[str]]:
+    """Positions and words on the axis: few values by name, else the two ends."""
+    if column.kind == "category":
+        if column.size > _LABELLED:
+            return [0, column.size - 1], ["1", f"{column.size:,}"]
+        return [*range(len(column.values))], [_short(value) for value in column.values]
+    ends = column.bounds or (column.edges[0], column.edges[-1])
+    return [0, column.plain - 1], [str(ends[0]), str(ends[-1])]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"

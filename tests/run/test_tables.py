@@ -1,0 +1,358 @@
+"""Tables through the whole way: card, plan, fit, resume, sample, verify, release, on the command line and from Python."""
+
+import csv
+import hashlib
+import json
+import math
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+import gossamer
+from gossamer import Column, TableCard
+from gossamer.data.tables.read import read_table
+from gossamer.errors import CardError, DataError, Interrupted, RequestError
+from gossamer.events import Event
+from gossamer.methods import METHODS, Marginals
+from gossamer.methods.synthesizer import ROWS
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.report.columns import MOST_DRAWN
+from gossamer.run.training.fit import fit
+from gossamer.run.training.resume import resume
+
+SECRET = "Xanthippe"
+"""A value of the records that no file and no message may hold."""
+COLUMNS = ["pid", "age", "sex", "bill", "income"]
+SMALL = ["--rounds", "2", "--cells", "500", "--iterations", "30"]
+SETTINGS: dict[str, Any] = {"rounds": 2, "cells": 500, "iterations": 30}
+CARD = TableCard(
+    columns=(
+        Column(name="age", kind="integer", bounds=(18, 90), bins=6, outside="clip"),
+        Column(name="sex", kind="category", values=("f", "m"), outside="other"),
+        Column(name="bill", kind="number", bounds=(0, 1000), bins=5, decimals=2, missing=True, zero=True),
+        Column(name="income", kind="category", values=("low", "high")),
+    ),
+    declared_size=300,
+    label="income",
+    unit="person",
+    title="Made-up people",
+    drop=(("note", "free text"),),
+)
+
+
+def rows() -> list[list[Any]]:
+    """Two rows for each of 200 persons, and one for each of 100; the income follows from the sex in nine of ten."""
+    draw = np.random.default_rng(0)
+    made = []
+    for person in [*range(300), *range(200)]:
+        sex = "fm"[draw.integers(2)]
+        income = "high" if (sex == "m") ^ (draw.random() < 0.1) else "low"
+        bill = ["", 0, round(draw.uniform(1, 999), 2)][draw.integers(3)]
+        made.append([f"p{person}", int(draw.integers(16, 95)), sex, bill, income])
+    made[0][2] = SECRET  # which becomes "other"
+    return made
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, its data dictionary, and its card."""
+    folder = tmp_path_factory.mktemp("table")
+    with (folder / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows()])
+    CARD.save(folder / "card.toml")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    """A finished run."""
+    fit(
+        "marginals", data=place / "people.csv", card=place / "card.toml", units="pid", epsilon=1.0, delta=1e-5,
+        out=place / "RUN", **SETTINGS,
+    )  # fmt: skip
+    return place / "RUN"
+
+
+def epsilon_of(ledger: Path, delta: float) -> float:
+    """Epsilon of the reserved queries by the closed form of Gaussians (Balle, Wang 2018), from the text of the ledger alone."""
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    (plan,) = [line["reserve"] for line in lines if "reserve" in line]
+    mu = math.sqrt(sum(entry["count"] / entry["event"]["noise_multiplier"] ** 2 for entry in plan))
+
+    def beyond(epsilon: float) -> float:
+        return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)) - delta
+
+    return float(brentq(beyond, 0, 50))
+
+
+def test_the_whole_way_on_the_command_line(gossamer: Any, place: Path, tmp_path: Path) -> None:
+    data, card, out = place / "people.csv", tmp_path / "card.toml", tmp_path / "RUN"
+    dictionary = tmp_path / "dictionary.csv"
+    dictionary.write_text(
+        "name,kind,values,low,high,missing\nage,integer,,0,120,\nsex,category,f|m|" + SECRET + ",,,\n"
+        "bill,number,,0,1000,true\nincome,category,low|high,,,\n"
+    )
+    drafted = gossamer("card", data, "--units", "pid", "--dictionary", dictionary, "-o", card)
+    assert drafted.status == 0, drafted.err
+    assert TableCard.load(card).names == ("age", "sex", "bill", "income")
+    CARD.save(card)
+    budget = ["--card", card, "--epsilon", 1, "--delta", 1e-5, *SMALL]
+    planned = gossamer("plan", "marginals", *budget, "--json").json
+    fitted = gossamer("fit", "marginals", "--data", data, "--units", "pid", *budget, "--out", out)
+    assert fitted.status == 0, fitted.err
+    assert fitted.out.startswith("Differentially private: epsilon 1.000 at delta 1e-05, add-or-remove-one person.")
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["guarantee"]["epsilon"] == pytest.approx(epsilon_of(out / "ledger.jsonl", 1e-5), rel=1e-3)
+    assert certificate["guarantee"]["epsilon"] == min(entry["epsilon"] for entry in planned["guarantees"]) <= 1
+    for suffix in ("csv", "parquet"):
+        assert gossamer("sample", out, "-n", 500, "-o", tmp_path / f"x.{suffix}", "--seed", 3).status == 0
+    table = pd.read_csv(tmp_path / "x.csv")
+    assert [*table] == ["age", "sex", "bill", "income"]
+    assert len(table) == 500 and set(table["income"]) == {"low", "high"} and set(table["sex"]) <= {"f", "m", "other"}
+    assert table["age"].between(18, 90).all() and table["bill"].dropna().between(0, 1000).all()
+    assert (table["income"] == "high")[table["sex"] == "m"].mean() > 0.5
+    assert pd.read_parquet(tmp_path / "x.parquet")["sex"].tolist() == table["sex"].tolist()
+    refused = gossamer("sample", out, "-n", 5, "-o", tmp_path / "x.npz")
+    assert (refused.status, "as .csv or .parquet" in refused.err) == (2, True)
+    release = tmp_path / "RELEASE"
+    assert gossamer("release", out, "-o", release, "--samples", 40).status == 0
+    for folder in (out, release):
+        verdict = gossamer("verify", folder, "--json")
+        assert (verdict.status, verdict.json["ok"], verdict.json["problems"]) == (0, True, [])
+    assert len(pd.read_csv(release / "samples.csv")) == 40
+    again = gossamer("budget", data)
+    assert again.status == 0 and "1.0" in again.out
+    for path in [*out.rglob("*"), *release.rglob("*")]:
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_sentences_of_the_certificate(run: Path) -> None:
+    certificate = json.loads((run / "certificate.json").read_text())
+    told = certificate["assumptions"]
+    for sentence in (
+        "declared size: 300 persons",
+        "4 columns, with the label income",
+        "column age: integer from 18 to 90 in at most 6 bins; a value beyond the bounds became the nearer bound",
+        'column sex: 2 declared values; another value became "other"',
+        "column bill: number from 0 to 1000 in at most 5 bins, and codes of their own for zero, a missing value; another value "
+        "was refused as a mistake, so the run would not have begun",
+        "left out of the table: note (free text)",
+        "the data owner names the person of each record, matched by a column of the table, which is no column of the samples",
+    ):
+        assert sentence in told
+    whose = (
+        "with all records of that person: each of its m rows weighs 1/m, so all of them together count as one. The release "
+        "describes the persons, and not the rows"
+    )
+    assert certificate["covered"][1] == f"each person {whose}"
+    assert certificate["facts"]["protects"] == f"one person {whose}"
+    assert "picture" not in json.dumps(certificate)
+
+
+def test_report_and_readme_speak_of_rows(run: Path, tmp_path: Path) -> None:
+    release = gossamer.release(run, tmp_path / "out", samples=3)
+    page, readme = (release / "report.html").read_text(), (release / "README.md").read_text()
+    first = gossamer.Synthesizer.load(release).sample(10, seed=0).to_pandas()
+    assert all(f"<td>{sex}</td>" in page for sex in first["sex"]) and page.count("<tr><td>") == 10
+    assert '<th scope="col">income</th>' in page and "A histogram of each column" in page
+    assert "picture" not in page and "a generator of rows with 4 columns" in readme
+    assert "There is no `load.py`, because a loader for tables is not written yet." in readme
+    assert "`samples.csv` holds 3 synthetic rows" in readme
+    assert (release / "samples.png").read_bytes() == (run / "samples.png").read_bytes()
+
+
+def test_rows_of_a_release_are_counted(run: Path, tmp_path: Path) -> None:
+    """Also where the list of digests was written again."""
+    release = gossamer.release(run, tmp_path / "out", samples=3)
+
+    def put(name: str, content: bytes) -> None:
+        (release / name).write_bytes(content)
+        sums = [line for line in (release / "SHA256SUMS").read_text().splitlines() if not line.endswith(f"  {name}")]
+        sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}")
+        (release / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+
+    assert gossamer.verify(release).ok
+    content = (release / "samples.csv").read_bytes()
+    put("samples.csv", content[: content[:-1].rindex(b"\n") + 1])
+    assert gossamer.verify(release).problems == ["README.md is missing, or not the page that the certificate leads to."]
+    put("samples.csv", content)
+    put("samples.npz", b"anything")
+    assert gossamer.verify(release).problems == ["samples.npz is not part of this release, which is of a table."]
+
+
+def test_from_a_frame_or_a_dict_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.DataFrame(rows(), columns=COLUMNS)
+    draft = gossamer.draft_card(frame, units="pid")
+    assert 'name = "age"\nkind = "integer"\n# measured: bounds = [16, 94]' in draft
+    assert SECRET not in "".join(line for line in draft.splitlines() if not line.startswith("# measured"))
+    ends = []
+    for data in (frame, {name: frame[name].to_numpy() for name in COLUMNS}):
+        out = tmp_path / type(data).__name__
+        synthesizer = gossamer.fit(
+            Marginals(**SETTINGS), data=data, card=CARD, units="pid", epsilon=2.0, delta=1e-5, out=out,
+            rng=Rng(0, noise_seed=1), progress=False,
+        )  # fmt: skip
+        ends.append((out / "model.safetensors").read_bytes())
+        assert synthesizer.certificate.card["column"][0]["name"] == "age"
+    assert ends[0] == ends[1]
+    samples = synthesizer.sample(50, seed=1)
+    assert samples.codes.shape == (50, 4)
+    assert synthesizer.sample(0).codes.shape == (0, 4)
+    asked = synthesizer.sample(6, labels=[0, 1] * 3, seed=1)
+    assert asked.columns()["income"].tolist() == ["low", "high"] * 3
+    loaded = gossamer.Synthesizer.load(tmp_path / "DataFrame")
+    assert loaded.sample(50, seed=1).to_pandas().equals(samples.to_pandas())
+    assert "rows of 4 columns" in repr(loaded) and "<table>" in loaded._repr_html_()
+    with pytest.raises(RequestError, match="whole numbers from 0 to 1"):
+        synthesizer.sample(1, labels=[2])
+
+
+def test_pieces_of_a_stream_are_the_samples(run: Path) -> None:
+    synthesizer = gossamer.Synthesizer.load(run)
+    whole, pieces = synthesizer.sample(ROWS + 5, seed=4), [*synthesizer.stream(ROWS + 5, seed=4)]
+    assert [len(piece) for piece in pieces] == [ROWS, 5]
+    values = [np.concatenate([piece.columns()[name] for piece in pieces]) for name in ("age", "income")]
+    assert np.array_equal(values[0], whole.columns()["age"]) and np.array_equal(values[1], whole.columns()["income"])
+    fresh = [synthesizer.sample(50).columns()["age"].tolist() for _ in range(2)]
+    assert fresh[0] != fresh[1]
+
+
+def interrupted_after(count: int) -> Callable[[Event], None]:
+    """A sink that stops a run at a step, as Ctrl-C does."""
+    seen = [0]
+
+    def sink(event: Event) -> None:
+        seen[0] += event.kind == "step"
+        if event.kind == "step" and seen[0] == count:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return sink
+
+
+def test_resume_equals_an_unbroken_run(place: Path, tmp_path: Path) -> None:
+    def begin(out: str, **more: Any) -> None:
+        fit(
+            "marginals", data=place / "people.csv", card=CARD, units="pid", epsilon=1.0, delta=1e-5, out=tmp_path / out,
+            rng=Rng(0, noise_seed=5), **SETTINGS, **more,
+        )  # fmt: skip
+
+    begin("whole", progress=False)
+    for count in (1, 3):
+        with pytest.raises(Interrupted):
+            begin(f"stopped{count}", sink=interrupted_after(count))
+        out = tmp_path / f"stopped{count}"
+        assert not (out / "certificate.json").exists()
+        resume(out, progress=False, rng=Rng(0, noise_seed=5))
+        assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+        assert gossamer.verify(out).problems == gossamer.verify(tmp_path / "whole").problems
+
+
+def test_a_run_is_not_resumed_on_other_rows(place: Path, tmp_path: Path) -> None:
+    data = tmp_path / "copy.csv"
+    data.write_text((place / "people.csv").read_text())
+    with pytest.raises(Interrupted):
+        fit(
+            "marginals", data=data, card=CARD, units="pid", epsilon=1.0, delta=1e-5, out=tmp_path / "out",
+            sink=interrupted_after(2), **SETTINGS,
+        )  # fmt: skip
+    with data.open("a") as file:
+        file.write("p900,40,f,10,low\n")
+    with pytest.raises(DataError, match="is not what it was when the run began"):
+        resume(tmp_path / "out", progress=False)
+
+
+def test_a_card_of_the_other_kind_is_refused_by_every_method(gossamer: Any, place: Path, tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures.toml"
+    pictures.write_text("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 300\n")
+    for name, method in METHODS.items():
+        card, takes, other = (
+            (place / "card.toml", "pictures", "a table")
+            if method.takes == "pictures"
+            else (pictures, "a table", "pictures")
+        )
+        budget = [] if method.without_guarantee else ["--epsilon", 1, "--delta", 1e-5]
+        for command in (
+            ["plan", name, "--card", card, *budget],
+            ["fit", name, "--data", place / "people.csv", "--card", card, *budget, "--out", tmp_path / "never"],
+            ["presets", name, "--card", card],
+        ):
+            answer = gossamer(*command)
+            assert (answer.status, answer.out) == (2, "")
+            assert answer.err.startswith(
+                f"gossamer: {name} takes {takes}, and the card describes {other}: choose a method"
+            )
+            assert answer.err.count("\n") == 1
+    assert not (tmp_path / "never").exists()
+    with pytest.raises(CardError, match="moments takes pictures, and the card describes a table"):
+        METHODS["moments"].job({"noise_multiplier": 1.0}, CARD)
+
+
+def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
+    gossamer: Any, place: Path, run: Path, tmp_path: Path
+) -> None:
+    data, card = place / "people.csv", place / "card.toml"
+    for command, told in (
+        (["evaluate", run, "--train", data, "--test", data], "`gossamer evaluate` takes pictures only so far"),
+        (["attack", run, "--members", data, "--nonmembers", data], "`gossamer attack` takes pictures only so far"),
+        (["compare", run, run], "`gossamer compare` takes pictures only so far"),
+        (["audit", "marginals", "--epsilon", 1], "for which `gossamer audit` has no canaries yet"),
+        (["audit", "--run", run], "for which `gossamer audit` has no canaries yet"),
+        (["recommend", "--card", card, "--epsilon", 1], "The method for tables is marginals"),
+        (
+            ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",
+             tmp_path / "out", "--public", data],
+            "has no use for public records",
+        ),
+        (
+            ["fit", "marginals", "--data", data, "--card", card, "--epsilon", 1, "--delta", 1e-5, "--out", tmp_path / "out"],
+            "Give --units COLUMN, the column that holds the id of each row's unit.",
+        ),
+        (
+            ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",
+             tmp_path / "out", "--labels-key", "income"],
+            "are for pictures, and the card describes a table",
+        ),
+    ):  # fmt: skip
+        answer = gossamer(*command)
+        assert (answer.status, answer.out, told in answer.err, answer.err.count("\n")) == (2, "", True, 1), answer.err
+        assert SECRET not in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_values_that_the_card_refuses_are_not_quoted(gossamer: Any, place: Path, tmp_path: Path) -> None:
+    card = tmp_path / "card.toml"
+    card.write_text((place / "card.toml").read_text().replace('outside = "other"', 'outside = "refuse"'))
+    answer = gossamer(
+        "fit", "marginals", "--data", place / "people.csv", "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert answer.status == 2 and "column 'sex'" in answer.err and SECRET not in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_split_of_a_table_is_by_person_and_fit_reads_it(gossamer: Any, place: Path, tmp_path: Path) -> None:
+    answer = gossamer("split", place / "people.csv", "--units", "pid", "-o", tmp_path / "parts")
+    assert answer.status == 0 and f"gossamer fit --data {tmp_path / 'parts'} --units pid" in answer.out
+    parts = [pd.read_csv(tmp_path / "parts" / f"{side}.csv") for side in ("train", "test")]
+    assert not set(parts[0]["pid"]) & set(parts[1]["pid"]) and sum(map(len, parts)) == 500
+    assert len(read_table(tmp_path / "parts", CARD, units="pid")) == len(parts[0])
+    assert gossamer("card", tmp_path / "parts").status == 0
+
+
+def test_a_wide_table_is_drawn_in_part(tmp_path: Path) -> None:
+    """Names with signs that a drawing library takes for formulas, and with letters that its font lacks."""
+    count = MOST_DRAWN + 2
+    names = [f"$col_{at}^{{$ 列" for at in range(count)]
+    card = TableCard(columns=tuple(Column(name=n, kind="category", values=("a", "b")) for n in names), declared_size=40)
+    draw = np.random.default_rng(0)
+    data = {name: np.array(["a", "b"])[draw.integers(2, size=40)] for name in names}
+    fit("marginals", data=data, card=card, epsilon=1.0, delta=1e-5, out=tmp_path / "run", progress=False, **SETTINGS)
+    assert (tmp_path / "run" / "samples.png").read_bytes().startswith(b"\x89PNG")
