@@ -345,6 +345,8 @@ def test_split_of_a_table_is_by_person_and_fit_reads_it(gossamer: Any, place: Pa
     assert not set(parts[0]["pid"]) & set(parts[1]["pid"]) and sum(map(len, parts)) == 500
     assert len(read_table(tmp_path / "parts", CARD, units="pid")) == len(parts[0])
     assert gossamer("card", tmp_path / "parts").status == 0
+    (tmp_path / "parts" / "images").mkdir()  # pictures beside a list of them
+    assert gossamer("card", tmp_path / "parts").status == 2
 
 
 def test_a_wide_table_is_drawn_in_part(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ def is_table(data: Any) -> bool:
         return isinstance(data, Table | Mapping) or hasattr(data, "iloc") or hasattr(data, "to_batches")
     path = Path(split_of(str(data))[0])
     if path.is_dir():
+        if any(entry.is_dir() for entry in path.iterdir()):  # of pictures, beside a list
+            return False
         return any(_is_file_of_table(path / f"train{suffix}") for suffix in (*SUFFIXES, PARQUET))
     return _is_file_of_table(path)
 

@@ -75,12 +75,12 @@ def peak(job: "Job[BaseConfig, State]") -> float:
     features: int = getattr(getattr(net, "scattering", None), "size", 0)  # of every record, kept in two bytes each
     pixels: int = math.prod(card.shape)
     requested = settings.get("expected_batch_size", settings.get("batch_size"))
-    batch = min(_BLOCK, card.declared_size) if requested is None else batch_of(int(requested), card)
+    batch: int = min(_BLOCK, card.declared_size) if requested is None else batch_of(int(requested), card)
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
     drawn = 4 * features if features else _activation_size(job, net)
     stored: int = pixels * card.declared_size
-    records = _COPIES * stored if "critics" in settings or stored <= SHARE * free_memory() else 0.0
+    records: float = _COPIES * stored if "critics" in settings or stored <= SHARE * free_memory() else 0.0
     records += min(2 * features * card.declared_size, 1 << 31)
     networks = weights * (_STATES + _CRITIC * int(settings.get("critics", 0)))
     return _REST + records + networks + _PASSES * batch * max(drawn, 4 * pixels)
