@@ -358,3 +358,11 @@ def test_a_wide_table_is_drawn_in_part(tmp_path: Path) -> None:
     data = {name: np.array(["a", "b"])[draw.integers(2, size=40)] for name in names}
     fit("marginals", data=data, card=card, epsilon=1.0, delta=1e-5, out=tmp_path / "run", progress=False, **SETTINGS)
     assert (tmp_path / "run" / "samples.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_card_of_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    (shown,) = [block for block in page.split("```toml\n")[1:] if "[[column]]" in block.split("```")[0]]
+    card = TableCard.loads(shown.split("```")[0])
+    assert (card.names, card.label) == (("age", "bill", "ill"), "ill")
+    assert METHODS["marginals"].job({"noise_multiplier": 1.0}, card).plan
