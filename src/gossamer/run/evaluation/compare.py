@@ -9,7 +9,7 @@ from typing import Any
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
 from gossamer.metrics import registry
-from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.privacy.certificate.certificate import CONFIG, Certificate
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report import plots
@@ -30,9 +30,9 @@ def _entry(run: Path) -> dict[str, Any]:
     folder = RunFolder(run)
     if not folder.finished:
         raise RunFolderError(f"{run} is not a finished run; `gossamer fit` makes one, `gossamer resume` finishes one.")
-    if is_table(folder.config()["card"]):
-        raise RequestError(f"{run} is of a table, and `gossamer compare` takes pictures only so far.")
     if not folder.file(METRICS).is_file():
+        if folder.file(CONFIG).is_file() and is_table(folder.config()["card"]):
+            raise RequestError(f"{run} is of a table, and `gossamer compare` takes pictures only so far.")
         raise RunFolderError(f"{run} has not been evaluated: `gossamer evaluate {run} --train DATA --test DATA` first.")
     certificate = Certificate.load(run)
     metrics = {entry["metric"]: entry for entry in folder.metrics()}
