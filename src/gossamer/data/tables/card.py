@@ -54,7 +54,7 @@ class TableCard(Card):
     data_set: str = ""
     decimal: str = "."
     drop: tuple[tuple[str, str], ...] = ()
-    units_come: ClassVar[str] = "--units COLUMN, the column that holds the id of each row's unit."
+    units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, list):
