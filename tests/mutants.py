@@ -8,6 +8,7 @@ import argparse
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -1067,8 +1068,8 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
 
 
 def plant(mutant: Mutant, folder: Path) -> Path:
-    """A copy of the source, and of the benchmarks, with the mutant in it."""
-    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "cells", "results")
+    """A copy of the source, and of the benchmarks, with the mutant in it. Compiled files of the other modules stay valid."""
+    skipped = shutil.ignore_patterns("*.egg-info", "cells", "results")
     for part in ("src", "benchmarks"):
         shutil.copytree(ROOT / part, folder / part, ignore=skipped)
     path = folder / mutant.path
@@ -1137,6 +1138,13 @@ def _pytest(root: str, arguments: list[str], output: str) -> None:
     os._exit(pytest.main([*options, *arguments]))
 
 
+def compile_all() -> None:
+    """Import source and tests once, so that Python keeps them compiled: this halves the time of a whole run again."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
+
+
 def main() -> None:
     """Run them all and print the table; exit status 1 if one is not caught, or its test fails without the mutant too."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -1144,6 +1152,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    compile_all()
     SERVER.set_forkserver_preload(LIBRARIES)
     chosen = [mutant for mutant in MUTANTS if arguments.pattern in mutant.name]
     print("| mutant | in | caught by |\n|---|---|---|", flush=True)
