@@ -67,7 +67,9 @@ def _description(certificate: Certificate) -> str:
 def _is_pretrained(certificate: Certificate) -> bool:
     """Whether a pretrained encoder or generator took part, or the data owner declares one."""
     inputs = certificate.facts.get("public_inputs", [])
-    return certificate.declared["pretrained"] != NOT_DECLARED or any("weights" in entry for entry in inputs)
+    return certificate.declared.get("pretrained", NOT_DECLARED) != NOT_DECLARED or any(
+        "weights" in entry for entry in inputs
+    )
 
 
 def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:
