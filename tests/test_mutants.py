@@ -1,25 +1,25 @@
-"""The table of planted mistakes: each can still be planted, and the tests that must catch it are there."""
+"""The table of mutants: each can still be made, and the tests that must catch it are there."""
 
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from mutants import MISTAKES, ROOT
+from mutants import MUTANTS, ROOT
 
 
-def test_each_mistake_can_be_planted_in_one_place() -> None:
+def test_each_mutant_can_be_made_in_one_place() -> None:
     source = cache(Path.read_text)
-    found = {each.name: source(ROOT / each.path).count(each.old) for each in MISTAKES}
+    found = {each.name: source(ROOT / each.path).count(each.old) for each in MUTANTS}
     assert {name: count for name, count in found.items() if count != 1} == {}
-    assert [name for name, count in Counter(each.name for each in MISTAKES).items() if count > 1] == []
+    assert [name for name, count in Counter(each.name for each in MUTANTS).items() if count > 1] == []
 
 
 def test_the_tests_that_catch_them_are_there() -> None:
     """A test that got another name would run nothing; the campaign says so an hour later."""
     missing = [
         (each.name, word)
-        for each in MISTAKES
+        for each in MUTANTS
         for word in each.tests.split()
         if "::" in word and not _defined(*word.split("::", 1))
     ]

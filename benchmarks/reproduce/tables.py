@@ -167,6 +167,12 @@ class Cell:
         settings = {**presets.defaults(self.row.method), **named, **self.how.settings}
         if self.epsilon is not None and "noise_multiplier" not in self.how.settings:
             settings.pop("noise_multiplier", None)  # follows from epsilon
+        for name in (
+            "encoder",
+            "generator",
+        ):  # no plug-in is as if there were none: measured before they could be named
+            if settings.get(name) == "":
+                del settings[name]
         return dict(sorted(settings.items()))
 
     @cached_property

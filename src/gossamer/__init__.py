@@ -19,6 +19,7 @@ if typing.TYPE_CHECKING:
     from gossamer import errors as errors
     from gossamer import methods as methods
     from gossamer import metrics as metrics
+    from gossamer import plugins as plugins
     from gossamer import privacy as privacy
     from gossamer.data.card import DataCard as DataCard
     from gossamer.data.card_draft import draft_card as draft_card
@@ -62,6 +63,9 @@ else:
         "sign": "gossamer.run.release.release:sign",
         "split": "gossamer.data.split:split",
         "verify": "gossamer.run.release.verify:verify",
-        **{name: f"gossamer.{name}:" for name in ("attacks", "data", "errors", "methods", "metrics", "privacy")},
+        **{
+            name: f"gossamer.{name}:"
+            for name in ("attacks", "data", "errors", "methods", "metrics", "plugins", "privacy")
+        },
     }
     __all__, __getattr__, __dir__ = exported(__name__, _NAMES)

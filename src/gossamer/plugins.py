@@ -247,11 +247,13 @@ def _weights(value: Any) -> str:
     held = [("", value), *sorted(vars(value).items())] if hasattr(value, "__dict__") else [("", value)]
     found = [(name, part.state_dict()) for name, part in held if callable(getattr(part, "state_dict", None))]
     found = found[:1] if found and not found[0][0] else found  # a module has its parts in its own state
-    return _digest(
-        (name, safetensors_torch.save({key: tensor.detach().cpu().clone() for key, tensor in state.items()}))
-        for name, state in found
-        if state
-    )
+    return _digest((name, _bytes_of(state)) for name, state in found if state)
+
+
+def _bytes_of(state: Mapping[str, Any]) -> bytes:
+    """The tensors of a state dictionary in the safetensors format."""
+    tensors = {key: value for key, value in state.items() if hasattr(value, "detach")}
+    return bytes(safetensors_torch.save({key: tensor.detach().cpu().clone() for key, tensor in tensors.items()}))
 
 
 def _digest(parts: Iterable[tuple[str, bytes]]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from slowly import slow_among
 from torch import Tensor, nn
 
 from gossamer import plugins
@@ -118,7 +119,7 @@ def in_memory(method: str, held: Records, *, noise_seed: int = 1, **more: Any) -
 RUNS = ["teacher", "evolve", "evolve encoder"]
 
 
-@pytest.mark.parametrize("method", RUNS)
+@pytest.mark.parametrize("method", slow_among(RUNS, {"evolve"}))
 def test_a_run_is_released_loaded_and_verified(method: str, tmp_path: Path) -> None:
     held = records()
     run, out = tmp_path / "run", tmp_path / "out"
@@ -193,7 +194,7 @@ def test_a_start_may_take_a_generator() -> None:
     assert job.own_pretrained == []
 
 
-@pytest.mark.parametrize("method", ["teacher", "evolve"])
+@pytest.mark.parametrize("method", slow_among(["teacher", "evolve"], {"evolve"}))
 def test_a_stopped_run_goes_on_with_the_same_plug_in_alone(method: str, tmp_path: Path) -> None:
     held, common = records(), {"card": CARD, **BUDGET, **settings_of(method), "steps": 80}
 

@@ -313,7 +313,7 @@ def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
         ),
         (
             ["fit", "marginals", "--data", data, "--card", card, "--epsilon", 1, "--delta", 1e-5, "--out", tmp_path / "out"],
-            "Give --units COLUMN, the column that holds the id of each row's unit.",
+            "Give --units: the name of the column that holds the id of each row's unit.",
         ),
         (
             ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",

@@ -172,9 +172,7 @@ class DataCard(Card):
     missing_label: Literal["refuse", "drop"] = "refuse"
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
     kind: ClassVar[Kind] = "pictures"
-    units_come: ClassVar[str] = (
-        "--units FILE.csv (columns name,unit); other forms of --units are `folder` and FILE.npz:KEY."
-    )
+    units_come: ClassVar[str] = "a FILE.csv (columns name,unit), FILE.npz:KEY or `folder`."
 
     def __post_init__(self) -> None:
         for key in ("shape", "class_names", "label_prior", "pixel_range"):
@@ -310,7 +308,8 @@ def check_units(card: Card, units: str | None, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(
-            f"{where}: the card protects each {card.unit}, and nothing says which records belong to one. Give {card.units_come}"
+            f"{where}: the card protects each {card.unit}, and "
+            f"nothing says which records belong to one. Give --units: {card.units_come}"
         )
     if units is not None and card.unit == "record":
         raise CardError(

@@ -145,6 +145,7 @@ def test_every_cell_becomes_json_that_says_how_and_with_what(tiny: Table, tmp_pa
     assert glyphs is not None and glyphs["guarantee"] == run_cell.NOTHING_READ and quick[-1] == "glyphs"
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_cell_give_its_run(
     tiny: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gossamer: Callable[..., Any]
 ) -> None:

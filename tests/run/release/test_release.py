@@ -300,7 +300,10 @@ def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_
     page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert page == readme(certificate, samples=0, no_loader="")
     for name in (*QUESTIONS, *certificate.declared["attacked"]):
-        assert f"\n| {name.replace('_', ' ')} | " in page
+        assert (f"\n| {name.replace('_', ' ')} | " in page) == (name != "pretrained"), "no encoder took part"
+    declared = {**certificate.declared, "pretrained": "an encoder trained on ImageNet"}
+    named = readme(dataclasses.replace(certificate, declared=declared), samples=0, no_loader="")
+    assert "| pretrained | an encoder trained on ImageNet |" in named
     for sentence in (
         certificate.statement,
         certificate.adds_up,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from installed import PACKAGE, example_entry_points, example_installed, write_dist_info
+from safetensors.torch import load_file
 
 import gossamer as package
 from gossamer import plugins
@@ -107,6 +108,25 @@ def test_the_whole_way(installed: None, made: Path, gossamer: Callable[..., Any]
     assert (origin.package, origin.version, origin.licence) == ("class-means", "1.2.0", "Apache-2.0")
     assert len(origin.source) == 64
     assert origin.source == plugins.source_of("class_means")
+
+
+def test_an_encoder_by_its_name_through_the_command_line(
+    installed: None, made: Path, gossamer: Callable[..., Any], card: Path, tmp_path: Path
+) -> None:
+    """The features are those of the package; with the package gone, the release says what is missing."""
+    run, out, accounts = tmp_path / "run", tmp_path / "out", tmp_path / "accounts"
+    given = ("--data", made / "data.npz", "--card", card, "--epsilon", 3, "--delta", 1e-3, "--accounts", accounts)
+    fitted = gossamer("fit", "teacher", *given, "--encoder", "block-means", "--steps", 5, "--out", run)
+    assert fitted.status == 0, fitted.err
+    assert load_file(run / "model.safetensors")["head.weight"].shape == (2, 49)
+    assert gossamer("release", run, "-o", out).status == 0
+    assert "| pretrained | not declared |" in (out / "README.md").read_text()
+    checked = gossamer("verify", out)
+    assert checked.status == 0, checked.out
+    assert "The encoder block-means (class-means 1.2.0) is a plug-in" in checked.out
+    assert gossamer("sample", out, "-n", 5, "-o", tmp_path / "s.npz").status == 0
+    (entry,) = json.loads((out / "certificate.json").read_text())["facts"]["public_inputs"][-1:]
+    assert entry["origin"] == "trained on: nothing: it has no weights (as its author states)"
 
 
 def test_what_has_no_part_for_a_plugin_refuses_it(installed: None, made: Path, gossamer: Callable[..., Any]) -> None:

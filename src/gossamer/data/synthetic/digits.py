@@ -1,10 +1,17 @@
 """scikit-learn's digits: 1,797 handwritten digits of 8x8 pixels, embedded, so that the demo needs no download."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from sklearn.datasets import load_digits
 
 from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.records import Records
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    from sklearn import datasets
+else:
+    datasets = Lazy("sklearn.datasets")
 
 _TRAIN = 1437
 _BOX, _MARGIN = 20, 4
@@ -16,7 +23,7 @@ def digits(split: str) -> Records:
     They are framed as MNIST's: in a box of 20x20 on a black 28x28, with the centre of mass in the middle. The split is a
     fixed public permutation.
     """
-    source = load_digits()
+    source = datasets.load_digits()
     order = np.random.RandomState(0).permutation(len(source.target))
     positions = order[:_TRAIN] if split == "train" else order[_TRAIN:]
     small = np.rint(source.images[positions] * (255 / 16)).astype(np.uint8)

@@ -56,7 +56,7 @@ class TableCard(Card):
     decimal: str = "."
     drop: tuple[tuple[str, str], ...] = ()
     kind: ClassVar[CardKind] = "table"
-    units_come: ClassVar[str] = "--units COLUMN, the column that holds the id of each row's unit."
+    units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, list):

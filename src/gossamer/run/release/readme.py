@@ -6,7 +6,7 @@ from typing import Any
 
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
-from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, QUESTIONS
+from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import release_in_words
@@ -67,9 +67,18 @@ def _description(certificate: Certificate) -> str:
         "| declared by the data owner | |",
         "|---|---|",
     ]
-    answers = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in QUESTIONS}
+    asked = [name for name in QUESTIONS if name != "pretrained" or _is_pretrained(certificate)]
+    answers = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in asked}
     rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in answers.items()]
     return "## What this is\n\n" + "\n".join([*about, *rows])
+
+
+def _is_pretrained(certificate: Certificate) -> bool:
+    """Whether a pretrained encoder or generator took part, or the data owner declares one."""
+    inputs = certificate.facts.get("public_inputs", [])
+    return certificate.declared.get("pretrained", NOT_DECLARED) != NOT_DECLARED or any(
+        "weights" in entry for entry in inputs
+    )
 
 
 def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:

@@ -72,7 +72,7 @@ def peak(job: "Job[BaseConfig, State]") -> float:
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
     weights: int = sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))
-    features: int = getattr(getattr(net, "scattering", None), "size", 0)  # of every record, kept in two bytes each
+    features: int = getattr(getattr(net, "features", None), "size", 0)  # of every record, kept in two bytes each
     pixels: int = math.prod(card.shape)
     requested = settings.get("expected_batch_size", settings.get("batch_size"))
     batch: int = min(_BLOCK, card.declared_size) if requested is None else batch_of(int(requested), card)
