@@ -21,6 +21,8 @@ _ACROSS = 4
 _LABELLED = 8
 """Values of a category that have their names on the axis."""
 _LETTERS = 14
+_BESIDE = 24
+"""Letters of all names on an axis that fit beside each other; more are turned."""
 
 
 def histograms(samples: TableSamples) -> bytes:
@@ -35,8 +37,11 @@ def histograms(samples: TableSamples) -> bytes:
         for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
             shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
             axes.bar(np.arange(column.size), 100 * shares, width=0.9, color="#3b6ea5")
-            axes.set_title(_short(column.name), fontsize=8)
-            axes.set_xticks(*_ticks(column))
+            axes.set_title(_short(column.name) + _last_bars(column), fontsize=8)
+            positions, words = _ticks(column)
+            crowded = sum(map(len, words)) > _BESIDE
+            axes.set_xticks(positions, words, rotation=30 * crowded, ha="right" if crowded else "center")
+            axes.yaxis.set_major_formatter("{x:g} %")
             axes.spines[["top", "right"]].set_visible(False)
         for axes in grid[len(columns) :]:
             axes.set_visible(False)
@@ -60,6 +65,13 @@ def _ticks(column: Column) -> tuple[list[int], list[str]]:
         return [*range(len(column.values))], [_short(value) for value in column.values]
     ends = column.bounds or (column.edges[0], column.edges[-1])
     return [0, column.plain - 1], [str(ends[0]), str(ends[-1])]
+
+
+def _last_bars(column: Column) -> str:
+    """What stands after the bins or values of a column, for its title."""
+    apart = [*(["0"] * column.zero), *map(str, column.special)]
+    apart += ["other"] * (column.other_code is not None) + ["missing"] * column.missing
+    return f"; last bar{'s' * (len(apart) > 1)}: {', '.join(apart)}" if apart else ""
 
 
 def _short(text: str) -> str:
