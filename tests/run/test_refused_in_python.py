@@ -61,7 +61,7 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "give public, or public_share, or start evolve or start moments",
     ),
     "no such device": (lambda: fit(device="cudo"), "device cudo cannot be used on this machine"),
-    "no ids": (lambda: fit(card=PEOPLE), "Give units FILE.csv"),
+    "no ids": (lambda: fit(card=PEOPLE), "Give units: a FILE.csv"),
     "records that are not there": (lambda: fit(data="mnist"), "mnist"),
     "the same records": (
         lambda: fit(Moments(axes=4), data="digits", card=dataclasses.replace(CARD, classes=10), public="digits"),
