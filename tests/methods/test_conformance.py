@@ -19,7 +19,7 @@ import torch
 from class_means import ClassMeans
 from slowly import slow_among
 
-from gossamer.data.cards import AnyCard
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.errors import RequestError

@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from gossamer.data.cards import card_from
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.samples.samples import MOST_SHOWN, Samples
+from gossamer.data.tables.any_card import card_from
 from gossamer.data.tables.samples import SHOWN, TableSamples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import write_atomically

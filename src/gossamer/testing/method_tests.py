@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gossamer.data.cards import AnyCard
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.methods.method import AnyMethod
 from gossamer.run.training.plan import method_named
 from gossamer.testing import checks

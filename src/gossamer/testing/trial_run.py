@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gossamer.data.card import DataCard
-from gossamer.data.cards import AnyCard
 from gossamer.data.records import Records
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
 from gossamer.methods.method import AnyMethod, State, StepResult

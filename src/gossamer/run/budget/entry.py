@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.cards import card_from
+from gossamer.data.tables.any_card import card_from
 from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
 from gossamer.methods import method_of
 from gossamer.privacy.accounting.cost import smallest

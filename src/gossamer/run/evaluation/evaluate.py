@@ -16,7 +16,6 @@ import numpy as np
 
 from gossamer import notebook
 from gossamer.data.card import MOST_CLASSES, DataCard
-from gossamer.data.cards import load_card
 from gossamer.data.class_names import absent, match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.readers.in_memory import Data, called
@@ -24,6 +23,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples, frame
+from gossamer.data.tables.any_card import load_card
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.files import write_atomically

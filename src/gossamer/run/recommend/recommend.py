@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from gossamer.data.card import DataCard
-from gossamer.data.cards import AnyCard, load_card
+from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.registry import asked

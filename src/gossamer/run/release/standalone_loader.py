@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gossamer.data.cards import card_from
+from gossamer.data.tables.any_card import card_from
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate

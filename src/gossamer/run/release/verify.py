@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from gossamer import notebook, plugins
-from gossamer.data.cards import card_from
 from gossamer.data.readers import npz
+from gossamer.data.tables.any_card import card_from
 from gossamer.data.tables.csv_rows import rows_of
 from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
 from gossamer.methods import METHODS, method_of

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard, Kind, check, check_units
-from gossamer.data.cards import AnyCard
 from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import remarks
@@ -18,6 +17,7 @@ from gossamer.data.pixels.polarity import contrast, nearly_constant
 from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.identity import identify as identify_table
 from gossamer.data.tables.read import read_table

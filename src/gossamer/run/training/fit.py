@@ -10,10 +10,10 @@ import torch
 
 from gossamer import notebook
 from gossamer.data.card import protected_part
-from gossamer.data.cards import AnyCard, load_card
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.in_memory import Data
+from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.events import Sink, note
 from gossamer.methods import METHODS

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
 from gossamer.data.card import Card
-from gossamer.data.cards import AnyCard
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from gossamer.data.cards import card_from
 from gossamer.data.readers.in_memory import Data, own_units
+from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.methods import method_of

@@ -16,7 +16,7 @@ from gossamer.run.report.wording import release_in_words, remark
 
 if TYPE_CHECKING:
     from gossamer.data import card as card_facts
-    from gossamer.data import cards
+    from gossamer.data.tables import any_card as cards
     from gossamer.privacy.accounting import event_json
     from gossamer.run.cli import calculator
     from gossamer.run.recommend import forecast
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gossamer.run.training import presets as preset_table
     from gossamer.run.training.plan import Request
 else:
-    card_facts, cards = Lazy("gossamer.data.card"), Lazy("gossamer.data.cards")
+    card_facts, cards = Lazy("gossamer.data.card"), Lazy("gossamer.data.tables.any_card")
     event_json = Lazy("gossamer.privacy.accounting.event_json")
     calculator, planning = Lazy("gossamer.run.cli.calculator"), Lazy("gossamer.run.training.plan")
     forecast, preset_table = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
