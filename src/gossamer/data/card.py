@@ -2,11 +2,14 @@
 
 A run may use these facts freely, because they are known without looking at the records. That is an assumption, so the
 certificate lists them. A card is a short TOML file, which `draft` proposes and the data owner declares.
+
+The file is long because what every card shares, the card of pictures and its draft must agree.
 """
 
 import json
 import math
 import tomllib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
@@ -67,7 +70,7 @@ _HEADER = """\
 CardType = TypeVar("CardType", bound="Card")
 
 
-class Card:
+class Card(ABC):
     """What the cards of pictures and of tables have in common: the facts that a guarantee needs, and a TOML file."""
 
     declared_size: int
@@ -81,13 +84,13 @@ class Card:
     """How the ids of units are given, for messages."""
 
     @classmethod
+    @abstractmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> Self:
         """A card from plain values, as `to_dict` gives them. Raises CardError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def dumps(self) -> str:
         """The card as TOML."""
-        raise NotImplementedError
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> Self:

@@ -7,6 +7,7 @@ no name: its position in the file identifies it.
 import csv
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ Missing = Literal["refuse", "own"]
 """What a record without an id is: a mistake, or a unit of its own (the card says so)."""
 
 
-class Grouped:
+class Grouped(ABC):
     """What records and tables have in common: a length, rows by position, and the unit of each. A frozen dataclass."""
 
     units: np.ndarray | None
@@ -58,13 +59,13 @@ class Grouped:
         assert self.units is not None
         return np.argsort(self.units, kind="stable"), np.append(0, np.cumsum(np.bincount(self.units)))
 
+    @abstractmethod
     def __len__(self) -> int:
         """Number of records."""
-        raise NotImplementedError
 
+    @abstractmethod
     def __getitem__(self, which: slice | np.ndarray) -> Self:
         """Some of the records, by position."""
-        raise NotImplementedError
 
 
 _NO_NUMBER = re.compile(r"-\d+(\.0*)?$")

@@ -62,8 +62,8 @@ def stored_in_memory(
     """Return the images and labels of records in memory. Whole arrays are not copied.
 
     Args:
-        data: a pair (images, labels), where images are [N, H, W], [N, C, H, W] or [N, H, W, C] and labels [N]; images alone
-            with `labels_key` "none"; `Records`; a dataset with a length, whose items are (picture, label) or a mapping.
+        data: a pair (images, labels), images alone, `Records`, or a dataset with a length. Images are [N, H, W], [N, C, H, W]
+            or [N, H, W, C], and labels [N]. Images alone need `labels_key` "none". Items of a dataset are pairs or mappings.
         decoder: brings pictures of Pillow to the card's form.
         where: what the data is called in messages, for example "train".
         images_key: the entry of an item that is a mapping, or the column. None: the only usual one.

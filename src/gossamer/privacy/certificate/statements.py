@@ -1,6 +1,8 @@
 """The sentences of a certificate: pure functions of a run's ledger and of its settings (`config.json`).
 
 So anyone who has both files can build a certificate again and compare (`certificate.check`).
+
+The file is long because one format numbers all sentences: a change of one is a change of the format.
 """
 
 import math

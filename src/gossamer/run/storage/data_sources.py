@@ -1,4 +1,7 @@
-"""Where a run's records come from, and whether they are still the same."""
+"""Where a run's records come from, and whether they are still the same.
+
+The file is long because nothing else holds raw records: they are read and isolated here.
+"""
 
 import dataclasses
 import re
