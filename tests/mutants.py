@@ -1107,7 +1107,7 @@ def caught_last(mutant: Mutant) -> list[str]:
     """The test that caught this mutant in the last whole run, if it is still one of those that should."""
     rows = (line.strip("| ").split(" | ") for line in RESULTS.read_text(encoding="utf-8").splitlines())
     by = next((row[-1].strip("`") for row in rows if row[0] == mutant.name), "")
-    return [by] if by.partition("::")[0] in mutant.tests else []
+    return [by] if by and by.partition("::")[0] in mutant.tests else []  # no word at all would be the whole suite
 
 
 def run_tests(root: Path, arguments: list[str]) -> tuple[int | None, list[str], str]:

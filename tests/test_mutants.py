@@ -1,11 +1,12 @@
 """The table of mutants: each can still be made, and the tests that must catch it are there."""
 
+import dataclasses
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from mutants import MUTANTS, ROOT
+from mutants import MUTANTS, ROOT, caught_last
 
 
 def test_each_mutant_can_be_made_in_one_place() -> None:
@@ -29,3 +30,11 @@ def test_the_tests_that_catch_them_are_there() -> None:
 def _defined(file: str, name: str) -> bool:
     last = name.split("[", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1]
     return re.search(rf"(def|class) {re.escape(last)}\b", Path(ROOT / file).read_text()) is not None
+
+
+def test_a_mutant_that_is_newer_than_the_last_whole_run_has_no_test_that_comes_first() -> None:
+    newer = dataclasses.replace(MUTANTS[0], name="a mutant of tomorrow")
+    assert caught_last(newer) == []
+    known = [caught_last(each) for each in MUTANTS]
+    assert sum(map(bool, known)) > 800
+    assert all("::" in test for tests in known for test in tests)
