@@ -263,8 +263,9 @@ def test_a_run_is_not_resumed_on_other_rows(place: Path, tmp_path: Path) -> None
             "marginals", data=data, card=CARD, units="pid", epsilon=1.0, delta=1e-5, out=tmp_path / "out",
             sink=interrupted_after(2), **SETTINGS,
         )  # fmt: skip
-    with data.open("a") as file:
-        file.write("p900,40,f,10,low\n")
+    head, first, *rest = data.read_text().splitlines()
+    other = "high" if first.endswith(",low") else "low"
+    data.write_text("\n".join([head, f"{first.rpartition(',')[0]},{other}", *rest, ""]))
     with pytest.raises(DataError, match="is not what it was when the run began"):
         resume(tmp_path / "out", progress=False)
 
