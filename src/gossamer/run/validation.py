@@ -1,5 +1,6 @@
 """Checks of arguments, settings and output files, before anything is done with them."""
 
+import abc
 import dataclasses
 import functools
 import inspect
@@ -128,7 +129,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
     types_by_name = {}
     for name, hint in typing.get_type_hints(function).items():
         kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        if name != "return" and all(type(kind) is type or kind is Path for kind in kinds):
+        if name != "return" and all(type(kind) in (type, abc.ABCMeta) for kind in kinds):
             types_by_name[name] = kinds
     return types_by_name
 
