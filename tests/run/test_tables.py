@@ -1,6 +1,7 @@
 """Tables through the whole way: card, plan, fit, resume, sample, verify, release, on the command line and from Python."""
 
 import csv
+import dataclasses
 import hashlib
 import json
 import math
@@ -24,6 +25,7 @@ from gossamer.events import Event
 from gossamer.methods import METHODS, Marginals
 from gossamer.methods.synthesizer import ROWS
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.budget.budget import budget
 from gossamer.run.report.columns import MOST_DRAWN
 from gossamer.run.training.fit import fit
 from gossamer.run.training.resume import resume
@@ -268,6 +270,19 @@ def test_a_run_is_not_resumed_on_other_rows(place: Path, tmp_path: Path) -> None
     data.write_text("\n".join([head, f"{first.rpartition(',')[0]},{other}", *rest, ""]))
     with pytest.raises(DataError, match="is not what it was when the run began"):
         resume(tmp_path / "out", progress=False)
+
+
+def test_a_copy_at_another_place_with_another_card_adds_up(place: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.csv"
+    copy.write_text(
+        "\n".join(sorted((place / "people.csv").read_text().splitlines(), key=lambda line: line[:3] != "pid"))
+    )
+    few = dataclasses.replace(CARD, columns=(dataclasses.replace(CARD.columns[0], bins=2), CARD.columns[3]))
+    log: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "accounts": tmp_path / "log", **SETTINGS}
+    fit("marginals", data=place / "people.csv", card=CARD, units="pid", out=tmp_path / "1", **log)
+    fit("marginals", data=copy, card=few, units="pid", out=tmp_path / "2", **log)
+    report = budget(str(copy), accounts=tmp_path / "log")
+    assert [Path(entry.charge.folder).name for entry in report.account.entries] == ["1", "2"]
 
 
 def test_a_card_of_the_other_kind_is_refused_by_every_method(gossamer: Any, place: Path, tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
 """Digests of tables, and which rows a public share or a split takes."""
 
 import csv
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
 from gossamer.data.tables.identity import identify, made_public
+from gossamer.data.tables.raw_rows import RawRows
+from gossamer.data.tables.read import read_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -27,6 +32,44 @@ def test_the_mark_is_of_the_rows_in_any_order_and_the_fingerprint_is_not():
     with_units = identify(Table(CODES, units, np.array([str(n) for n in range(2000)])))
     assert with_units.mark == one.mark and with_units.fingerprint != one.fingerprint
     assert identify(Table(CODES[:0])).mark == ""
+
+
+def test_a_copy_has_the_mark_of_the_rows_whatever_its_form_and_its_card(tmp_path: Path):
+    text = "age,city,dose\n31,Bonn,1.50\n8,Zu\u0308rich,9.25\n99,NA,\n"
+    (tmp_path / "a.csv").write_text(text)
+    (tmp_path / "b.csv").write_text("dose; city; AGE;\n;;99\n1.5;Bonn;31.0\n9.25;Zürich;8\n")
+    frame = pd.read_csv(tmp_path / "a.csv")
+    frame.to_parquet(tmp_path / "c.parquet")
+    coarse = _of_age(bins=2)
+    sources = [tmp_path / "a.csv", tmp_path / "c.parquet", frame, {name: list(frame[name]) for name in frame}]
+    marks = {identify(read_table(source, _of_age(bins=10))).mark for source in sources}
+    marks |= {identify(read_table(tmp_path / "a.csv", coarse)).mark}
+    marks |= {identify(read_table(tmp_path / "b.csv", dataclasses.replace(coarse, columns=(_age("AGE"),)))).mark}
+    assert len(marks) == 1
+    (tmp_path / "a.csv").write_text(text.replace("9.25", "9.26"))  # in a column that the card leaves out
+    assert identify(read_table(tmp_path / "a.csv", coarse)).mark not in marks
+
+
+def _age(name: str = "age", bins: int = 10) -> Column:
+    return Column(name=name, kind="integer", bounds=(0, 99), bins=bins)
+
+
+def _of_age(*, bins: int) -> TableCard:
+    return TableCard(columns=(_age(bins=bins),), declared_size=3)
+
+
+def test_raw_rows_in_blocks_of_any_order():
+    rows = [("1", "a"), ("2", "b"), ("2", "b"), ("x", "")]
+
+    def digest(*blocks: list[tuple[str, str]]) -> str:
+        raw = RawRows()
+        for block in blocks:
+            raw.add(list(zip(*block, strict=True)))
+        return raw.digest()
+
+    assert digest(rows) == digest(rows[2:], rows[:2]) != digest(rows[:3])
+    assert digest([("1", "2"), ("3", "4")]) != digest([("1", "4"), ("3", "2")])
+    assert digest() == "" and RawRows().digest() == ""
 
 
 def test_a_public_share_of_few_different_rows_has_their_proportions():

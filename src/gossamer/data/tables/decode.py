@@ -100,6 +100,12 @@ def _uniform(seed: int, column: int, rows: np.ndarray) -> np.ndarray:
     start = np.random.SeedSequence([seed, column]).generate_state(1, np.uint64)
     with np.errstate(over="ignore"):
         bits = start + (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray((mixed(bits) >> np.uint64(11)) * 2.0**-53)
+
+
+def mixed(bits: np.ndarray) -> np.ndarray:
+    """The finalizer of SplitMix64: every bit of a result depends on every bit of its number. uint64 [n]"""
+    with np.errstate(over="ignore"):
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53)
+    return np.asarray(bits ^ (bits >> np.uint64(31)))

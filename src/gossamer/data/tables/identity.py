@@ -13,7 +13,10 @@ _PIECE = 1 << 14
 
 
 def identify(table: Table) -> Identity:
-    """The fingerprint of a table in its order, and the mark of its rows in any order. Both are of codes.
+    """The fingerprint of a table in its order, of codes, and the mark of its rows in any order.
+
+    The mark is of the rows as they were read, so that a copy is recognised whatever its card says. It is of codes where only
+    codes are known.
 
     Raises:
         DataError: the digests are too many for the memory, and the disk is full.
@@ -21,7 +24,8 @@ def identify(table: Table) -> Identity:
     rows = digests_of(table.codes)
     width = table.codes.shape[1]
     return Identity(
-        fingerprint_of("table 1", [len(table), width], rows, [], table.units, table.names), mark(f"table {width}", rows)
+        fingerprint_of("table 1", [len(table), width], rows, [], table.units, table.names),
+        table.mark or mark(f"table {width}", rows),
     )
 
 

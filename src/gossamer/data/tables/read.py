@@ -14,6 +14,7 @@ from gossamer.data.readers.read import split_of
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import SUFFIXES, CsvRows, clean_names
 from gossamer.data.tables.encode import Encoder, Faults, Raw, texts_of
+from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
 from gossamer.data.units import from_array, numbered
 from gossamer.errors import CardError, DataError
@@ -76,12 +77,15 @@ def read_table(
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
     faults.refuse()
-    encoder, filling = Encoder(card, faults), Filling()
+    encoder, filling, raw_rows = Encoder(card, faults), Filling(), RawRows()
     ids: list[str] = []
-    for rows, columns in opened.blocks([*wanted, *([] if unit_at is None else [unit_at])]):
+    every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
+    for rows, block in opened.blocks(every):
+        columns = dict(zip(every, block, strict=True))
         if unit_at is not None:
-            ids.extend(texts_of(columns[-1]))
-        filling.add(encoder.encode(columns[: len(wanted)], rows))
+            ids.extend(texts_of(columns[unit_at]))
+        raw_rows.add(block)
+        filling.add(encoder.encode([columns[at] for at in wanted], rows))
     if opened.ragged:
         faults.add("the row has another number of values than the first line has names", opened.ragged)
     faults.refuse()
@@ -92,7 +96,7 @@ def read_table(
         )
     left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]
     notes = sorted({*opened.notes, *remarks(codes), *_left_out(left_out, opened.names, card)})
-    table = Table(codes, notes=tuple(notes))
+    table = Table(codes, notes=tuple(notes), mark=raw_rows.digest())
     if units is None:
         return table
     if unit_at is not None:

@@ -10,19 +10,21 @@ from gossamer.data.units import Grouped
 
 @dataclass(frozen=True, repr=False)
 class Table(Grouped):
-    """Rows of codes, as a `TableCard` declares them.
+    """Rows of codes, as a `TableCard` declares them. Some of the rows have no mark.
 
     Args:
         codes: int32 [N, columns], each from 0 to the column's number of codes - 1; in memory or memory-mapped.
         units: int64 [N], from 0; rows with equal numbers belong to one unit. None: every row is its own unit.
         names: text [population], the id of each unit, "" for a row without one. None: no unit has one.
         notes: what the readers converted, in words: for the terminal, and for no file.
+        mark: digest of the rows as they were read, see `RawRows`. Empty: it is not known.
     """
 
     codes: np.ndarray
     units: np.ndarray | None = None
     names: np.ndarray | None = None
     notes: tuple[str, ...] = ()
+    mark: str = ""
 
     def __len__(self) -> int:
         return len(self.codes)
