@@ -151,8 +151,8 @@ def test_sentences_of_the_certificate(run: Path) -> None:
     ):
         assert sentence in told
     whose = (
-        "with all records of that person: each of its m rows weighs 1/m, so all of them together count as one. The release "
-        "describes the persons, and not the rows"
+        "with all records of that person: each of its m rows weighs 1/m, and at most 1, so all of them together count as at "
+        "most 1. The release describes the persons, and not the rows"
     )
     assert certificate["covered"][1] == f"each person {whose}"
     assert certificate["facts"]["protects"] == f"one person {whose}"

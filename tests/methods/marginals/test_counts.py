@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data.tables.table import Table
-from gossamer.methods.marginals.counts import GRID, Counts, Errors
+from gossamer.methods.marginals.counts import GRID, Counts, Errors, row_weights
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
@@ -17,7 +17,13 @@ DOMAIN = (3, 2, 4)
 MAPS = [torch.arange(3), torch.arange(2), torch.tensor([0, 1, 1, 0])]
 CLIQUES: list[Clique] = [(0,), (0, 1), (1, 2), (0, 1, 2)]
 COUNTS = Counts(MAPS, CLIQUES)
-ONES = Bounds(norms=(1.0,) * len(CLIQUES), groups=(0, 1, 2, 3))
+
+
+def bounds(query: Counts = COUNTS) -> Bounds:
+    return Bounds(norms=(float(query.max_rows),) * len(CLIQUES), groups=(0, 1, 2, 3))
+
+
+ONES = bounds()
 
 
 def table(n: int, *, seed: int = 0, units: np.ndarray | None = None) -> Table:
@@ -33,14 +39,14 @@ def without(held: Table, unit: int) -> Table:
     return Table(held.codes[stay], held.units[stay] - (held.units[stay] > unit))
 
 
-def errors(expected: list[Tensor] | None = None, scale: float = 1.0) -> Errors:
+def errors(expected: list[Tensor] | None = None, scale: float = 1.0, counts: Counts = COUNTS) -> Errors:
     draw = torch.Generator().manual_seed(3)
     tables = [scale * torch.rand(shape, generator=draw, dtype=torch.float64) for shape in COUNTS.shapes]
-    return Errors(COUNTS, tables if expected is None else expected)
+    return Errors(counts, tables if expected is None else expected)
 
 
-def tables_of(held: Table) -> list[Tensor]:
-    return COUNTS.tables(COUNTS.clipped_sum(held, ONES))
+def tables_of(held: Table, query: Counts = COUNTS) -> list[Tensor]:
+    return query.tables(query.clipped_sum(held, bounds(query)))
 
 
 SAME = np.zeros((40, 3), np.int32)
@@ -73,30 +79,39 @@ def test_rows_of_a_person_weigh_one_together() -> None:
         assert float(found.flatten()[0]) == float(found.sum())
 
 
+def test_rows_of_a_person_weigh_as_many_as_the_card_says() -> None:
+    held = Table(np.zeros((8, 3), np.int32), np.array([0] * 6 + [1, 1]))
+    assert row_weights(held.units, 3).tolist() == [GRID / 2] * 6 + [GRID] * 2
+    assert [float(each.sum()) for each in tables_of(held, Counts(MAPS, CLIQUES, 3))] == [5.0] * len(CLIQUES)
+
+
+@pytest.mark.parametrize("max_rows", [1, 3, 50])
 @pytest.mark.parametrize("name", HELD)
-def test_a_unit_moves_each_table_by_at_most_one(name: str) -> None:
+def test_a_unit_moves_each_table_by_at_most_its_bound(name: str, max_rows: int) -> None:
     """Any unit, at any position: exactly, in L1 and so in L2. The total movement is that of the tables together."""
-    held = HELD[name]
-    whole = tables_of(held)
+    held, query = HELD[name], Counts(MAPS, CLIQUES, max_rows)
+    whole = tables_of(held, query)
     moved = []
     for unit in range(held.population):
-        for before, after in zip(whole, tables_of(without(held, unit)), strict=True):
+        for before, after in zip(whole, tables_of(without(held, unit), query), strict=True):
             moved.append(float((before - after).abs().sum()))
-            assert float((before - after).norm()) <= 1
-    assert max(moved) <= 1
-    assert max(moved) > 1 - 40 / GRID, "the bound is reached"
+            assert float((before - after).norm()) <= max_rows
+    assert max(moved) <= max_rows
+    most = 1 if held.units is None else int(np.bincount(held.units).max())
+    assert max(moved) > min(max_rows, most) - 40 / GRID, "the bound is reached where a unit has so many rows"
 
 
+@pytest.mark.parametrize("max_rows", [1, 3])
 @pytest.mark.parametrize("name", HELD)
 @pytest.mark.parametrize("scale", [0.0, 1.0, 40.0, 1e6])
-def test_a_unit_moves_the_errors_by_at_most_the_bound(name: str, scale: float) -> None:
-    held, query = HELD[name], errors(scale=scale)
+def test_a_unit_moves_the_errors_by_at_most_the_bound(name: str, scale: float, max_rows: int) -> None:
+    held, query = HELD[name], errors(scale=scale, counts=Counts(MAPS, CLIQUES, max_rows))
     asked = Bounds(norms=(query.bound,))
     whole = query.clipped_sum(held, asked)
     for unit in range(held.population):
         moved = whole - query.clipped_sum(without(held, unit), asked)
-        assert float(moved.abs().max()) <= 1
-        assert float(moved.norm()) <= query.bound
+        assert float(moved.abs().max()) <= max_rows
+        assert float(moved.norm()) <= query.bound == 2 * max_rows
 
 
 def test_the_bound_of_the_errors_is_reached() -> None:
@@ -142,6 +157,8 @@ def test_no_candidate_is_an_answer() -> None:
 def test_a_smaller_bound_than_the_sensitivity_is_refused() -> None:
     with pytest.raises(ValueError, match="by up to 1"):
         COUNTS.clipped_sum(table(3), Bounds(norms=(1.0, 1.0, 0.5, 1.0)))
+    with pytest.raises(ValueError, match="by up to 3"):
+        Counts(MAPS, CLIQUES, 3).clipped_sum(table(3), Bounds(norms=(3.0, 3.0, 2.0, 3.0)))
     with pytest.raises(ValueError, match="4 errors by up to 2"):
         errors().clipped_sum(table(3), Bounds(norms=(1.0,)))
 

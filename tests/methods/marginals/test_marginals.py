@@ -150,9 +150,11 @@ def noises(monkeypatch: pytest.MonkeyPatch, run: Run) -> list[tuple[object, floa
     return seen
 
 
-def test_each_release_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In units of its noise, a unit moves a release by at most 1 / its noise multiplier: for groups by sum (1 / std)^2."""
-    found = noises(monkeypatch, Run(rows(180), rng=Rng(0)))
+@pytest.mark.parametrize("max_rows", [1, 3])
+def test_each_release_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPatch, max_rows: int) -> None:
+    """In units of its noise, a unit moves a release by at most 1 / its noise multiplier: for groups by sum (K / std)^2."""
+    facts = card(unit="person", max_rows=max_rows)
+    found = noises(monkeypatch, Run(rows(180, units=np.arange(180) // 4), rng=Rng(0), facts=facts))
     assert [type(query) for query, _, _ in found] == [Counts, Errors, Counts, Errors, Counts]
     noise = Noise.of(Config(**SMALL))  # type: ignore[arg-type]
     for (query, charged, stds), due in zip(
@@ -161,10 +163,10 @@ def test_each_release_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPa
         assert charged == due
         if isinstance(query, Counts):
             assert len(stds) == len(query.cliques)
-            assert sum(1 / std**2 for std in stds) == pytest.approx(1 / charged**2)
+            assert sum((max_rows / std) ** 2 for std in stds) == pytest.approx(1 / charged**2)
         else:
             assert isinstance(query, Errors)
-            assert stds == [pytest.approx(charged * len(query.counts.cliques) ** 0.5)]
+            assert stds == [pytest.approx(charged * max_rows * len(query.counts.cliques) ** 0.5)]
 
 
 def test_the_first_query_has_the_label_in_every_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,6 +280,9 @@ def test_persons_count_once() -> None:
     run = Run(held, rng=Rng(0, noise_seed=1), noise_multiplier=0.05)
     samples, _ = run.job.sample(run.end().released, 1_000, None, torch.Generator().manual_seed(0))
     assert float((samples[:, 0] == 0).double().mean()) > 0.95
+    rows_of_all = Run(held, rng=Rng(0, noise_seed=1), facts=card(unit="person", max_rows=900), noise_multiplier=1e-4)
+    samples, _ = rows_of_all.job.sample(rows_of_all.end().released, 1_000, None, torch.Generator().manual_seed(0))
+    assert float((samples[:, 0] == 0).double().mean()) == pytest.approx(0.1, abs=0.02), "each row counts"
 
 
 def test_tables_are_measured_in_units_that_are_released() -> None:
@@ -338,7 +343,7 @@ def test_samples_of_a_wrong_kind_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def chosen(sizes: tuple[int, ...], cliques: list[Clique], errors: Tensor, **given: Any) -> list[Clique]:
-    settings = {"weights": [1.0] * len(cliques), "noise_multiplier": 5.0, "held": [], "most_cells": 10**9, "most": 99}
+    settings = {"weights": [1.0] * len(cliques), "deviation": 5.0, "held": [], "most_cells": 10**9, "most": 99}
     return selection.choose(cliques, errors, sizes=sizes, **{**settings, **given})
 
 
@@ -370,7 +375,7 @@ def test_each_greedy_step_is_the_best_that_fits(seed: int) -> None:
     every = selection.candidates(sizes, triples=True, most_cells=100)
     errors = 400 * torch.rand(len(every), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     held: list[Clique] = [(0, 1), (3, 4)]
-    found = chosen(sizes, every, errors, held=held, most_cells=limit, noise_multiplier=2.0)
+    found = chosen(sizes, every, errors, held=held, most_cells=limit, deviation=2.0)
     so_far: list[Clique] = []
     for step in [*found, None]:
         fitting = [

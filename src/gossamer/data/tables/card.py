@@ -8,7 +8,7 @@ import json
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
-from gossamer.data.card import Card
+from gossamer.data.card import Card, is_count
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, same_name
@@ -21,10 +21,13 @@ _MEANING = {
     "declared_size": "number of rows, or of units where the unit is not the record; rates are computed from it",
     "unit": 'whose contribution is protected: "record", or "patient", "household" ... (then the data come with --units)',
     "missing_unit": 'a row without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
+    "max_rows": "rows of a unit that count in full; the rows of a unit with more weigh less, so that all count as so many",
     "label": 'the column that a model trained on the samples is to predict; "": none',
     "decimal": 'how the file writes a decimal point: "." or ","',
     "drop": "columns that are left out, each with the reason",
 }
+MOST_ROWS = 1_000
+"""Largest `max_rows`. The noise grows in proportion to it."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -37,6 +40,7 @@ class TableCard(Card):
         label: name of the column that a model is to predict, or None.
         unit: whose contribution is protected.
         missing_unit: what a row without a unit is: a mistake, or a unit of its own.
+        max_rows: rows of a unit that count in full. The rows of a unit with more weigh less, so that all count as so many.
         title: name of the table, for people.
         data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
         decimal: the decimal point of numbers in text files, "." or ",".
@@ -51,6 +55,7 @@ class TableCard(Card):
     label: str | None = None
     unit: str = "record"
     missing_unit: Missing = "refuse"
+    max_rows: int = 1
     title: str = ""
     data_set: str = ""
     decimal: str = "."
@@ -70,6 +75,12 @@ class TableCard(Card):
         ):
             raise CardError("a table needs at least one column: add [[column]] with name and kind")
         self.check_common(_MEANING)
+        if not is_count(self.max_rows) or self.max_rows > MOST_ROWS:
+            raise CardError(f"max_rows must be a whole number from 1 to {MOST_ROWS:,}: {_MEANING['max_rows']}")
+        if self.max_rows > 1 and self.unit == "record":
+            raise CardError(
+                'max_rows is for units with several rows: say whose rows belong together, as in unit = "patient"'
+            )
         if self.decimal not in (".", ","):
             raise CardError(f'decimal must be "." or ",": {_MEANING["decimal"]}')
         if not isinstance(self.drop, tuple) or not all(
@@ -129,7 +140,8 @@ class TableCard(Card):
 
 def common_toml(facts: dict[str, Any]) -> str:
     """The lines of a card above its columns. facts: see `TableCard.to_dict`."""
-    lines = [f"# declared public: {_MEANING[key]}\n{key} = {toml(facts[key])}\n" for key in _MEANING if key != "drop"]
+    keys = [key for key in _MEANING if key != "drop" and not (key == "max_rows" and facts["unit"] == "record")]
+    lines = [f"# declared public: {_MEANING[key]}\n{key} = {toml(facts[key])}\n" for key in keys]
     if facts["drop"]:
         dropped = [f"{toml(name)} = {toml(why)}" for name, why in facts["drop"].items()]
         lines += [f"# declared public: {_MEANING['drop']}", "[drop]", *dropped, ""]

@@ -87,6 +87,7 @@ def draft_table_card(
         "label": "",
         "decimal": decimal,
         "drop": drop,
+        "max_rows": 1,
     }
     hints = _hints(count, source.names, known, drop, asked=dictionary is not None)
     return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]

@@ -84,10 +84,10 @@ class Marginals(Method[Config, "loop.State"]):
     """Noisy marginals on a junction tree, for tables (after AIM, McKenna et al. 2022).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. All queries are Gaussians over all units, 1 + 2R of them,
-    known before a record is read. The rows of a unit with m rows weigh 1/m each, so a unit moves each table of counts by at
-    most 1. The first query has the counts of each column, with the label where there is one. Each round asks for the errors
-    of all candidates, which move by at most 1 each, and for the tables that are chosen by them. The rest is post-processing:
-    it reads released values and public facts only. The release describes units: each counts once, however many rows it has.
+    known before a record is read. The rows of a unit with m rows weigh K/m each, where the card says that K rows count in
+    full, so a unit moves each table of counts by at most K. The first query has the counts of each column, with the label where there is one. Each round asks for the errors
+    of all candidates, which move by at most K each, and for the tables that are chosen by them. The rest is post-processing:
+    it reads released values and public facts only. With K = 1 the release describes units: each counts once.
 
     Departures from the paper:
         - All candidates' errors are one Gaussian query, in place of an exponential mechanism a round. A round measures as many

@@ -1,7 +1,7 @@
 """What is asked of a table: counts of cliques, and how far a model is from them. Both sensitivities are proved here.
 
-A unit with m rows gives each row the weight 1/m, so that the table of a clique has at most 1 of each unit. Weights are
-multiples of 2^-20, rounded down. Their sums are exact in float64, in any order, up to 2^32 rows. So no unit changes how the
+A unit with m rows gives each row the weight K/m, or 1 where it has at most K rows. K is `max_rows` of the card, so the table
+of a clique has at most K of each unit. Weights are multiples of 2^-20, rounded down. Their sums are exact in float64, in any order, up to 2^32 rows. So no unit changes how the
 counts of another unit are rounded. Noise is added to sums that are exact.
 """
 
@@ -18,7 +18,7 @@ from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
 GRID = 2**20
-"""Weights and expected counts are multiples of 1 / GRID. A unit with more rows than that has no weight."""
+"""Weights and expected counts are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
 
 
 class Rows(Protocol):
@@ -37,16 +37,18 @@ class Rows(Protocol):
 class Counts:
     """The query: the tables of some cliques, counted in merged values.
 
-    Sensitivity: the weights of a unit's rows add up to at most 1, and each row is in one cell of each table. So a unit moves
-    each table by at most 1 in L1, hence in L2. Each table is a group with the bound 1.
+    Sensitivity: the weights of a unit's rows add up to at most K, and each row is in one cell of each table. So a unit moves
+    each table by at most K in L1, hence in L2. Each table is a group with the bound K.
 
     Args:
         maps: int64 [values of the column] for each column, public or released: the merged value of each code.
         cliques: whose tables are counted.
+        max_rows: K, public.
     """
 
     maps: Sequence[Tensor]
     cliques: Sequence[Clique]
+    max_rows: int = 1
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -65,13 +67,13 @@ class Counts:
         return sum(self.sizes)
 
     def clipped_sum(self, rows: Rows, bounds: Bounds, /) -> Tensor:
-        """[dimension] float64, multiples of 1 / GRID. Each table moves by at most 1.
+        """[dimension] float64, multiples of 1 / GRID. Each table moves by at most K.
 
         Raises:
-            ValueError: a bound below 1. Bounds are public.
+            ValueError: a bound below K. Bounds are public.
         """
-        if min(bounds.norms) < 1:
-            raise ValueError(f"a unit moves a table of counts by up to 1, not {min(bounds.norms):g}")
+        if min(bounds.norms) < self.max_rows:
+            raise ValueError(f"a unit moves a table of counts by up to {self.max_rows}, not {min(bounds.norms):g}")
         return torch.cat([torch.zeros(0, dtype=torch.float64), *_counted(rows, self)]) / GRID
 
     def tables(self, answer: Tensor) -> list[Tensor]:
@@ -84,8 +86,8 @@ class Counts:
 class Errors:
     """The query: the L1 distance between each candidate's counts and what a model expects.
 
-    Sensitivity: a unit moves a candidate's table by at most 1 in L1, see `Counts`. By the triangle inequality it moves the
-    distance by at most 1. The vector of k distances moves by at most sqrt(k) in L2.
+    Sensitivity: a unit moves a candidate's table by at most K in L1, see `Counts`. By the triangle inequality it moves the
+    distance by at most K. The vector of k distances moves by at most K sqrt(k) in L2.
 
     The answer is no sum over units: only one process may ask.
 
@@ -104,8 +106,8 @@ class Errors:
 
     @property
     def bound(self) -> float:
-        """How far a unit moves the answer in L2, at most: sqrt(k), or 1 where there is no candidate."""
-        return math.sqrt(max(1, self.dimension))
+        """How far a unit moves the answer in L2, at most: K sqrt(k), or K where there is no candidate."""
+        return self.counts.max_rows * math.sqrt(max(1, self.dimension))
 
     def clipped_sum(self, rows: Rows, bounds: Bounds, /) -> Tensor:
         """[k] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53.
@@ -123,7 +125,7 @@ class Errors:
 
 def _counted(rows: Rows, query: Counts) -> Iterator[Tensor]:
     """The flat table of each clique in steps of the grid: whole numbers, as float64."""
-    weights = row_weights(rows.units)
+    weights = row_weights(rows.units, query.max_rows)
     merged = {
         column: query.maps[column].int().numpy()[np.clip(rows.codes[:, column], 0, len(query.maps[column]) - 1)]
         for column in {column for clique in query.cliques for column in clique}
@@ -139,10 +141,13 @@ def _counted(rows: Rows, query: Counts) -> Iterator[Tensor]:
         yield torch.from_numpy(counted)
 
 
-def row_weights(units: np.ndarray | None) -> np.ndarray | None:
-    """1/m for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N]; None: all weigh 1."""
+def row_weights(units: np.ndarray | None, max_rows: int) -> np.ndarray | None:
+    """min(1, max_rows / m) for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N].
+
+    None: every row is its own unit, and weighs 1.
+    """
     if units is None:
         return None
     _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
-    weights: np.ndarray = (GRID // counts)[own.reshape(-1)].astype(np.float64)
+    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts)[own.reshape(-1)].astype(np.float64)
     return weights

@@ -32,14 +32,14 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
         round_ = state.step // 2
         candidates = open_candidates(run.config, state, round_)
         if state.step % 2 == 0:
-            query = Errors(Counts(state.net.maps, candidates), expected_counts(state, candidates))
+            query = Errors(counts(run, state, candidates), expected_counts(state, candidates))
             release = one_bound(run, query.bound, noise.errors)
             if not private.remaining(release.event):
                 return
             state.errors = private.release(release, query)
             yield {"mean_error": state.errors.mean() if candidates else 0.0}
         else:
-            asked = Counts(state.net.maps, chosen(run, state, candidates, round_))
+            asked = counts(run, state, chosen(run, state, candidates, round_))
             joint = a_bound_each(run, asked, noise.marginals)
             if not private.remaining(joint.event):
                 return
@@ -50,7 +50,7 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
-    query = Counts(state.net.maps, first_cliques(state.net))
+    query = counts(run, state, first_cliques(state.net))
     release = a_bound_each(run, query, Noise.of(run.config).columns, equal=True)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
         measured = measurements.released(query, private.release(release, query), release)
@@ -66,6 +66,11 @@ def first_cliques(net: Field) -> list[Clique]:
     if label is None or count == 1:
         return [(column,) for column in range(count)]
     return [(min(column, label), max(column, label)) for column in range(count) if column != label]
+
+
+def counts(run: Run[Config], state: "State", cliques: Sequence[Clique]) -> Counts:
+    """The query that counts some cliques. The rows of a unit weigh as the card says."""
+    return Counts(state.net.maps, cliques, run.card.max_rows)  # type: ignore[attr-defined]  # a TableCard
 
 
 def open_candidates(config: Config, state: "State", round_: int) -> list[Clique]:
@@ -88,7 +93,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         candidates,
         state.errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
-        noise_multiplier=Noise.of(config).marginals,
+        deviation=Noise.of(config).marginals * run.card.max_rows,  # type: ignore[attr-defined]  # a TableCard
         held=[clique for clique, _, _ in state.measured],
         sizes=net.sizes,
         most_cells=most_cells(config, round_),
@@ -105,9 +110,9 @@ def one_bound(run: Run[Config], bound: float, noise_multiplier: float) -> Poisso
 def a_bound_each(
     run: Run[Config], query: Counts, noise_multiplier: float, *, equal: bool = False
 ) -> GroupedGaussianSum:
-    """The mechanism of counts: all units, and the bound 1 on each table. `equal`: the same noise on all tables."""
+    """The mechanism of counts: all units, and a bound on each table. `equal`: the same noise on all tables."""
     tables = len(query.cliques)
-    bounds = Bounds(norms=(1.0,) * tables, groups=tuple(range(tables)))
+    bounds = Bounds(norms=(float(query.max_rows),) * tables, groups=tuple(range(tables)))
     weights = None if equal else selection.noise_weights(query.sizes)
     return GroupedGaussianSum(
         sampling_rate=1.0, bounds=bounds, weights=weights, noise_multiplier=noise_multiplier, rng=run.rng
@@ -116,13 +121,13 @@ def a_bound_each(
 
 def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]) -> None:
     """Merge rare values in the model, and in the tables that found them. Not those of the label."""
-    net, maps, counts = state.net, [], []
+    net, maps, totals = state.net, [], []
     for column, facts in enumerate(run.card.columns):  # type: ignore[attr-defined]  # a TableCard
         noisy, deviation = measurements.of_column(measured, column)
         own_map = selection.merged(noisy, deviation, facts.in_order)
         maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
-        counts.append(noisy)
-    net.merge(maps, counts)
+        totals.append(noisy)
+    net.merge(maps, totals)
     state.measured = [measurements.merged(each, maps) for each in measured]
 
 
@@ -149,7 +154,7 @@ class State(method.State):
 
     net: Field
     total: float
-    """Estimated number of units."""
+    """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""

@@ -20,13 +20,13 @@ def released(query: Counts, answer: Tensor, release: GroupedGaussianSum) -> list
     count = len(query.cliques)
     weights = release.weights or (count**-0.5,) * count
     return [
-        (clique, table, torch.full_like(table, (release.noise_multiplier / weight) ** 2))
+        (clique, table, torch.full_like(table, (release.noise_multiplier * query.max_rows / weight) ** 2))
         for clique, table, weight in zip(query.cliques, query.tables(answer.double().cpu()), weights, strict=True)
     ]
 
 
 def total(measured: Sequence[Measurement]) -> float:
-    """The number of units: the mean of the tables' sums, by inverse variance. At least 1, and at least its own noise."""
+    """The number of rows, each with its weight: the mean of the tables' sums, by inverse variance. At least 1, and at least its own noise."""
     precisions = [1 / max(float(variances.sum()), 1e-12) for _, _, variances in measured]
     sums = [float(table.sum()) for _, table, _ in measured]
     mean = math.fsum(p * each for p, each in zip(precisions, sums, strict=True)) / math.fsum(precisions)

@@ -71,7 +71,7 @@ def choose(
     errors: Tensor,
     *,
     weights: Sequence[float],
-    noise_multiplier: float,
+    deviation: float,
     held: Sequence[Clique],
     sizes: Sequence[int],
     most_cells: int,
@@ -83,7 +83,7 @@ def choose(
         cliques: the candidates.
         errors: the noisy error of each, [candidates].
         weights: how much the error of each matters.
-        noise_multiplier: of the joint query that will measure what is chosen.
+        deviation: of the noise on a single table, if the next query measured it alone.
         held: cliques that the tree holds already.
         sizes: number of merged values of each column.
         most_cells: of the tree.
@@ -100,7 +100,7 @@ def choose(
             (weight * error)[chosen].sum() + (weight * error)[open_],
             (weight * share)[chosen].sum() + (weight * share)[open_],
             share[chosen].sum() + share[open_],
-            noise_multiplier,
+            deviation,
         )
         taken = None
         for k in np.argsort(-promises, kind="stable"):
@@ -119,19 +119,19 @@ def choose(
     return [cliques[k] for k in chosen]
 
 
-def promise(error: np.ndarray, weighted: np.ndarray, shares: np.ndarray, noise_multiplier: float) -> np.ndarray:
+def promise(error: np.ndarray, weighted: np.ndarray, shares: np.ndarray, deviation: float) -> np.ndarray:
     """The weighted error of some cliques, less the weighted L1 error that their noise will have.
 
     Let s = n^(2/3) for a clique of n cells. The noise on each cell has a standard deviation of
-    noise_multiplier x sqrt(sum of s) / n^(1/3). So its expected error is HALF_NORMAL x noise_multiplier x sqrt(sum of s) x s.
+    deviation x sqrt(sum of s) / n^(1/3). So its expected error is HALF_NORMAL x deviation x sqrt(sum of s) x s.
 
     Args:
         error: sum over the cliques of weight x error.
         weighted: sum of weight x s.
         shares: sum of s.
-        noise_multiplier: of the joint query.
+        deviation: of the noise on a table that is measured alone.
     """
-    promised: np.ndarray = error - HALF_NORMAL * noise_multiplier * np.sqrt(shares) * weighted
+    promised: np.ndarray = error - HALF_NORMAL * deviation * np.sqrt(shares) * weighted
     return promised
 
 

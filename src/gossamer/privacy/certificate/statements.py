@@ -31,8 +31,8 @@ _MATCHED = {
 _TOGETHER = "they are sampled together, and their joint contribution to a query is bounded"
 _ENFORCED = {
     "gs-wgan": "they all go to one critic, which is sampled as a whole, and no other critic sees them",
-    "marginals": "each of its m rows weighs 1/m, so all of them together count as one. The release describes the {unit}s, and "
-    "not the rows",
+    "marginals": "each of its m rows weighs {max_rows}/m, and at most 1, so all of them together count as at most {max_rows}. "
+    "{described}",
 }
 """How the contribution of a unit with many records is bounded like that of a single record, where not by `_TOGETHER`."""
 _BY_PLUGIN = "the plug-in {name} says how their joint contribution is bounded, and Gossamer did not review it"
@@ -152,10 +152,21 @@ def _how(settings: dict[str, Any]) -> str:
         dict.fromkeys(
             _BY_PLUGIN.format(name=method)
             if method in others
-            else _ENFORCED.get(method, _TOGETHER).format(unit=settings["card"]["unit"])
+            else _ENFORCED.get(method, _TOGETHER).format(**_rows_of_units(settings["card"]))
             for method in _methods(settings)
         )
     )
+
+
+def _rows_of_units(card: dict[str, Any]) -> dict[str, Any]:
+    """Say how many rows of a unit count in full, and what a release describes."""
+    unit, max_rows = card["unit"], card.get("max_rows", 1)
+    if max_rows == 1:
+        return {"max_rows": 1, "described": f"The release describes the {unit}s, and not the rows"}
+    return {
+        "max_rows": max_rows,
+        "described": f"The release describes rows, and the rows of a {unit} with more than {max_rows} weigh less",
+    }
 
 
 def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
