@@ -412,14 +412,48 @@ def test_candidates() -> None:
     assert all(len(each) == 2 for each in selection.candidates((2,) * 40, triples=True, most_cells=24))
 
 
+def merged(counts: list[float], deviation: float, in_order: int = 0, most: int = 32) -> list[int]:
+    found: list[int] = selection.merged(torch.tensor(counts), deviation, in_order, most=most).tolist()
+    return found
+
+
 def test_rare_values_are_merged() -> None:
     """Neighbours where there is an order, the others with each other. A value above the limit stays alone."""
-    counts = torch.tensor([5.0, 40.0, 10.0, 10.0, 15.0, 50.0, -3.0, 31.0, 2.0, 60.0])
-    assert selection.merged(counts, 10.0, 0).tolist() == [4, 0, 4, 4, 4, 1, 4, 2, 4, 3]
-    assert selection.merged(counts, 10.0, 6).tolist()[:6] == [0, 0, 1, 1, 1, 2]
-    assert selection.merged(counts, 0.0, 10).tolist() == list(range(10))
-    assert selection.merged(torch.zeros(4), 10.0, 4).tolist() == [0, 0, 0, 0]
-    assert selection.merged(torch.tensor([50.0, 3.0, 4.0]), 10.0, 0).tolist() == [0, 1, 1]
+    counts = [5.0, 40.0, 10.0, 10.0, 15.0, 50.0, -3.0, 31.0, 2.0, 60.0]
+    assert merged(counts, 10.0) == [4, 0, 4, 4, 4, 1, 4, 2, 4, 3]
+    assert merged(counts, 10.0, 6)[:6] == [0, 0, 1, 1, 1, 2]
+    assert merged(counts, 0.0, 10) == list(range(10))
+    assert merged([0.0] * 4, 10.0, 4) == [0, 0, 0, 0]
+    assert merged([50.0, 3.0, 4.0], 10.0) == [0, 1, 1]
+    many = [5.0, 40.0, 30.0, 25.0, 15.0, 50.0]
+    assert merged(many, 10.0, 6) == [0, 0, 1, 2, 2, 3]
+    assert merged(many, 10.0, 6, most=5) == [0, 0, 0, 1, 1, 1], "two fifths of all are 66"
+    assert merged(many, 20.0, 6, most=5) == [0, 0, 0, 0, 0, 0], "75 is below 60 sqrt(3)"
+
+
+def test_many_values_in_order_get_quantiles_and_a_frequent_one_stays_alone() -> None:
+    counts = [10.0] * 100
+    assert np.bincount(merged(counts, 0.0, 100, most=10)).tolist() == [20] * 5
+    counts[49] = 500.0
+    numbers = merged(counts, 0.0, 100, most=10)
+    assert [k for k in range(100) if numbers[k] == numbers[49]] == [49]
+    assert max(numbers) + 1 <= 10 + 1
+    assert merged(counts, 0.0, 100, most=100) == list(range(100))
+
+
+def test_empty_values_are_no_bins_of_their_own() -> None:
+    """A card with far too wide bounds: 990 of 1,000 bins are empty, and their noise does not make them bins of the model."""
+    draw = torch.Generator().manual_seed(0)
+    noisy = 10 * torch.randn(1_000, generator=draw, dtype=torch.float64)
+    noisy[:10] += 1_000
+    numbers = selection.merged(noisy, 10.0, 1_000, most=50)
+    assert 10 <= int(numbers.max()) + 1 <= 14
+    net = Field([1_000], None)
+    net.merge([numbers], [noisy])
+    assert torch.allclose(net.shares[:9], torch.ones(9).double())
+    assert int((net.shares > 0).sum()) < 200, "most empty bins have no share"
+    for value in range(int(numbers.max()) + 1):
+        assert float(net.shares[numbers == value].sum()) == pytest.approx(1)
 
 
 def test_merged_tables_keep_their_sums() -> None:

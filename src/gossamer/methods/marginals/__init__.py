@@ -35,6 +35,7 @@ class Config(BaseConfig):
         errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
         cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps.
         clique_cells: largest number of cells of a candidate.
+        bins: largest number of bins of a column in the model, about; the first query finds where they end.
         triples_from: first round in which tables of three columns are candidates. 0: pairs only.
         label_weight: how much an error of a table with the label counts; a table without it counts 1.
         smoothing: weight of the entropy in the fit; 1 is the weight by the variance of the noise.
@@ -47,6 +48,7 @@ class Config(BaseConfig):
     errors_share: float = 0.1
     cells: int = 60_000
     clique_cells: int = 6_000
+    bins: int = 32
     triples_from: MaybeZero = 3
     label_weight: float = 2.0
     smoothing: float = 0.02
@@ -85,9 +87,10 @@ class Marginals(Method[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. All queries are Gaussians over all units, 1 + 2R of them,
     known before a record is read. The rows of a unit with m rows weigh K/m each, where the card says that K rows count in
-    full, so a unit moves each table of counts by at most K. The first query has the counts of each column, with the label where there is one. Each round asks for the errors
-    of all candidates, which move by at most K each, and for the tables that are chosen by them. The rest is post-processing:
-    it reads released values and public facts only. With K = 1 the release describes units: each counts once.
+    full. So a unit moves each table of counts by at most K. The first query has the counts of each column, with the label
+    where there is one. Each round asks for the errors of all candidates, which move by at most K each, and for the tables
+    that are chosen by them. The rest is post-processing: it reads released values and public facts only. With K = 1 the
+    release describes units: each counts once.
 
     Departures from the paper:
         - All candidates' errors are one Gaussian query, in place of an exponential mechanism a round. A round measures as many

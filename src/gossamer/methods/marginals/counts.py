@@ -1,8 +1,8 @@
 """What is asked of a table: counts of cliques, and how far a model is from them. Both sensitivities are proved here.
 
 A unit with m rows gives each row the weight K/m, or 1 where it has at most K rows. K is `max_rows` of the card, so the table
-of a clique has at most K of each unit. Weights are multiples of 2^-20, rounded down. Their sums are exact in float64, in any order, up to 2^32 rows. So no unit changes how the
-counts of another unit are rounded. Noise is added to sums that are exact.
+of a clique has at most K of each unit. Weights are multiples of 2^-20, rounded down. Their sums are exact in float64, in any
+order, up to 2^32 rows. So no unit changes how the counts of another unit are rounded. Noise is added to sums that are exact.
 """
 
 import math

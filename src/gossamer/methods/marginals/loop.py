@@ -124,7 +124,7 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
     net, maps, totals = state.net, [], []
     for column, facts in enumerate(run.card.columns):  # type: ignore[attr-defined]  # a TableCard
         noisy, deviation = measurements.of_column(measured, column)
-        own_map = selection.merged(noisy, deviation, facts.in_order)
+        own_map = selection.merged(noisy, deviation, facts.in_order, most=run.config.bins)
         maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
         totals.append(noisy)
     net.merge(maps, totals)

@@ -26,7 +26,10 @@ def released(query: Counts, answer: Tensor, release: GroupedGaussianSum) -> list
 
 
 def total(measured: Sequence[Measurement]) -> float:
-    """The number of rows, each with its weight: the mean of the tables' sums, by inverse variance. At least 1, and at least its own noise."""
+    """The number of rows, each with its weight: the mean of the tables' sums, by inverse variance.
+
+    At least 1, and at least its own noise.
+    """
     precisions = [1 / max(float(variances.sum()), 1e-12) for _, _, variances in measured]
     sums = [float(table.sum()) for _, table, _ in measured]
     mean = math.fsum(p * each for p, each in zip(precisions, sums, strict=True)) / math.fsum(precisions)

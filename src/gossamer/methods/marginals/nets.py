@@ -75,11 +75,7 @@ class Field(nn.Module):
     def merge(self, maps: Sequence[Tensor], counts: Sequence[Tensor]) -> None:
         """Take which values are merged, and the noisy counts that give the shares. By column, in place."""
         self.merged = torch.cat(list(maps)).to(self.merged)
-        shares = []
-        for values, noisy in zip(maps, counts, strict=True):
-            weights = noisy.double().clamp(min=1e-9)
-            together = torch.zeros(int(values.max()) + 1).double().index_add_(0, values, weights)
-            shares.append(weights / together[values])
+        shares = [_shares(values, noisy.double()) for values, noisy in zip(maps, counts, strict=True)]
         self.shares = torch.cat(shares).to(self.shares)
 
     def take(self, tree: JunctionTree, marginals: Sequence[Tensor]) -> None:
@@ -134,6 +130,24 @@ class Field(nn.Module):
             if prefix + name in state_dict:
                 setattr(self, name, torch.empty_like(state_dict[prefix + name], dtype=buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _shares(merged: Tensor, noisy: Tensor) -> Tensor:
+    """The share of each value in its merged value, float64 [values]: the nearest shares to the noisy counts.
+
+    The counts of a merged value are projected on counts that are not negative and have the same sum (Duchi et al. 2008). So
+    noise alone gives few of many empty values a share.
+    """
+    shares = torch.zeros_like(noisy)
+    for value in range(int(merged.max()) + 1):
+        own = merged == value
+        counts = noisy[own]
+        total = max(float(counts.sum()), 1e-9)
+        falling = counts.sort(descending=True).values
+        excess = (falling.cumsum(0) - total) / torch.arange(1, len(counts) + 1)
+        kept = int((falling > excess).sum())
+        shares[own] = (counts - excess[kept - 1]).clamp(min=0) / total
+    return shares
 
 
 def _ravelled(rows: Tensor, columns: Sequence[int], sizes: Sequence[int]) -> Tensor:

@@ -141,26 +141,39 @@ def noise_weights(cells: Sequence[int]) -> tuple[float, ...]:
     return tuple(n ** (1 / 3) / math.sqrt(total) * BELOW for n in cells)
 
 
-def merged(noisy: Tensor, deviation: float, in_order: int) -> Tensor:
-    """Merge the values of a column whose noisy counts are below three standard deviations of their noise.
+def merged(noisy: Tensor, deviation: float, in_order: int, *, most: int) -> Tensor:
+    """Merge values of a column, so that the counts of what is merged stand out of their noise.
 
-    Values in an order are merged with their neighbours, others with each other.
+    Values in an order are merged with their neighbours until their sum is three standard deviations of its noise. Where there
+    are more than `most` of them, they are merged further, until their sum is 2 / most of all. A value that has as much
+    alone is merged with none before it. So frequent values keep their own place, and the others get quantiles. Values without
+    an order that are below three standard deviations are merged with each other.
 
     Args:
         noisy: released counts, [values].
         deviation: standard deviation of their noise.
         in_order: how many of the first values have an order.
+        most: values in an order that are merged for their noise only, about.
 
     Returns:
         int64 [values], from 0.
     """
-    counts, least = noisy.clamp(min=0).tolist(), 3 * deviation
-    numbers, number, held = [], 0, 0.0
+    many = in_order > most
+    counts, least = (noisy if many else noisy.clamp(min=0)).tolist(), 3 * deviation
+    rest = [math.fsum(counts[k:in_order]) for k in range(in_order + 1)]
+    enough = max(0.0, 2 * rest[0] / most) if many else 0.0
+
+    def clear(total: float, length: int) -> bool:
+        return total >= least * (math.sqrt(length) if many else 1.0)
+
+    numbers, number, held, length = [], 0, 0.0, 0
     for k in range(in_order):
+        if length and many and counts[k] >= enough and clear(held, length):
+            number, held, length = number + 1, 0.0, 0
         numbers.append(number)
-        held += counts[k]
-        if held >= least and sum(counts[k + 1 : in_order]) >= least:
-            number, held = number + 1, 0.0
+        held, length = held + counts[k], length + 1
+        if held >= enough and clear(held, length) and k + 1 < in_order and clear(rest[k + 1], in_order - k - 1):
+            number, held, length = number + 1, 0.0, 0
     following = number + 1 if in_order else 0
     for k in range(in_order, len(counts)):
         if counts[k] >= least:
