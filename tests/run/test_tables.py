@@ -321,7 +321,6 @@ def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
         (["compare", run, run], "`gossamer compare` takes pictures only so far"),
         (["audit", "marginals", "--epsilon", 1], "for which `gossamer audit` has no canaries yet"),
         (["audit", "--run", run], "for which `gossamer audit` has no canaries yet"),
-        (["recommend", "--card", card, "--epsilon", 1], "The method for tables is marginals"),
         (
             ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",
              tmp_path / "out", "--public", data],

@@ -18,7 +18,7 @@ from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.registry import asked
-from gossamer.run.recommend import measured_runs
+from gossamer.run.recommend import measured_runs, tables
 from gossamer.run.recommend.forecast import LAST, about, by, duration, more, nearest, time_of
 from gossamer.run.recommend.measured_runs import USEFUL, Expected, Measured, percent
 from gossamer.run.report.wording import aligned, remark
@@ -173,8 +173,10 @@ def recommend(
     public: str | Path | None = None,
     pictures: str | None = None,
     data: str = "DATA",
-) -> Advice:
+) -> Advice | tables.TableAdvice:
     """Rank the methods for a card, with settings, reasons and commands. Reads no record.
+
+    For a table, which one method takes, it says how clear the counts will be.
 
     Args:
         card: the public facts, or the path of a card.toml.
@@ -192,11 +194,6 @@ def recommend(
     """
     where = str(card) if isinstance(card, str | Path) else "card.toml"
     facts = load_card(card)
-    if not isinstance(facts, DataCard):
-        raise RequestError(
-            f"{where} is of a table, and no run on tables was measured, so there is nothing to rank. The method for tables is "
-            f"marginals: `gossamer plan marginals --card {shlex.quote(where)} --epsilon {epsilon:g} --delta 1e-5`."
-        )
     if not epsilon >= LEAST:
         raise RequestError(
             f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
@@ -206,6 +203,9 @@ def recommend(
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
     usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
     delta = checked_delta(usual if delta is None else delta, epsilon, facts)
+    if not isinstance(facts, DataCard):
+        tables.refuse_options(minutes=minutes, public=public, pictures=pictures)
+        return tables.advise(facts, epsilon=epsilon, delta=delta, where=where, data=data)
     data_flags = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
     data_flags += " --units WHOSE" if facts.unit != "record" else ""
     candidates: list[Recommended] = []

@@ -1,0 +1,89 @@
+"""What `recommend` says of a table: figures from the card alone, checked against the noise that the method has."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gossamer import Column, TableCard
+from gossamer.errors import RequestError
+from gossamer.methods.marginals import Noise, measurements
+from gossamer.methods.marginals.counts import Counts
+from gossamer.methods.marginals.loop import a_bound_each, first_cliques, generator
+from gossamer.methods.marginals.selection import promise
+from gossamer.methods.method import Run
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.recommend.recommend import recommend
+from gossamer.run.recommend.tables import TableAdvice
+from gossamer.run.training.plan import plan
+
+CARD = TableCard(
+    columns=(*(Column(name=f"c{k}", kind="category", values=tuple("abcdefgh")) for k in range(9)),
+             Column(name="y", kind="category", values=("no", "yes"))),
+    declared_size=30_000, label="y",
+)  # fmt: skip
+
+
+def advice(card: TableCard = CARD, epsilon: float = 1.0, **more: Any) -> TableAdvice:
+    found = recommend(card, epsilon=epsilon, delta=1e-5, **more)
+    assert isinstance(found, TableAdvice)
+    return found
+
+
+@pytest.mark.parametrize(
+    "facts", [CARD, dataclasses.replace(CARD, label=None), dataclasses.replace(CARD, unit="person", max_rows=3)]
+)
+def test_the_precision_of_counts_is_that_of_the_first_query(facts: TableCard) -> None:
+    config: Any = plan("marginals", facts, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
+    net, run = generator(config, facts), Run(config=config, card=facts, rng=Rng(0, noise_seed=0), public=None)
+    query = Counts(net.maps, first_cliques(net), facts.max_rows)
+    release = a_bound_each(run, query, Noise.of(config).columns, equal=True)
+    _, deviation = measurements.of_column(measurements.released(query, torch.zeros(query.dimension), release), 0)
+    assert advice(facts).count == pytest.approx(2 * deviation / 30_000, rel=1e-6)
+
+
+def test_the_dependence_is_that_at_which_a_table_is_worth_its_noise() -> None:
+    config: Any = plan("marginals", CARD, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
+    share, found = np.array([64 ** (2 / 3)]), advice().dependence
+    assert found is not None
+    for factor, sign in ((1.001, 1), (0.999, -1)):
+        error = np.array([2 * found * 30_000 * factor])
+        assert np.sign(promise(error, share, share, Noise.of(config).marginals)) == sign
+
+
+@pytest.mark.parametrize(
+    ("size", "epsilon", "sentence"),
+    [
+        (60_000, 3, "Expect most dependences"),
+        (3_000, 1, "Expect strong dependences between columns only"),
+        (920, 1, "Expect each column by itself, and roughly how each goes with y."),
+        (300, 1, "Expect the most frequent values of each column"),
+    ],
+)
+def test_fewer_records_and_a_smaller_epsilon_let_expect_less(size: int, epsilon: float, sentence: str) -> None:
+    told = advice(dataclasses.replace(CARD, declared_size=size), epsilon)
+    assert told.outlook[-1].startswith(sentence)
+    assert f"known to within {100 * told.count:.1f}" in told.outlook[-3].replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_on_the_command_line(gossamer: Any, tmp_path: Path) -> None:
+    CARD.save(tmp_path / "card.toml")
+    words = ["recommend", "--card", tmp_path / "card.toml", "--data", "my rows.csv", "--epsilon", 0.5]
+    told = gossamer(*words)
+    assert told.status == 0
+    command = "gossamer fit marginals --data 'my rows.csv' --card "
+    assert command in told.out and "--epsilon 0.5 --delta 1e-06 --preset adult-eps0.3 --out RUN" in told.out
+    answer = gossamer(*words, "--json").json
+    assert answer["method"] == "marginals" and answer["command"] in told.out
+    refused = gossamer(*words, "--pictures", "digits")
+    assert (refused.status, "--pictures is for pictures" in refused.err) == (2, True)
+
+
+def test_one_column_and_options_for_pictures() -> None:
+    alone = dataclasses.replace(CARD, columns=CARD.columns[:1], label=None)
+    assert advice(alone).dependence is None
+    with pytest.raises(RequestError, match="is for pictures"):
+        advice(minutes=3.0)
