@@ -1,6 +1,7 @@
 """`gossamer evaluate` and `gossamer compare` on a table of persons with several rows, on the command line and from Python."""
 
 import csv
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ import gossamer as package
 from gossamer import Column, TableCard
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
+from gossamer.metrics.tables import boosting, registry
 from gossamer.run.storage.run_folder import READINGS
 from gossamer.run.training.fit import fit
 
@@ -57,6 +59,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rounds=2, cells=500, iterations=30, progress=False,
     )  # fmt: skip
     return folder
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few trees and few queries: these tests are about what is compared with what."""
+    few = functools.partial(boosting.HistGradientBoostingClassifier, max_iter=12)
+    monkeypatch.setattr(boosting, "HistGradientBoostingClassifier", few)
+    monkeypatch.setattr(registry, "QUERIES", 40)
 
 
 @pytest.fixture
@@ -134,7 +144,7 @@ def test_a_release_a_file_and_a_table_in_memory(
     assert gossamer("release", place / "RUN", "-o", tmp_path / "RELEASE", "--samples", 400).status == 0
     before = sorted(path.name for path in (tmp_path / "RELEASE").iterdir())
     asked[1] = tmp_path / "RELEASE"
-    assert gossamer(*asked, "-o", tmp_path / "m.json").status == 0
+    assert gossamer(*asked, "--metrics", "marginals", "-o", tmp_path / "m.json").status == 0
     assert sorted(path.name for path in (tmp_path / "RELEASE").iterdir()) == before
     asked[1] = tmp_path / "RELEASE" / "samples.csv"
     told = gossamer(*asked)
@@ -154,7 +164,7 @@ def test_a_release_a_file_and_a_table_in_memory(
         for side in ("train", "test")
     }
     assert all(isinstance(table, Table) for table in codes.values())
-    tables = package.evaluate(asked[1], card=place / "card.toml", units="pid", progress=False, **codes)
+    tables = package.evaluate(asked[1], card=place / "card.toml", progress=False, **codes)  # with units of their own
     assert [entry["metric"] for entry in tables.metrics] == [name for name in names if "on values" not in name]
 
 
