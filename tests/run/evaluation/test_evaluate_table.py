@@ -105,7 +105,7 @@ def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], t
     for told in (
         "2-way total variation 0.",
         "Its floor, what real test rows have:",
-        "ranks two test rows",
+        "ranks a test row with a label",
         "Subgroups:",
         "sex = f",
     ):
