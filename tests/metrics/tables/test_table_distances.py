@@ -23,6 +23,13 @@ def drawn(n: int, seed: int) -> np.ndarray:
     return codes.astype(np.int32)
 
 
+def test_rows_weigh_as_many_as_the_card_says() -> None:
+    codes, units = np.zeros((6, 1), np.int32), np.array([4, 4, 4, 4, 7, 7])
+    assert Rows.of(codes).weights.tolist() == [1.0] * 6
+    assert Rows.of(codes, units).weights.tolist() == [0.25] * 4 + [0.5] * 2
+    assert Rows.of(codes, units, 2).weights.tolist() == [0.5] * 4 + [1.0] * 2
+
+
 def test_total_variation_by_hand() -> None:
     samples = Rows.of(np.array([[0, 0], [0, 1], [1, 1], [1, 1]], np.int32))
     real = Rows.of(np.array([[0, 0], [0, 0], [0, 0], [1, 0]], np.int32))

@@ -1,6 +1,6 @@
 """Gradient boosting on rows: what a model learns from samples, and whether a model tells samples from real rows.
 
-All models are scikit-learn's HistGradientBoosting with its defaults and a seed. Rows of a unit with m rows weigh 1/m, where a
+All models are scikit-learn's HistGradientBoosting with its defaults and a seed. Rows have their weights where a
 model is trained and where it is tested.
 """
 
@@ -190,7 +190,7 @@ def told_apart(samples: Rows, real: Rows, *, seed: int, progress: Callable[[int,
     """
     real = real.some_units(_TOLD_APART)
     samples = samples.some_units(real.units)
-    weights = np.concatenate([samples.weights * (real.units / len(samples)), real.weights])
+    weights = np.concatenate([samples.weights * (real.weights.sum() / len(samples)), real.weights])
     both = Rows(
         np.concatenate([samples.codes, real.codes]), weights, np.concatenate([samples.groups, real.groups]),
         np.concatenate([samples.owners + real.owners.max() + 1, real.owners]),

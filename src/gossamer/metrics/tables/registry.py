@@ -2,8 +2,8 @@
 
 `metrics.registry` says what names of figures mean. Here too, numpy and scikit-learn are loaded only when a metric is measured.
 
-Each unit counts once, as in what a method for tables releases. A real row of a unit with m rows weighs 1/m, where shares are
-counted, and where models are trained and tested. A sample weighs 1.
+A real row weighs what it does in a method for tables: 1/m for a unit with m rows, unless the card has another `max_rows`. That
+holds where shares are counted, and where models are trained and tested. A sample weighs 1.
 """
 
 import json
@@ -75,7 +75,7 @@ class Inputs:
 
     def __post_init__(self) -> None:
         for name, part in (("samples", self.samples), ("real", self.real), ("tests", self.tests)):
-            self.rows[name] = weighted.Rows.of(part.codes, getattr(part, "units", None))
+            self.rows[name] = weighted.Rows.of(part.codes, getattr(part, "units", None), self.card.max_rows)
             if self.rows[name].units < weighted.GROUPS:
                 raise RequestError(f"{_IN_WORDS[name]}: at least {weighted.GROUPS} rows of different units are needed.")
 

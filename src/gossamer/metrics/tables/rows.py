@@ -19,7 +19,7 @@ class Rows:
 
     Args:
         codes: int32 [N, columns].
-        weights: float64 [N]; a row of a unit with m rows weighs 1/m, so that each unit counts once.
+        weights: float64 [N]; a row of a unit with m rows weighs min(1, max_rows / m), as in what a method for tables releases.
         groups: int64 [N], the jackknife's group of each row. All rows of a unit are in one.
         owners: int64 [N], the unit of each row.
     """
@@ -30,12 +30,18 @@ class Rows:
     owners: np.ndarray
 
     @classmethod
-    def of(cls, codes: np.ndarray, units: np.ndarray | None = None) -> "Rows":
-        """Rows with their weights, and groups at random. units: int64 [N], or None: each row is its own unit."""
+    def of(cls, codes: np.ndarray, units: np.ndarray | None = None, max_rows: int = 1) -> "Rows":
+        """Rows with their weights, and groups at random.
+
+        Args:
+            codes: int32 [N, columns].
+            units: int64 [N], or None: each row is its own unit.
+            max_rows: of the card.
+        """
         owners = np.arange(len(codes)) if units is None else np.unique(units, return_inverse=True)[1]
         counts = np.bincount(owners)
         groups = np.random.default_rng(0).permutation(len(counts)) % GROUPS
-        return cls(codes, 1 / counts[owners], groups[owners], owners)
+        return cls(codes, np.minimum(1, max_rows / counts[owners]), groups[owners], owners)
 
     @property
     def units(self) -> int:
