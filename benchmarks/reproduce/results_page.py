@@ -12,6 +12,7 @@ from benchmarks.reproduce.run_cell import NONE, NOTHING_READ
 from benchmarks.reproduce.tables import SCALES, SEEDS, Cell, Row, Scale, Table
 from gossamer.files import write_atomically
 from gossamer.metrics import registry
+from gossamer.metrics.metric import of_baseline
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import aligned
 
@@ -266,5 +267,5 @@ def expected(cell: Cell, done: Mapping[str, Mapping[str, Any]], cells: Sequence[
 def _of_real(figure: str) -> str:
     """The figure of the real records that stands beside this one in an evaluation."""
     return registry.floor(figure).name if figure in (registry.CLASSIFIER_FID.name, registry.FID.name) else (
-        registry.INCEPTION_OF_REAL.name if figure == registry.INCEPTION.name else registry.of_baseline(figure)
+        registry.INCEPTION_OF_REAL.name if figure == registry.INCEPTION.name else of_baseline(figure)
     )  # fmt: skip

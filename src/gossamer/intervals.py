@@ -100,3 +100,37 @@ def mean(
     t = float(stats.t.ppf(0.5 + LEVEL / 2, len(numbers) - 1))
     half = t * float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
     return Estimate(centre, max(lowest, centre - half), min(highest, centre + half), len(numbers), computed_on)
+
+
+def jackknife(
+    value: float,
+    without: Sequence[float],
+    n: int,
+    computed_on: str,
+    *,
+    lowest: float = -math.inf,
+    highest: float = math.inf,
+) -> Estimate:
+    """A statistic with its 95 % interval by the delete-a-group jackknife (Kott, Journal of Official Statistics 2001).
+
+    Args:
+        value: the statistic of all records.
+        without: the statistic without each of G groups, at least two, into which the records fall at random. A value that is
+            not finite says that a group cannot be missed: then the interval is the whole scale.
+        n: number of records, or of units, that were divided into groups.
+        computed_on: in words, what was measured.
+        lowest: lower end of the scale, where the interval is cut.
+        highest: upper end of the scale.
+
+    Raises:
+        ValueError: if there are fewer than two groups.
+    """
+    numbers = np.asarray(without, dtype=np.float64)
+    groups = len(numbers)
+    if groups < 2:
+        raise ValueError(f"a jackknife needs at least two groups, not {groups}")
+    if not np.isfinite(numbers).all():
+        return Estimate(value, lowest, highest, n, computed_on)
+    error = math.sqrt((groups - 1) / groups * float(((numbers - numbers.mean()) ** 2).sum()))
+    half = float(stats.t.ppf(0.5 + LEVEL / 2, groups - 1)) * error
+    return Estimate(value, max(lowest, value - half), min(highest, value + half), n, computed_on)

@@ -13,6 +13,8 @@ from typing import IO
 
 from gossamer.data.fingerprint import fingerprint
 from gossamer.data.records import Records
+from gossamer.data.tables.identity import identify
+from gossamer.data.tables.table import Table
 from gossamer.files import hold, write_atomically
 from gossamer.intervals import Estimate
 from gossamer.metrics.features import ClassifierFeatures
@@ -23,14 +25,14 @@ class Baselines:
 
     Args:
         folder: where they are kept; None keeps nothing.
-        train: the real training records.
+        train: the real training records, pictures or a table.
         tests: the real test records.
         seed: of the trainings.
     """
 
-    def __init__(self, folder: Path | None, train: Records, tests: Records, seed: int) -> None:
+    def __init__(self, folder: Path | None, train: Records | Table, tests: Records | Table, seed: int) -> None:
         self._folder = folder
-        self._about = "" if folder is None else f"{fingerprint(train)} {fingerprint(tests)} {seed}"
+        self._about = "" if folder is None else f"{_fingerprint(train)} {_fingerprint(tests)} {seed}"
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -68,6 +70,10 @@ class Baselines:
             return None
         digest = hashlib.sha256(f"{self._about} {key}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}{suffix}"
+
+
+def _fingerprint(records: Records | Table) -> str:
+    return identify(records).fingerprint if isinstance(records, Table) else fingerprint(records)
 
 
 def _hold_lock(path: Path) -> IO[bytes]:

@@ -4,23 +4,28 @@ Names of figures are the keys of metrics.json. A name says what a figure was com
 "... of the real-data baseline" is the same figure on real records.
 The help of the command line reads this module, so numpy, scipy and PyTorch are loaded only when a metric is measured.
 
-To add a metric: its figures, its function, and `@_metric` with a name. The file is long because all metrics are in it.
+To add a metric: its figures, its function, and `@_metric` with a name. The file is long because all metrics of pictures are in
+it. Those of tables are in `metrics.tables.registry`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.events import Sink, progress, silent
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
+from gossamer.metrics.metric import OF_BASELINE, Figure, Figures, Metric, declared, of_baseline
+from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:
     import numpy as np
 
     from gossamer import intervals
+    from gossamer.data.card import Kind
     from gossamer.data.records import Labelled, Records
     from gossamer.data.samples.samples import Samples
     from gossamer.metrics import classical, classify, features, fidelity, neighbours, per_class
@@ -31,8 +36,6 @@ else:
     features, fidelity = Lazy("gossamer.metrics.features"), Lazy("gossamer.metrics.fidelity")
     neighbours, per_class = Lazy("gossamer.metrics.neighbours"), Lazy("gossamer.metrics.per_class")
 
-Figures: TypeAlias = Mapping[str, Estimate]
-"""Figures by their names."""
 PROTOCOLS = ("paper", "reduced")
 """For `accuracy`: the 10 epochs of the paper, or fewer."""
 NEIGHBOURS = 10_000
@@ -40,9 +43,9 @@ NEIGHBOURS = 10_000
 KERNEL = 5_000
 """Samples and records at most in an MMD."""
 
-OF_BASELINE = " of the real-data baseline"
 _OF_CLASS, _LOOKS = "samples of class ", " that look like it"
 _LISTED = "accuracy, "
+_IN_WORDS = {"pictures": "pictures", "table": "tables"}
 _PERCENT = "\N{NO-BREAK SPACE}%"
 
 
@@ -84,6 +87,7 @@ class Inputs:
     show_pairs: "Callable[[np.ndarray, np.ndarray], None] | None" = None
     sink: Sink = silent
     _cache: "dict[str, features.ClassifierFeatures]" = field(default_factory=dict)
+    kind: "ClassVar[Kind]" = "pictures"
 
     def progress(self, label: str) -> Callable[..., None]:
         """Return a progress function for one training: done and all.
@@ -113,57 +117,9 @@ class Inputs:
         return np.asarray(records.images[indices])
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One figure.
-
-    Args:
-        name: its key.
-        sentence: what it means for a data owner who is no statistician, with places for the value and its range.
-        share: whether it is a share, shown in per cent.
-        bar: its label where it is drawn as a bar; empty: it is not.
-    """
-
-    name: str
-    sentence: str
-    share: bool = False
-    bar: str = ""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric.
-
-    Args:
-        compute: from what is measured to figures with their names.
-        figures: those with a sentence of their own.
-        needs_labels: whether it trains classifiers on the labels of the samples.
-        in_all: whether `--metrics all` asks for it; the others take an hour or more, or a RUN.
-    """
-
-    compute: Callable[[Inputs], Figures]
-    figures: tuple[Figure, ...]
-    needs_labels: bool
-    in_all: bool
-
-
 METRICS: dict[str, Metric] = {}
-"""By their names on the command line."""
-
-_Measure: TypeAlias = Callable[[Inputs], Figures]
-
-
-def _metric(
-    name: str, *figures: Figure, needs_labels: bool = False, in_all: bool = True
-) -> Callable[[_Measure], _Measure]:
-    """Declare the function below as the metric of this name."""
-
-    def declare(compute: _Measure) -> _Measure:
-        METRICS[name] = Metric(compute, figures, needs_labels, in_all)
-        return compute
-
-    return declare
-
+"""Those of pictures, by their names on the command line."""
+_metric = partial(declared, METRICS)
 
 # ---------------------------------------------------------------------- accuracy
 
@@ -410,39 +366,48 @@ def copies(inputs: Inputs) -> Figures:
 
 # ---------------------------------------------------------------------- asking for metrics
 
-IN_ALL = tuple(name for name, metric in METRICS.items() if metric.in_all)
+OF_KIND: "Mapping[Kind, Mapping[str, Metric]]" = {"pictures": METRICS, "table": tables.METRICS}
+"""The metrics of each kind of records."""
 
 
-def chosen_metrics(text: str) -> list[str]:
+def in_all(kind: "Kind") -> tuple[str, ...]:
+    """The metrics that `--metrics all` asks for."""
+    return tuple(name for name, metric in OF_KIND[kind].items() if metric.in_all)
+
+
+def chosen_metrics(text: str, kind: "Kind" = "pictures") -> list[str]:
     """The metrics of a comma-separated list; "all" means the quick ones.
 
     Raises:
-        RequestError: if there is no such metric; names the nearest.
+        RequestError: if there is no such metric for this kind of records; names the nearest.
     """
     names: list[str] = []
+    known = OF_KIND[kind]
     for name in (part.strip() for part in text.split(",")):
-        if name != "all" and name not in METRICS:
-            raise RequestError(
-                f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Known: all, {', '.join(METRICS)}."
-            )
-        names += [metric for metric in (IN_ALL if name == "all" else (name,)) if metric not in names]
+        if name != "all" and name not in known:
+            other = any(name in metrics for metrics in OF_KIND.values())
+            problem = f"{name!r} does not measure {_IN_WORDS[kind]}" if other else f"there is no metric {name!r}"
+            near = "" if other else did_you_mean(name, known)
+            raise RequestError(f"{problem}.{near} {'Fit' if other else 'Known'}: all, {', '.join(known)}.")
+        names += [metric for metric in (in_all(kind) if name == "all" else (name,)) if metric not in names]
     return names
 
 
-def measured(inputs: Inputs, names: list[str]) -> Iterator[tuple[str, Figures, str]]:
+def measured(inputs: "Inputs | tables.Inputs", names: list[str]) -> Iterator[tuple[str, Figures, str]]:
     """Name of the metric, its figures, and why there are none where it does not apply to these records.
 
     Raises:
         DataError, RequestError: if the only metric asked for does not apply.
     """
+    metrics = OF_KIND[inputs.kind]
     for name in names:
         try:
-            if METRICS[name].needs_labels and not inputs.labelled:
+            if metrics[name].needs_labels and not inputs.labelled:
                 raise RequestError(
                     f"{name}: the samples carry no labels (an unconditional generator), so nothing can be trained on them. "
                     "Take fid, inception-score or neighbours."
                 )
-            yield name, METRICS[name].compute(inputs), ""
+            yield name, metrics[name].compute(inputs), ""
         except (DataError, RequestError) as error:
             if len(names) == 1:
                 raise
@@ -452,18 +417,18 @@ def measured(inputs: Inputs, names: list[str]) -> Iterator[tuple[str, Figures, s
 # ---------------------------------------------------------------------- names of figures
 
 
-def figure(name: str) -> Figure:
-    """The figure of that name. One without a sentence of its own, such as that of a single classifier, gets a plain one."""
-    known = {figure.name: figure for metric in METRICS.values() for figure in metric.figures}
-    if name in known:
-        return known[name]
-    share = "accuracy" in name or class_of(name) is not None
+def figure(name: str, kind: "Kind" = "pictures") -> Figure:
+    """The figure of that name. One without a sentence of its own, such as that of a single classifier, gets a plain one.
+
+    kind: of the records; it decides where both kinds have a figure of this name, which is a share of both or of none.
+    """
+    for metrics in (OF_KIND[kind], *OF_KIND.values()):
+        for metric in metrics.values():
+            for declared_figure in metric.figures:
+                if declared_figure.name == name:
+                    return declared_figure
+    share = "accuracy" in name or class_of(name) is not None or tables.group_of(name) is not None
     return Figure(name, (name[:1].upper() + name[1:] if share else name) + ": {value} ({range}).", share=share)
-
-
-def of_baseline(name: str) -> str:
-    """The name of the same figure for the baseline, trained on real records."""
-    return name + OF_BASELINE
 
 
 def classifier_of(name: str) -> str | None:
@@ -485,5 +450,5 @@ def shown(name: str, class_names: Sequence[str]) -> str:
 
 
 def stands_alone(name: str) -> bool:
-    """Whether a figure is more than a row of a table of classes or classifiers."""
-    return class_of(name) is None and classifier_of(name) is None
+    """Whether a figure is more than a row of a table of classes, classifiers or subgroups."""
+    return class_of(name) is None and classifier_of(name) is None and tables.group_of(name) is None

@@ -19,7 +19,7 @@ from PIL import Image
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.methods import METHODS
-from gossamer.run.evaluation.evaluate import _read_samples
+from gossamer.run.evaluation.pictures import read_samples
 
 Run = Callable[..., Any]
 SMALL = [
@@ -164,9 +164,9 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     read_again = read(str(nasty / "gap"), split="train", **DataCard.load(card).reading)
     assert set(read_again.labels.tolist()) == {0, 2, 3}, "as evaluate and attack read them beside the run"
     shutil.copytree(tmp_path / "s", tmp_path / "few", ignore=shutil.ignore_patterns("1"))
-    samples = _read_samples(tmp_path / "few", DataCard.load(card))
+    samples = read_samples(tmp_path / "few", DataCard.load(card))
     assert (set(samples.labels.tolist()), samples.class_names) == ({0, 2, 3}, ()), "a class that no sample is of"
-    samples = _read_samples(tmp_path / "few", None)
+    samples = read_samples(tmp_path / "few", None)
     assert (set(samples.labels.tolist()), samples.class_names) == ({0, 2, 3}, ()), "and without the card"
     found = gossamer(
         "evaluate", tmp_path / "s", "--train", nasty / "gap", "--test", nasty / "gap", "--protocol", "reduced"

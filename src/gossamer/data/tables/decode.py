@@ -30,6 +30,28 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     }
 
 
+def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> np.ndarray:
+    """The same values as numbers, float64 [n, columns]: categories as their codes, dates in days since 1970.
+
+    A missing value and "other" of a number or a date are NaN. Arguments as of `decode`.
+    """
+    numbers = codes.astype(np.float64)
+    for at, (column, values) in enumerate(
+        zip(card.columns, decode(codes, card, seed=seed, rows=rows).values(), strict=True)
+    ):
+        if column.kind != "category":
+            apart = np.isin(
+                codes[:, at], [code for code in (column.other_code, column.missing_code) if code is not None]
+            )
+            present = values[~apart]
+            days = column.kind == "date"
+            numbers[~apart, at] = (present.astype("datetime64[D]").astype(np.int64) if days else present).astype(
+                np.float64
+            )
+            numbers[apart, at] = np.nan
+    return numbers
+
+
 def texts(column: Column, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
     """Decoded values as a text file has them: numbers with the declared digits, dates as 2031-12-24, missing ones empty."""
     if column.kind == "category":

@@ -5,8 +5,7 @@ import decimal as decimals
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -90,6 +89,10 @@ class Encoder:
                         self._faults.add(f"column {column.name!r}: {problem}", rows[found].tolist())
         return codes
 
+    def values(self, block: Sequence[Raw]) -> np.ndarray:
+        """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""
+        return np.column_stack([coder.values(raw) for (_, coder), raw in zip(self._columns, block, strict=True)])
+
 
 def encode(block: Sequence[Raw], card: TableCard, *, where: str = "data") -> np.ndarray:
     """Codes of whole columns, in the order of the card. int32 [N, columns]. Raises DataError: all faults of all columns."""
@@ -124,11 +127,9 @@ def _text(value: Any, decimal: str) -> str:
     return "" if text.casefold() in MISSING_WORDS else text
 
 
-def _coder(column: Column, decimal: str) -> Callable[[Raw], np.ndarray]:
-    """A function from raw values to codes, int [n]; a faulty value becomes the negative number of its fault."""
-    if column.kind == "category":
-        return _Categories(column)
-    return partial(_numbers, column, _Parser(column, decimal))
+def _coder(column: Column, decimal: str) -> "_Categories | _Numbers":
+    """Maps raw values to codes, int [n]; a faulty value becomes the negative number of its fault."""
+    return _Categories(column) if column.kind == "category" else _Numbers(column, decimal)
 
 
 class _Categories:
@@ -150,6 +151,10 @@ class _Categories:
         for at in np.flatnonzero(codes == -100).tolist():
             codes[at] = self._code(texts[at])
         return codes
+
+    def values(self, raw: Raw) -> np.ndarray:
+        """The codes. float64 [n]"""
+        return self(raw).astype(np.float64)
 
     def _code(self, text: str) -> int:
         clean = unicodedata.normalize("NFC", text).strip()
@@ -225,33 +230,56 @@ def _is_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).strip(" +-").isdecimal()
 
 
-def _numbers(column: Column, parser: _Parser, raw: Raw) -> np.ndarray:
-    """Codes of numbers and dates. int32 [n]"""
-    if isinstance(raw, np.ndarray) and raw.dtype.kind in ("M" if column.kind == "date" else "iufb"):
-        if column.kind == "date":
-            numbers = np.where(np.isnat(raw), np.nan, raw.astype("datetime64[D]").astype(np.int64).astype(np.float64))
+class _Numbers:
+    """Codes of numbers and dates."""
+
+    def __init__(self, column: Column, decimal: str) -> None:
+        self._column, self._parser = column, _Parser(column, decimal)
+
+    def __call__(self, raw: Raw) -> np.ndarray:
+        """int32 [n]"""
+        return self._codes(*self._parsed(raw))
+
+    def values(self, raw: Raw) -> np.ndarray:
+        """The numbers, and dates in days since 1970. NaN for a missing value and for "other". float64 [n]"""
+        numbers, faults = self._parsed(raw)
+        codes = self._codes(numbers, faults)
+        without = [code for code in (self._column.other_code, self._column.missing_code) if code is not None]
+        return np.where(np.isin(codes, without), np.nan, numbers)
+
+    def _parsed(self, raw: Raw) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers, float64 [n], and faults, int32 [n], 0 where there is none."""
+        column = self._column
+        if isinstance(raw, np.ndarray) and raw.dtype.kind in ("M" if column.kind == "date" else "iufb"):
+            if column.kind == "date":
+                days = raw.astype("datetime64[D]").astype(np.int64).astype(np.float64)
+                numbers = np.where(np.isnat(raw), np.nan, days)
+            else:
+                numbers = raw.astype(np.float64)
+            faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
         else:
-            numbers = raw.astype(np.float64)
-        faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
-    else:
-        numbers, faults = parser(texts_of(raw, parser.decimal))
-    if column.kind == "integer":
-        faults[(faults == 0) & (np.isfinite(numbers)) & (numbers != np.rint(numbers))] = _WHOLE
-    bins, cuts = column.plain, column.cuts
-    codes = np.searchsorted(cuts, numbers, side="right").astype(np.int32) - 1
-    if column.kind == "number":
-        codes[numbers == cuts[-1]] = bins - 1
-    apart = np.zeros(len(numbers), bool)
-    for code, value in enumerate(column.apart, bins):
-        apart |= (here := numbers == value)
-        codes[here] = code
-    if column.outside == "clip":
-        codes[~apart] = codes[~apart].clip(0, bins - 1)
-    else:
-        faults[(faults == 0) & ~apart & ((codes < 0) | (codes >= bins))] = _OUTSIDE
-    codes = np.where(faults < 0, faults, codes)
-    if column.missing_code is not None:
-        codes[faults == _MISSING] = column.missing_code
-    if column.other_code is not None:
-        codes[faults < _MISSING] = column.other_code
-    return codes
+            numbers, faults = self._parser(texts_of(raw, self._parser.decimal))
+        if column.kind == "integer":
+            faults[(faults == 0) & (np.isfinite(numbers)) & (numbers != np.rint(numbers))] = _WHOLE
+        return numbers, faults
+
+    def _codes(self, numbers: np.ndarray, faults: np.ndarray) -> np.ndarray:
+        column = self._column
+        bins, cuts, faults = column.plain, column.cuts, faults.copy()
+        codes = np.searchsorted(cuts, numbers, side="right").astype(np.int32) - 1
+        if column.kind == "number":
+            codes[numbers == cuts[-1]] = bins - 1
+        apart = np.zeros(len(numbers), bool)
+        for code, value in enumerate(column.apart, bins):
+            apart |= (here := numbers == value)
+            codes[here] = code
+        if column.outside == "clip":
+            codes[~apart] = codes[~apart].clip(0, bins - 1)
+        else:
+            faults[(faults == 0) & ~apart & ((codes < 0) | (codes >= bins))] = _OUTSIDE
+        codes = np.where(faults < 0, faults, codes)
+        if column.missing_code is not None:
+            codes[faults == _MISSING] = column.missing_code
+        if column.other_code is not None:
+            codes[faults < _MISSING] = column.other_code
+        return codes

@@ -102,6 +102,19 @@ def read_table(
     return replace(table, units=owners.numbers, names=owners.names)
 
 
+def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"], called: str) -> np.ndarray:
+    """The values of a table that `read_table` has read, as numbers. float64 [N, columns], see `decode.to_numbers`.
+
+    Only `evaluate` needs them: its classifiers learn from values that no bin has made coarse.
+    """
+    where = str(source) if is_place(source) else called
+    opened = open_source(source, split=split, wanted=card.names, where=where)
+    faults = Faults(where)
+    wanted = [_position(opened.names, name, faults) for name in card.names]
+    encoder = Encoder(card, faults)
+    return np.concatenate([encoder.values(columns) for _, columns in opened.blocks(wanted)])
+
+
 def open_source(source: Any, *, split: str, wanted: Collection[str] = (), where: str) -> Source:
     """The columns of a source. wanted: names that help to find the delimiter. Raises DataError."""
     if not is_place(source):

@@ -9,8 +9,8 @@ from typing import Any
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
 from gossamer.metrics import registry
-from gossamer.privacy.certificate.certificate import CONFIG, Certificate
-from gossamer.privacy.certificate.statements import is_table
+from gossamer.metrics.metric import of_baseline
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report import plots
 from gossamer.run.report.wording import percent
@@ -31,8 +31,6 @@ def _entry(run: Path) -> dict[str, Any]:
     if not folder.finished:
         raise RunFolderError(f"{run} is not a finished run; `gossamer fit` makes one, `gossamer resume` finishes one.")
     if not folder.file(METRICS).is_file():
-        if folder.file(CONFIG).is_file() and is_table(folder.config()["card"]):
-            raise RequestError(f"{run} is of a table, and `gossamer compare` takes pictures only so far.")
         raise RunFolderError(f"{run} has not been evaluated: `gossamer evaluate {run} --train DATA --test DATA` first.")
     certificate = Certificate.load(run)
     metrics = {entry["metric"]: entry for entry in folder.metrics()}
@@ -98,7 +96,7 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     baselines = [
         entry["metrics"][baseline]["value"]
         for entry in entries
-        if (baseline := registry.of_baseline(metric)) in entry["metrics"]
+        if (baseline := of_baseline(metric)) in entry["metrics"]
     ]
     plots.utility_plot(
         points,

@@ -83,7 +83,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     """
     certificate = _certificate(folder)
     events = _events(folder / EVENTS)
-    metrics = _metrics(RunFolder(folder), certificate["card"].get("class_names", [])) if internal else None
+    metrics = _metrics(RunFolder(folder), certificate["card"]) if internal else None
     attacks = _attacks(folder / ATTACKS) if internal else None
     spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
@@ -128,11 +128,14 @@ def _certificate(folder: Path) -> dict[str, Any]:
     return dict(certificate)
 
 
-def _metrics(folder: RunFolder, class_names: Sequence[str]) -> dict[str, Any]:
+def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
     """Sentences and tables."""
     entries = folder.metrics()
     try:
-        return {"sentences": wording.sentences(entries), "tables": wording.tables(entries, class_names)}
+        return {
+            "sentences": wording.sentences(entries, "table" if is_table(card) else "pictures"),
+            "tables": wording.tables(entries, card.get("class_names", [])),
+        }
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunFolderError(
             f"{folder.file(METRICS)} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "

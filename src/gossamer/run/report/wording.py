@@ -4,8 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gossamer.data.card import Kind
 from gossamer.intervals import Estimate
 from gossamer.metrics import registry
+from gossamer.metrics.metric import OF_BASELINE, of_baseline
+from gossamer.metrics.tables.registry import group_of
 
 PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
@@ -14,13 +17,16 @@ NONE = "-"
 """In place of a rate that an attack does not have."""
 
 
-def sentences(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each figure as a sentence with what it was computed on, some also as a bar. Rows of tables are left out."""
-    return [_sentence(entry) for entry in entries if registry.stands_alone(entry["metric"])]
+def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[dict[str, Any]]:
+    """Each figure as a sentence with what it was computed on, some also as a bar. Rows of tables are left out.
+
+    kind: of the records that were measured.
+    """
+    return [_sentence(entry, kind) for entry in entries if registry.stands_alone(entry["metric"])]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The figures that come one per class or one per classifier: title, head, rows of words. Classes by their names."""
+    """The figures that come one per class, classifier or subgroup: title, head, rows of words. Classes by their names."""
     sections = []
     classes = [(name, entry) for entry in entries if (name := registry.class_of(entry["metric"])) is not None]
     if classes:
@@ -35,11 +41,9 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
         title = "Samples that a classifier trained on real records takes for what their label says"
         sections.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
     values = {entry["metric"]: entry["value"] for entry in entries}
-    own = [
-        name for name in values if registry.classifier_of(name) is not None and not name.endswith(registry.OF_BASELINE)
-    ]
+    own = [name for name in values if registry.classifier_of(name) is not None and not name.endswith(OF_BASELINE)]
     if own:
-        baselines = {name: values.get(registry.of_baseline(name)) for name in own}
+        baselines = {name: values.get(of_baseline(name)) for name in own}
         rows = [
             [
                 str(registry.classifier_of(name)),
@@ -52,7 +56,23 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
         sections.append(
             {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
         )
+    groups: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        if (found := group_of(entry["metric"])) is not None:
+            what, group = found
+            groups.setdefault(group, {})[what] = _points(entry)
+    if groups:
+        title = "Subgroups: samples compared with real records, in percentage points"
+        head = ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"]
+        rows = [[group, *(words.get(what, NONE) for what in ("share", "accuracy"))] for group, words in groups.items()]
+        sections.append({"title": title, "head": head, "rows": rows})
     return sections
+
+
+def _points(entry: dict[str, Any]) -> str:
+    """A difference of shares in percentage points, with its interval."""
+    value, low, high = (100 * float(entry[part]) for part in ("value", "low", "high"))
+    return f"{value:z.1f} ({low:z.1f} to {high:z.1f})"
 
 
 def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
@@ -164,8 +184,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}{PERCENT}"
 
 
-def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
-    figure = registry.figure(str(entry["metric"]))
+def _sentence(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    figure = registry.figure(str(entry["metric"]), kind)
     value, low, high = (float(entry[part]) for part in ("value", "low", "high"))
     if figure.share:
         shown = {"value": percent(value), "range": f"{100 * low:.1f} to {percent(high)}"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.metrics.registry import IN_ALL, METRICS, PROTOCOLS, stands_alone
+from gossamer.metrics.registry import OF_KIND, PROTOCOLS, in_all, stands_alone
 from gossamer.run.cli.options import PATH, as_json, force, options_of, refuse_taken
 from gossamer.run.report import wording
 
@@ -29,7 +29,12 @@ WIDEST = 120
     "gossamer.run.evaluation.evaluate.evaluate",
     count={"type": click.IntRange(min=1)},
     protocol={"type": click.Choice(PROTOCOLS)},
-    metrics={"help": f"Metrics to compute, with commas between: {', '.join(METRICS)}. Or all: {', '.join(IN_ALL)}."},
+    metrics={
+        "help": "Metrics to compute, with commas between. "
+        f"For pictures: {', '.join(OF_KIND['pictures'])}; all means {', '.join(in_all('pictures'))}. "
+        f"For tables: {', '.join(OF_KIND['table'])}; all means {', '.join(in_all('table'))}."
+    },
+    subgroups={"metavar": "COLUMNS"},
     limit={"type": click.IntRange(min=10)},
     cache={"type": click.Path(path_type=Path, file_okay=False)},
     inception={

@@ -1,0 +1,214 @@
+"""Gradient boosting on rows: what a model learns from samples, and whether a model tells samples from real rows.
+
+All models are scikit-learn's HistGradientBoosting with its defaults and a seed. Rows of a unit with m rows weigh 1/m, where a
+model is trained and where it is tested.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.metrics import r2_score, roc_auc_score
+
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
+from gossamer.errors import RequestError
+from gossamer.intervals import Estimate, jackknife, proportion
+from gossamer.metrics.tables.rows import Rows
+
+MOST_VALUES = 20
+"""Values of a category that are told apart as classes."""
+MOST_BINS = 10
+"""The same for bins of a number or a date. More of them are predicted as a number."""
+LEAST = 1e-6
+"""A model's probability of a class counts as at least this in the log loss."""
+FOLDS = 3
+"""Of the cross-validation that tells samples from real rows."""
+_TOLD_APART = 50_000
+"""Real rows at most that are told from samples."""
+
+Task = Literal["classes", "number"]
+
+
+def task_of(card: TableCard) -> Task:
+    """What is predicted of the label column. Raises RequestError: there is no label, or a category has too many values."""
+    if card.label_index is None:
+        raise RequestError("the card names no label column, so there is nothing to predict. Take marginals or ranges.")
+    column = card.columns[card.label_index]
+    if column.kind != "category":
+        return "classes" if column.size <= MOST_BINS else "number"
+    if column.size > MOST_VALUES:
+        raise RequestError(
+            f"the label has {column.size:,} values, and at most {MOST_VALUES} are told apart as classes. Take marginals or "
+            "ranges."
+        )
+    return "classes"
+
+
+@dataclass(frozen=True, repr=False)
+class Examples:
+    """What a model is trained on, or tested on.
+
+    Args:
+        features: float64 [N, columns but the label].
+        labels: int64 [N] classes, or float64 [N] numbers.
+        rows: the weights, groups and number of units.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+    rows: Rows
+
+    @classmethod
+    def of(cls, rows: Rows, values: np.ndarray, card: TableCard, *, coded: bool) -> "Examples":
+        """Examples of the label of a card. A number is predicted where there is one: rows without it are left out.
+
+        Args:
+            rows: the codes.
+            values: the features with the label, float64 [N, columns]: codes, or values.
+            card: names the label.
+            coded: whether `values` are codes.
+        """
+        label = card.label_index
+        assert label is not None
+        features, codes = np.delete(values, label, axis=1), rows.codes[:, label]
+        if task_of(card) == "classes":
+            return cls(features, codes.astype(np.int64), rows)
+        numbers = middles(card.columns[label])[codes] if coded else values[:, label]
+        there = np.flatnonzero(~np.isnan(numbers))
+        return cls(features[there], numbers[there], rows.take(there))
+
+
+def middles(column: Column) -> np.ndarray:
+    """The middle of each bin of a number or a date, zero and the special values; NaN for "other" and missing. [codes]"""
+    found = np.full(column.size, np.nan)
+    low, high = (
+        column.cuts[:-1],
+        column.cuts[1:] - (column.kind != "number"),
+    )  # of whole numbers, the largest in the bin
+    found[: column.plain] = np.sqrt(low * high) if column.log else (low + high) / 2
+    found[column.plain : column.plain + len(column.apart)] = column.apart
+    return found
+
+
+def probabilities(train: Examples, features: np.ndarray, *, classes: int, seed: int) -> np.ndarray:
+    """Of each class for each row, by a model. float64 [N, classes]. A class without an example gets the probability 0."""
+    found = np.zeros((len(features), classes))
+    different, counts = np.unique(train.labels, return_counts=True)
+    if len(different) == 1:
+        found[:, different] = 1
+        return found
+    # Early stopping holds out a tenth of each class, which needs two of it.
+    stopping = "auto" if counts.min() > 1 else False
+    model = HistGradientBoostingClassifier(random_state=seed, early_stopping=stopping)
+    found[:, different] = model.fit(train.features, train.labels, train.rows.weights).predict_proba(features)
+    return found
+
+
+def predicted_numbers(train: Examples, features: np.ndarray, *, seed: int) -> np.ndarray:
+    """The number of each row by a model. float64 [N]"""
+    model = HistGradientBoostingRegressor(random_state=seed)
+    return np.asarray(model.fit(train.features, train.labels, train.rows.weights).predict(features))
+
+
+def accuracy(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
+    """The share of test units that a model gets right. chances: float64 [N, classes]."""
+    right = chances.argmax(axis=1) == tests.labels
+    total = float(tests.rows.weights.sum())
+    return proportion(min(total, float(right @ tests.rows.weights)), total, computed_on)
+
+
+def area(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
+    """The area under the ROC curve; of several classes, the mean over those that occur, each against all others.
+
+    The interval is the jackknife's, over test units. Raises RequestError: the test rows have one class only.
+    """
+    present = np.unique(tests.labels)
+    if len(present) < 2:
+        raise RequestError("the test rows have one value of the label only, so there is no AUC. Give other test rows.")
+
+    def mean_area(kept: np.ndarray) -> float:
+        labels, weights = tests.labels[kept], tests.rows.weights[kept]
+        if len(np.unique(labels)) < len(present):
+            return float("nan")
+        one_against_all = present[1:] if len(present) == 2 else present
+        areas = [roc_auc_score(labels == one, chances[kept, one], sample_weight=weights) for one in one_against_all]
+        return float(np.mean(areas))
+
+    return of_groups(mean_area, tests.rows, computed_on, lowest=0, highest=1)
+
+
+def log_loss(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
+    """The mean of -log(probability of the true class) in nats. Probabilities below LEAST count as LEAST."""
+    losses = -np.log(np.maximum(chances[np.arange(len(chances)), tests.labels], LEAST))
+    weights = tests.rows.weights
+    return of_groups(
+        lambda kept: float(np.average(losses[kept], weights=weights[kept])), tests.rows, computed_on, lowest=0
+    )
+
+
+def explained(numbers: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
+    """The share of the label's variance that a model explains, R^2. numbers: float64 [N], predicted.
+
+    Raises RequestError: the test rows have one value of the label only.
+    """
+    if len(np.unique(tests.labels)) < 2:
+        raise RequestError("the test rows have one value of the label only, so there is no R2. Give other test rows.")
+
+    def share(kept: np.ndarray) -> float:
+        return float(r2_score(tests.labels[kept], numbers[kept], sample_weight=tests.rows.weights[kept]))
+
+    return of_groups(share, tests.rows, computed_on, highest=1)
+
+
+def of_groups(
+    statistic: Callable[[np.ndarray], float],
+    rows: Rows,
+    computed_on: str,
+    *,
+    lowest: float = -np.inf,
+    highest: float = np.inf,
+) -> Estimate:
+    """A statistic of rows with its jackknife interval. statistic: from positions of rows, int64 [n]."""
+    without = [statistic(np.flatnonzero(rows.groups != group)) for group in np.unique(rows.groups)]
+    value = statistic(np.arange(len(rows)))
+    return jackknife(value, without, rows.units, computed_on, lowest=lowest, highest=highest)
+
+
+def told_apart(samples: Rows, real: Rows, *, seed: int, progress: Callable[[int, int], None]) -> Estimate:
+    """The AUC of a model that tells samples from real test rows, on codes; cross-validated by whole units.
+
+    As many samples take part as there are test units. Classifier two-sample test: Lopez-Paz, Oquab, ICLR 2017.
+
+    Args:
+        samples: synthetic rows.
+        real: real test rows.
+        seed: of the model and the folds.
+        progress: takes folds that are done, and all.
+    """
+    real = real.some_units(_TOLD_APART)
+    samples = samples.some_units(real.units)
+    weights = np.concatenate([samples.weights * (real.units / len(samples)), real.weights])
+    both = Rows(
+        np.concatenate([samples.codes, real.codes]), weights, np.concatenate([samples.groups, real.groups]),
+        np.concatenate([samples.owners + real.owners.max() + 1, real.owners]),
+    )  # fmt: skip
+    labels = np.repeat([1, 0], [len(samples), len(real)])
+    folds, scores = both.groups % FOLDS, np.zeros(len(labels))
+    for fold in range(FOLDS):
+        progress(fold, FOLDS)
+        inside = np.flatnonzero(folds != fold)
+        train = Examples(both.codes[inside].astype(np.float64), labels[inside], both.take(inside))
+        scores[folds == fold] = probabilities(train, both.codes[folds == fold], classes=2, seed=seed)[:, 1]
+    progress(FOLDS, FOLDS)
+
+    def mean_area(kept: np.ndarray) -> float:
+        parts = [kept[folds[kept] == fold] for fold in range(FOLDS)]
+        if any(len(np.unique(labels[part])) < 2 for part in parts):
+            return float("nan")
+        return float(np.mean([roc_auc_score(labels[p], scores[p], sample_weight=weights[p]) for p in parts]))
+
+    on = f"{len(samples):,} samples and {len(real):,} real test rows, {FOLDS} folds"
+    return of_groups(mean_area, both, on, lowest=0, highest=1)

@@ -1,0 +1,90 @@
+"""How far samples are from real records: marginals, correlations of pairs, and answers to random range queries.
+
+Each function gives one number for all rows of the first set, then the same without each group, for the jackknife.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gossamer.data.tables.card import TableCard
+from gossamer.metrics.tables.rows import Marginal, Rows
+
+Query = dict[int, np.ndarray]
+"""For some columns by position, whether each code is asked for, bool [codes]. A row must fit in all of them."""
+
+
+def total_variation(rows: Rows, real: Rows, columns: Sequence[int], domain: Sequence[int]) -> np.ndarray:
+    """Total variation between the marginals of two sets, half the L1 distance of their shares. float64 [1 + groups]"""
+    marginal = Marginal.of(rows, real, columns, domain)
+    count = len(marginal.cells)
+    apart = rows.shares(marginal.first, count) - real.shares(marginal.second, count)[0]
+    return np.asarray(np.abs(apart).sum(axis=1) / 2)
+
+
+def correlation(rows: Rows, real: Rows, pair: Sequence[int], domain: Sequence[int]) -> np.ndarray:
+    """The difference between Cramer's V of a pair of columns in two sets, not negative. float64 [1 + groups]"""
+    marginal = Marginal.of(rows, real, pair, domain)
+    places, count = np.divmod(marginal.cells, domain[pair[1]]), len(marginal.cells)
+    ours = cramers_v(rows.sums(marginal.first, count), places)
+    return np.asarray(np.abs(ours - cramers_v(real.sums(marginal.second, count)[:1], places)))
+
+
+def cramers_v(counts: np.ndarray, places: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Cramer's V with the bias correction of Bergsma (Journal of the Korean Statistical Society 2013). float64 [K]
+
+    Args:
+        counts: float64 [K, cells], of K contingency tables.
+        places: the row and the column of each cell, int64 [cells].
+    """
+    found = np.zeros(len(counts))
+    for at, table in enumerate(counts):
+        total = table.sum()
+        margins = [np.bincount(place, table) for place in places]
+        expected = margins[0][places[0]] * margins[1][places[1]]
+        there = table > 0
+        phi2 = float((table[there] ** 2 / expected[there]).sum()) - 1
+        r, c = (int((margin > 0).sum()) for margin in margins)
+        if total <= 1 or min(r, c) < 2:
+            continue
+        corrected = max(0.0, phi2 - (r - 1) * (c - 1) / (total - 1))
+        most = min(size - (size - 1) ** 2 / (total - 1) for size in (r, c)) - 1
+        found[at] = min(1.0, np.sqrt(corrected / most)) if most > 0 else 0.0
+    return found
+
+
+def random_queries(card: TableCard, count: int) -> list[Query]:
+    """Conjunctions of conditions on two or three columns, the same for every set of rows.
+
+    Of a column in order, a condition is a range between two of its values or bins. Of another, it is a random part of its
+    values, zero, special values, "other" and missing included.
+    """
+    draw = np.random.default_rng(0)
+    usable = [at for at, column in enumerate(card.columns) if column.size > 1]
+    queries = []
+    for _ in range(count):
+        chosen = draw.choice(usable, min(len(usable), int(draw.integers(2, 4))), replace=False)
+        queries.append({int(at): _condition(card.columns[at].size, card.columns[at].in_order, draw) for at in chosen})
+    return queries
+
+
+def _condition(size: int, in_order: int, draw: np.random.Generator) -> np.ndarray:
+    asked = np.zeros(size, bool)
+    if in_order > 1:
+        low, high = np.sort(draw.integers(in_order, size=2))
+        asked[low : high + 1] = True
+        return asked
+    while not 0 < asked.sum() < size:
+        asked = draw.random(size) < 1 / 2
+    return asked
+
+
+def query_error(rows: Rows, real: Rows, query: Query) -> np.ndarray:
+    """The difference between the shares of two sets that fit a query, not negative. float64 [1 + groups]"""
+    ours, theirs = (
+        part.shares(
+            np.logical_and.reduce([asked[part.codes[:, at]] for at, asked in query.items()]).astype(np.int64), 2
+        )
+        for part in (rows, real)
+    )
+    return np.asarray(np.abs(ours[:, 1] - theirs[0, 1]))

@@ -1,0 +1,372 @@
+"""The metrics of `gossamer evaluate` for tables: each with its figures, and the function that measures it.
+
+`metrics.registry` says what names of figures mean. Here too, numpy and scikit-learn are loaded only when a metric is measured.
+
+Each unit counts once, as in what a method for tables releases: a real row of a unit with m rows weighs 1/m, where shares are
+counted, and where models are trained and tested. A sample weighs 1.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gossamer.errors import RequestError
+from gossamer.events import Sink, progress, silent
+from gossamer.intervals import Estimate
+from gossamer.lazy import Lazy
+from gossamer.metrics.metric import Figure, Figures, Metric, declared, of_baseline
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gossamer import intervals
+    from gossamer.data.card import Kind
+    from gossamer.data.tables.samples import TableSamples
+    from gossamer.data.tables.table import Table
+    from gossamer.metrics.baseline_cache import Baselines
+    from gossamer.metrics.tables import boosting, distances, subgroups
+    from gossamer.metrics.tables import rows as weighted
+else:
+    np, intervals = Lazy("numpy"), Lazy("gossamer.intervals")
+    boosting, distances = Lazy("gossamer.metrics.tables.boosting"), Lazy("gossamer.metrics.tables.distances")
+    subgroups, weighted = Lazy("gossamer.metrics.tables.subgroups"), Lazy("gossamer.metrics.tables.rows")
+
+PAIRS, TRIPLES = 2_000, 400
+"""Pairs and triples of columns at most; of more, so many at random."""
+QUERIES = 1_000
+
+ON_VALUES = " on values"
+_SHARE, _ACCURACY = "share difference, ", "accuracy difference, "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What is measured, and against what.
+
+    Args:
+        samples: of the release.
+        real: real training rows.
+        tests: real test rows.
+        values: the values of "samples", "real" and "tests" as numbers, float64 [N, columns]; see `decode.to_numbers`. Empty:
+            there are only codes.
+        baselines: the cache of what depends on real rows alone.
+        subgroups: names of columns.
+        seed: of all trainings.
+        sink: takes progress.
+
+    Raises:
+        RequestError: a set has fewer units than the jackknife has groups.
+    """
+
+    samples: "TableSamples"
+    real: "Table"
+    tests: "Table"
+    baselines: "Baselines"
+    values: "Mapping[str, Callable[[], np.ndarray]]" = field(default_factory=dict)
+    subgroups: tuple[str, ...] = ()
+    seed: int = 0
+    sink: Sink = silent
+    rows: "dict[str, weighted.Rows]" = field(init=False, default_factory=dict)
+    _cache: "dict[tuple[str, bool], np.ndarray]" = field(init=False, default_factory=dict)
+    kind: "ClassVar[Kind]" = "table"
+    labelled: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name, part in (("samples", self.samples), ("real", self.real), ("tests", self.tests)):
+            self.rows[name] = weighted.Rows.of(part.codes, getattr(part, "units", None))
+            if self.rows[name].units < weighted.GROUPS:
+                raise RequestError(f"{_IN_WORDS[name]}: at least {weighted.GROUPS} rows of different units are needed.")
+
+    @property
+    def card(self) -> Any:
+        """The TableCard of all rows."""
+        return self.samples.card
+
+    def baseline(self, key: str, compute: Callable[[], Figures]) -> Figures:
+        """Figures of real rows alone, from the cache or computed. key: what they depend on besides rows, card and seed."""
+        facts = json.dumps(self.card.to_dict(), default=str)
+        return self.baselines.estimates(f"{key} {facts}", lambda: dict(compute()))
+
+    def progress(self, label: str) -> Callable[[int, int], None]:
+        """Return a function that shows how many of how many are done."""
+        return lambda done, total: self.sink(progress(label, done, total))
+
+    def against(self, name: str) -> str:
+        """In words, what is compared with the training rows: "samples" or "tests"."""
+        return f"{len(self.rows[name]):,} {_IN_WORDS[name]} against {len(self.real):,} {_IN_WORDS['real']}"
+
+    def examples(self, name: str, *, coded: bool) -> "boosting.Examples":
+        """Examples of the label. name: "samples", "real" or "tests"; coded: whether features are codes, or values."""
+        values = self.rows[name].codes.astype(np.float64) if coded else self.values[name]()
+        return boosting.Examples.of(self.rows[name], values, self.card, coded=coded)
+
+    def predictions(self, name: str, *, coded: bool) -> "np.ndarray":
+        """What a model trained on "samples" or on "real" says of the test rows: probabilities of classes, or numbers."""
+        if (name, coded) not in self._cache:
+            show = self.progress(f"boosting trained on {_IN_WORDS[name]}, {'codes' if coded else 'values'}")
+            show(0, 1)
+            train, features = self.examples(name, coded=coded), self.examples("tests", coded=coded).features
+            if not len(train.labels):
+                raise RequestError(f"the label is missing in all {_IN_WORDS[name]}. Take marginals or ranges.")
+            if boosting.task_of(self.card) == "number":
+                found = boosting.predicted_numbers(train, features, seed=self.seed)
+            else:
+                classes = self.card.columns[self.card.label_index].size
+                found = boosting.probabilities(train, features, classes=classes, seed=self.seed)
+            self._cache[name, coded] = found
+            show(1, 1)
+        return self._cache[name, coded]
+
+
+_IN_WORDS = {"samples": "samples", "real": "real training rows", "tests": "real test rows"}
+
+METRICS: dict[str, Metric] = {}
+"""Those of tables, by their names on the command line."""
+_metric = partial(declared, METRICS)
+
+
+@dataclass(frozen=True)
+class Largest(Estimate):
+    """The largest of many figures.
+
+    Args:
+        which: the columns it is of. A private fact: it goes into metrics.json of a RUN, and into no line or page.
+    """
+
+    which: str = ""
+
+
+# ---------------------------------------------------------------------- marginals
+
+_BEST = "0 is best."
+_SETS = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
+
+
+def _pair(name: str, sentence: str, baseline: str) -> tuple[Figure, Figure]:
+    """A figure and its baseline on real rows."""
+    return Figure(name, sentence), Figure(of_baseline(name), baseline)
+
+
+def _mean_and_largest(name: str, of_mean: str, of_largest: str) -> tuple[Figure, ...]:
+    """A mean, the largest, and what real test rows have."""
+    return (
+        *_pair(name, of_mean, "Its floor, what real test rows have: {value} ({range})."),
+        *_pair(f"largest {name}", of_largest, "Its floor, the largest of real test rows: {value} ({range})."),
+    )
+
+
+def _variation(order: int) -> tuple[Figure, ...]:
+    return _mean_and_largest(
+        f"{order}-way TV",
+        f"{order}-way total variation {{value}} ({{range}}): the mean distance between samples and training rows over "
+        f"{_SETS[order]}. It is the share of records that would have to change; {_BEST}",
+        f"The largest {order}-way total variation is {{value}} ({{range}}).",
+    )
+
+
+@_metric("marginals", *_variation(1), *_variation(2), *_variation(3))
+def marginals(inputs: Inputs) -> Figures:
+    """Total variation of 1-, 2- and 3-way marginals against the training rows, beside that of real test rows."""
+    found: dict[str, Estimate] = {}
+    for order, most in ((1, PAIRS), (2, PAIRS), (3, TRIPLES)):
+        sets = weighted.column_sets(len(inputs.card.columns), order, most)
+        if sets:
+            found |= _compared(inputs, f"{order}-way TV", sets, distances.total_variation)
+    return found
+
+
+@_metric(
+    "correlations",
+    *_mean_and_largest(
+        "difference of correlations",
+        "Correlations of pairs of columns (Cramer's V, from 0 to 1) differ by {value} on average ({range}) between samples and "
+        f"training rows; {_BEST}",
+        "The largest difference of a correlation is {value} ({range}).",
+    ),
+)
+def correlations(inputs: Inputs) -> Figures:
+    """Differences of Cramer's V of pairs of columns, on codes, beside those of real test rows."""
+    pairs = weighted.column_sets(len(inputs.card.columns), 2, PAIRS)
+    if not pairs:
+        raise RequestError("correlations: the table has one column only. Take marginals.")
+    return _compared(inputs, "difference of correlations", pairs, distances.correlation)
+
+
+def _compared(inputs: Inputs, name: str, sets: Sequence[Sequence[int]], distance: Callable[..., Any]) -> Figures:
+    """Mean and largest distance over sets of columns, of samples and of test rows from the training rows."""
+    columns, show = inputs.card.columns, inputs.progress(name)
+
+    def of(rows: str) -> dict[str, Estimate]:
+        found = []
+        for at, each in enumerate(sets):
+            if at % 50 == 0:
+                show(at, len(sets))
+            found.append(distance(inputs.rows[rows], inputs.rows["real"], each, inputs.card.domain))
+        show(len(sets), len(sets))
+        words = [" with ".join(repr(columns[at].name) for at in each) for each in sets]
+        on = f"{inputs.against(rows)}; {len(sets):,} {_SETS[len(sets[0])]}"
+        return _summary(name, np.array(found), inputs.rows[rows].units, on, words)
+
+    return {**of("samples"), **_baselines(inputs, name, lambda: of("tests"))}
+
+
+def _summary(name: str, found: "np.ndarray", units: int, on: str, words: Sequence[str]) -> dict[str, Estimate]:
+    """Mean and largest. found: float64 [figures, 1 + groups]; words: what each figure is of."""
+    mean, largest = found.mean(axis=0), found.max(axis=0)
+    estimates = [
+        intervals.jackknife(float(each[0]), each[1:].tolist(), units, on, lowest=0, highest=1)
+        for each in (mean, largest)
+    ]
+    which = words[int(found[:, 0].argmax())]
+    return {name: estimates[0], f"largest {name}": Largest(**vars(estimates[1]), which=which)}
+
+
+def _baselines(inputs: Inputs, key: str, compute: Callable[[], Figures]) -> Figures:
+    """The same figures of real rows, under the names of baselines."""
+
+    def plain(estimate: Estimate) -> Estimate:
+        return Estimate(estimate.value, estimate.low, estimate.high, estimate.n, estimate.computed_on)
+
+    return inputs.baseline(key, lambda: {of_baseline(name): plain(estimate) for name, estimate in compute().items()})
+
+
+# ---------------------------------------------------------------------- range queries
+
+
+@_metric(
+    "ranges",
+    *_mean_and_largest(
+        "error of range queries",
+        'Random questions such as "how many records are 30 to 39 and not married?" are answered with a mean error of {value} '
+        f"({{range}}) of all records; {_BEST}",
+        "The largest error of such an answer is {value} ({range}).",
+    ),
+)
+def ranges(inputs: Inputs) -> Figures:
+    """Errors of random range queries against the training rows, as shares of all records, beside those of test rows."""
+    if sum(size > 1 for size in inputs.card.domain) < 2:
+        raise RequestError("ranges: fewer than two columns have several values. Take marginals.")
+    queries, show = distances.random_queries(inputs.card, QUERIES), inputs.progress("range queries")
+
+    def of(rows: str) -> dict[str, Estimate]:
+        found = []
+        for at, query in enumerate(queries):
+            if at % 50 == 0:
+                show(at, len(queries))
+            found.append(distances.query_error(inputs.rows[rows], inputs.rows["real"], query))
+        show(len(queries), len(queries))
+        words = [", ".join(repr(inputs.card.columns[at].name) for at in query) for query in queries]
+        on = f"{inputs.against(rows)}; {len(queries):,} queries"
+        return _summary("error of range queries", np.array(found), inputs.rows[rows].units, on, words)
+
+    return {**of("samples"), **_baselines(inputs, "ranges", lambda: of("tests"))}
+
+
+# ---------------------------------------------------------------------- accuracy
+
+
+def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "accuracy" + suffix,
+            f"Gradient boosting trained only on these synthetic rows, {form}, gets the label of {{value}} of real test rows "
+            "right ({range}).",
+            share=True,
+            bar=f"the synthetic rows, {form}",
+        ),
+        Figure(
+            of_baseline("accuracy" + suffix),
+            f"The same model trained on the real training rows, {form}, gets {{value}} right ({{range}}).",
+            share=True,
+            bar=f"the real rows, {form}",
+        ),
+        *_pair(
+            "AUC" + suffix,
+            f"AUC {{value}} ({{range}}), {form}: the chance that the model, trained on synthetic rows, ranks two test rows of "
+            "different labels in the right order. 0.5 is guessing, 1 is best.",
+            "Trained on the real training rows, its AUC is {value} ({range}).",
+        ),
+        *_pair(
+            "log loss" + suffix,
+            f"Log loss {{value}} nats ({{range}}), {form}: how wrong the model's probabilities are; {_BEST}",
+            "Trained on the real training rows, its log loss is {value} ({range}).",
+        ),
+        *_pair(
+            "R2" + suffix,
+            f"Gradient boosting trained only on these synthetic rows, {form}, explains {{value}} ({{range}}) of the label's "
+            "variance among real test rows; 1 is best.",
+            "Trained on the real training rows, it explains {value} ({range}).",
+        ),
+    )
+
+
+@_metric("accuracy", *_learnt("", "as codes"), *_learnt(ON_VALUES, "as values"))
+def accuracy(inputs: Inputs) -> Figures:
+    """Train on samples, test on real rows: gradient boosting on codes, and on values where there are any."""
+    task = boosting.task_of(inputs.card)
+
+    def of(name: str, *, coded: bool) -> dict[str, Estimate]:
+        suffix, predictions = "" if coded else ON_VALUES, inputs.predictions(name, coded=coded)
+        tests = inputs.examples("tests", coded=coded)
+        on = f"{len(tests.labels):,} real test rows; trained on {len(inputs.rows[name]):,} {_IN_WORDS[name]}"
+        if task == "number":
+            return {"R2" + suffix: boosting.explained(predictions, tests, on)}
+        return {
+            "accuracy" + suffix: boosting.accuracy(predictions, tests, on),
+            "AUC" + suffix: boosting.area(predictions, tests, on),
+            "log loss" + suffix: boosting.log_loss(predictions, tests, on),
+        }
+
+    found: dict[str, Estimate] = {}
+    for coded in (True, False) if inputs.values else (True,):
+        found |= of("samples", coded=coded)
+        found |= _baselines(inputs, f"accuracy {coded}", partial(of, "real", coded=coded))
+    return found
+
+
+APART = Figure(
+    "tell-apart AUC",
+    "A model tells samples from real test rows with an AUC of {value} ({range}): 0.5 is guessing and best, 1 is always right.",
+)
+
+
+@_metric("tell-apart", APART)
+def tell_apart(inputs: Inputs) -> Figures:
+    """The AUC of a model that tells samples from real test rows."""
+    show = inputs.progress("boosting that tells samples from real rows")
+    return {
+        APART.name: boosting.told_apart(inputs.rows["samples"], inputs.rows["tests"], seed=inputs.seed, progress=show)
+    }
+
+
+# ---------------------------------------------------------------------- subgroups
+
+
+@_metric("subgroups", in_all=False)
+def by_subgroup(inputs: Inputs) -> Figures:
+    """For each value of named columns: differences of shares and, where classes are predicted, of accuracies."""
+    if not inputs.subgroups:
+        raise RequestError("subgroups: no columns are named. Name them with --subgroups, with commas between.")
+    columns, rows = inputs.card.columns, inputs.rows
+    chosen = subgroups.chosen_columns(inputs.subgroups, columns)
+    right = None
+    if inputs.card.label is not None and boosting.task_of(inputs.card) == "classes":
+        labels = inputs.examples("tests", coded=True).labels
+        right = tuple(inputs.predictions(name, coded=True).argmax(axis=1) == labels for name in ("samples", "real"))
+    found: dict[str, Estimate] = {}
+    for at, code, group in subgroups.named_groups(columns, chosen):
+        if (share := subgroups.share_difference(rows["samples"], rows["real"], at, code)) is not None:
+            found[_SHARE + group] = share
+        if right and (less := subgroups.accuracy_difference(right, rows["tests"], at, code)) is not None:
+            found[_ACCURACY + group] = less
+    return found
+
+
+def group_of(name: str) -> tuple[str, str] | None:
+    """What a figure is of a subgroup, "share" or "accuracy", and which one; None: it is of no subgroup."""
+    for prefix in (_SHARE, _ACCURACY):
+        if name.startswith(prefix):
+            return prefix.partition(" ")[0], name[len(prefix) :]
+    return None

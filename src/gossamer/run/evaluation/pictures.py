@@ -1,0 +1,147 @@
+"""Pictures for `evaluate`: samples of a release beside real records, in the shape and under the names of both."""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.card import MOST_CLASSES, DataCard
+from gossamer.data.class_names import absent, match_labels
+from gossamer.data.pixels import polarity
+from gossamer.data.readers.read import read
+from gossamer.data.records import Records
+from gossamer.data.samples.grid import sample_grid
+from gossamer.data.samples.samples import Samples
+from gossamer.errors import GossamerError, RequestError
+from gossamer.events import Sink
+from gossamer.files import write_atomically
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics import registry
+from gossamer.metrics.baseline_cache import Baselines
+from gossamer.run.evaluation.request import Request
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.run_folder import WARM, RunFolder
+
+NEIGHBOURS = "neighbours.png"
+"""In the private folder of a RUN: samples, each with the real training record nearest to it."""
+
+
+@dataclass(frozen=True, repr=False)
+class Pictures:
+    """Samples and real records. A `Compared`.
+
+    Args:
+        request: what is asked.
+        samples: of the release.
+        real: real training records.
+        tests: real test records.
+    """
+
+    request: Request
+    samples: Samples
+    real: Records
+    tests: Records
+
+    @classmethod
+    def read(cls, request: Request) -> "Pictures":
+        """Read the real records, and make or read the samples. Raises DataError, RequestError."""
+        request.refuse_others({"units": None, "subgroups": None}, kind="tables", shown="pictures")
+        facts = request.card if isinstance(request.card, DataCard) else None
+        synthesizer = request.synthesizer
+        if synthesizer is None:
+            samples = read_samples(request.synth, facts)
+        else:
+            samples = synthesizer.sample(request.count, seed=request.seed)
+        options: dict[str, Any] = {
+            "images_key": request.only["images_key"], "labels_key": request.only["labels_key"], "unit_folders": True,
+            **_reading(samples, facts),
+        }  # fmt: skip
+        real = read(request.train, split="train", called="train", **options)
+        options["class_names"] = options["class_names"] or real.class_names
+        return cls(request, samples, real, read(request.test, split="test", called="test", **options))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the labels, label 0 first; empty: unknown."""
+        return self.real.class_names
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the readers converted, pictures of inverted brightness, and classes without a test record."""
+        train, test = self.request.called
+        contrast = polarity.contrast("the samples", self.samples, train, self.real)
+        return (*self.real.notes, *self.tests.notes, contrast, *absent(self.tests, f"the test split of {test}"))
+
+    def inputs(self, sink: Sink) -> registry.Inputs:
+        """What the metrics measure. Raises RequestError: labels beyond the declared classes."""
+        request, samples, real, tests = self.request, self.samples, self.real, self.tests
+        folder, synthesizer = request.folder, request.synthesizer
+        for name, records in zip(request.called, (real, tests), strict=True):
+            if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
+                raise RequestError(
+                    f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {request.synth}."
+                )
+        return registry.Inputs(
+            samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
+            classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
+            warm=_warm_samples(folder, synthesizer, request.count, request.seed),
+            public=_public_records(folder, synthesizer),
+            baselines=Baselines(request.cache_folder, real, tests, request.seed), protocol=request.only["protocol"],
+            seed=request.seed, limit=request.only["limit"], inception=request.only["inception"], sink=sink,
+            **({} if synthesizer is None or not request.own else _grid_in(folder, synthesizer)),
+        )  # fmt: skip
+
+
+def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, count: int, seed: int) -> Samples | None:
+    """Samples of the public warm start alone; None: the run had none."""
+    if synthesizer is None or not (folder.private / WARM).is_file():
+        return None
+    start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
+    samples: Samples = start.sample(count, seed=seed)
+    return samples
+
+
+def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
+    """The public records that a run had, where they can still be read: a classifier may learn from them as they are."""
+    if synthesizer is None or not folder.private.is_dir():
+        return None
+    try:
+        return DataSources.from_json(folder.source()["sources"]).read_unconfined(synthesizer.card).public
+    except GossamerError:  # moved or changed since: there is no such row then
+        return None
+
+
+def read_samples(path: Path, card: DataCard | None) -> Samples:
+    """Samples from a file that was written earlier. The readers return them as records.
+
+    Labels without names are folders called 0, 1, 2 ...; a class without samples has no folder. Other names are matched
+    with the card, like those of the real records: folders are read in name order, the card may have another.
+    """
+    shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
+    records = read(str(path), split="train", shape=shape)
+    labels, names = records.labels, records.class_names
+    numbers = [int(name) for name in names if name.isdecimal() and str(int(name)) == name and int(name) < MOST_CLASSES]
+    if names and len(numbers) == len(names) and (card is None or numbers == list(range(len(names)))):
+        return Samples(records.images, np.array(numbers)[labels])
+    if names and card is not None:
+        labels, names = match_labels(labels, names, card.reading["class_names"], where=str(path)), card.class_names
+    return Samples(records.images, labels, names)
+
+
+def _reading(samples: Samples, card: DataCard | None) -> dict[str, Any]:
+    """How the real records are read: as the card says, or in the shape and under the names of the samples."""
+    return {"shape": samples.shape, "class_names": samples.class_names} if card is None else dict(card.reading)
+
+
+def _grid_in(folder: RunFolder, synthesizer: Synthesizer) -> dict[str, Any]:
+    """What `nearest` needs of a RUN: sample grid, and a place in its private folder for the picture of neighbours."""
+    per_class = np.repeat(np.arange(synthesizer.classes), 10)
+
+    def show_pairs(images: np.ndarray, labels: np.ndarray) -> None:
+        picture = sample_grid(images, labels, columns=20, names=synthesizer.class_names)
+        write_atomically(folder.private / NEIGHBOURS, picture, private=True)
+
+    return {"grid": lambda: synthesizer.sample(len(per_class), labels=per_class, seed=0), "show_pairs": show_pairs}

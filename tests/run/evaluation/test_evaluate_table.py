@@ -1,0 +1,211 @@
+"""`gossamer evaluate` and `gossamer compare` on a table of persons with several rows, on the command line and from Python."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gossamer as package
+from gossamer import Column, TableCard
+from gossamer.data.tables.read import read_table
+from gossamer.data.tables.table import Table
+from gossamer.run.storage.run_folder import READINGS
+from gossamer.run.training.fit import fit
+
+CARD = TableCard(
+    columns=(
+        Column(name="age", kind="integer", bounds=(18, 89), bins=6, outside="clip"),
+        Column(name="sex", kind="category", values=("f", "m"), outside="other"),
+        Column(name="bill", kind="number", bounds=(0, 1000), bins=5, decimals=2, missing=True, zero=True),
+        Column(name="income", kind="category", values=("low", "high")),
+    ),
+    declared_size=300,
+    label="income",
+    unit="person",
+)
+SECRET = "Xanthippe"
+
+
+def rows(seed: int) -> list[list[Any]]:
+    """Two rows for each of 150 persons, and one for each of 50; the income follows from the sex in nine of ten."""
+    draw = np.random.default_rng(seed)
+    made = []
+    for person in [*range(200), *range(150)]:
+        sex = "fm"[draw.integers(2)]
+        income = "high" if (sex == "m") ^ (draw.random() < 0.1) else "low"
+        made.append([f"p{person}", int(draw.integers(18, 90)), sex, ["", 0, 321.5][draw.integers(3)], income])
+    made[0][2] = SECRET
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.csv and test.csv, a card, and a finished run."""
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "parts").mkdir()
+    for seed, side in enumerate(("train", "test")):
+        with (folder / "parts" / f"{side}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["pid", *CARD.names], *rows(seed)])
+    CARD.save(folder / "card.toml")
+    fit(
+        "marginals", data=folder / "parts", card=CARD, units="pid", epsilon=2.0, delta=1e-5, out=folder / "RUN",
+        rounds=2, cells=500, iterations=30, progress=False,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(made, tmp_path / "place"))
+
+
+@pytest.fixture
+def asked(place: Path) -> list[object]:
+    """The words of a command that end before the metrics."""
+    parts = place / "parts"
+    return ["evaluate", place / "RUN", "--train", parts, "--test", parts, "--units", "pid", "-n", 400]
+
+
+def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], tmp_path: Path) -> None:
+    answer = gossamer(*asked, "--metrics", "all", "--subgroups", "sex, income")
+    assert answer.status == 0, answer.err
+    entries = {entry["metric"]: entry for entry in json.loads((place / "RUN" / "metrics.json").read_text())}
+    assert {*entries} >= {
+        *(f"{largest}{order}-way TV" for order in (1, 2, 3) for largest in ("", "largest ")), "difference of correlations",
+        "error of range queries", "accuracy", "accuracy on values", "AUC", "log loss on values of the real-data baseline",
+        "tell-apart AUC", "share difference, sex = f", "accuracy difference, income = high",
+    }  # fmt: skip
+    assert all(entry["internal"] is True for entry in entries.values())
+    assert 0.8 < entries["accuracy"]["value"] < 1 and 0.8 < entries["accuracy of the real-data baseline"]["value"] < 1
+    assert entries["accuracy"]["n"] == 200  # persons, each of whom counts once
+    assert (place / "RUN" / "metrics.json").stat().st_mode & 0o077 == 0
+    (reading,) = [json.loads(line) for line in (place / "RUN" / "checkpoint" / READINGS).read_text().splitlines()]
+    assert reading["evaluate"][-1] == "subgroups" and reading["train"] == str(place / "parts")
+
+    which = entries["largest 2-way TV"]["which"]
+    assert set(which.replace("'", "").split(" with ")) < set(CARD.names)
+    page = (place / "RUN" / "report.html").read_text()
+    assert which not in answer.out and which not in page and " with " not in answer.out
+    for told in (
+        "2-way total variation 0.",
+        "Its floor, what real test rows have:",
+        "ranks two test rows",
+        "Subgroups:",
+        "sex = f",
+    ):
+        assert told in page
+    assert (place / "RUN" / "report.html").stat().st_mode & 0o077 == 0
+    assert gossamer("release", place / "RUN", "-o", tmp_path / "RELEASE").status == 0
+    for path in (tmp_path / "RELEASE").rglob("*"):
+        assert path.is_dir() or not {b"total variation", b"way TV"} & {
+            word for word in (b"total variation", b"way TV") if word in path.read_bytes()
+        }
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+
+
+def test_the_figures_are_about_persons_and_not_rows(place: Path) -> None:
+    """Real rows weigh 1/m: the share of a value is that of persons, counted here with pandas."""
+    parts = str(place / "parts")
+    found = package.evaluate(
+        place / "RUN", train=parts, test=parts, units="pid", count=400, seed=3, metrics="marginals", progress=False
+    )
+    (floor,) = [
+        entry["value"] for entry in found.metrics if entry["metric"] == "largest 1-way TV of the real-data baseline"
+    ]
+    shares = []
+    for side in ("train", "test"):
+        table = pd.read_csv(place / "parts" / f"{side}.csv")
+        coded = pd.DataFrame(read_table(parts, CARD, split=side, units="pid").codes, columns=[*CARD.names])
+        weights = 1 / table.groupby("pid")["pid"].transform("size")
+        shares.append({name: weights.groupby(coded[name]).sum() / weights.sum() for name in CARD.names})
+    apart = [shares[0][name].sub(shares[1][name], fill_value=0).abs().sum() / 2 for name in CARD.names]
+    assert floor == pytest.approx(max(apart), abs=1e-12)
+
+
+def test_a_release_a_file_and_a_table_in_memory(
+    gossamer: Any, place: Path, asked: list[object], tmp_path: Path
+) -> None:
+    assert gossamer("release", place / "RUN", "-o", tmp_path / "RELEASE", "--samples", 400).status == 0
+    before = sorted(path.name for path in (tmp_path / "RELEASE").iterdir())
+    asked[1] = tmp_path / "RELEASE"
+    assert gossamer(*asked, "-o", tmp_path / "m.json").status == 0
+    assert sorted(path.name for path in (tmp_path / "RELEASE").iterdir()) == before
+    asked[1] = tmp_path / "RELEASE" / "samples.csv"
+    told = gossamer(*asked)
+    assert (told.status, "is a table: give its card with --card" in told.err) == (2, True)
+    of_file = gossamer(*asked, "--card", place / "card.toml", "--json")
+    assert of_file.status == 0, of_file.err
+    names = [entry["metric"] for entry in of_file.json["metrics"]]
+    assert "accuracy on values" in names and not any("which" in entry for entry in of_file.json["metrics"])
+
+    frames = {side: pd.read_csv(place / "parts" / f"{side}.csv") for side in ("train", "test")}
+    in_memory = package.evaluate(asked[1], card=place / "card.toml", units="pid", progress=False, **frames)
+    assert {entry["metric"]: entry["value"] for entry in in_memory.metrics} == {
+        entry["metric"]: entry["value"] for entry in of_file.json["metrics"]
+    }
+    codes = {
+        side: read_table(str(place / "parts"), CARD, split=side, units="pid")  # type: ignore[arg-type]  # a word
+        for side in ("train", "test")
+    }
+    assert all(isinstance(table, Table) for table in codes.values())
+    tables = package.evaluate(asked[1], card=place / "card.toml", units="pid", progress=False, **codes)
+    assert [entry["metric"] for entry in tables.metrics] == [name for name in names if "on values" not in name]
+
+
+def test_compare_shows_tables_side_by_side(gossamer: Any, place: Path, asked: list[object], tmp_path: Path) -> None:
+    shutil.copytree(place / "RUN", place / "RUN2")
+    for run in ("RUN", "RUN2"):
+        asked[1] = place / run
+        assert gossamer(*asked, "--metrics", "marginals,accuracy", "--subgroups", "sex").status == 0
+    answer = gossamer("compare", place / "RUN", place / "RUN2", "--metric", "2-way TV", "-o", tmp_path / "plot.svg")
+    assert answer.status == 0, answer.err
+    lines = answer.out.splitlines()
+    assert any(line.startswith("2-way TV ") for line in lines) and "Do not compare" not in answer.out
+    assert "sex = f" not in answer.out
+    assert "2-way TV" in (tmp_path / "plot.svg").read_text()
+
+
+def test_requests_that_do_not_fit_are_refused_in_a_sentence(
+    gossamer: Any, place: Path, asked: list[object], tmp_path: Path
+) -> None:
+    without_units = [word for word in asked if word not in ("--units", "pid")]
+    for words, told in (
+        (
+            [*asked, "--metrics", "fid"],
+            "'fid' does not measure tables. Fit: all, marginals, correlations, ranges, accuracy",
+        ),
+        (
+            [*asked, "--metrics", "marginal"],
+            "there is no metric 'marginal'. Did you mean 'marginals'? Known: all, marginals",
+        ),
+        ([*asked, "--protocol", "reduced", "--labels-key", "x"], "--labels-key and --protocol are for pictures, and"),
+        (without_units, "Give --units: the name of the column"),
+        ([*asked, "--subgroups", "sexx"], "there is no column 'sexx'. Did you mean 'sex'?"),
+        ([*asked, "--metrics", "subgroups"], "no columns are named. Name them with --subgroups"),
+    ):
+        answer = gossamer(*words)
+        assert (answer.status, answer.out, told in answer.err, answer.err.count("\n")) == (2, "", True, 1), answer.err
+        assert SECRET not in answer.err
+    assert not (place / "RUN" / "metrics.json").exists()
+
+
+def test_arguments_for_tables_are_refused_of_pictures(gossamer: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 2)
+    words = ["evaluate", tmp_path / "x.npz", "--train", tmp_path / "x.npz", "--test", tmp_path / "x.npz"]
+    answer = gossamer(*words, "--units", "pid")
+    assert (answer.status, "--units is for tables, and" in answer.err, "is of pictures" in answer.err) == (
+        2,
+        True,
+        True,
+    )
+    answer = gossamer(*words, "--metrics", "tell-apart")
+    assert (answer.status, "'tell-apart' does not measure pictures. Fit: all, accuracy, classical" in answer.err) == (
+        2,
+        True,
+    )
