@@ -1,4 +1,4 @@
-"""`gossamer demo --table`: the way of a table from a card to a release that is verified, in seconds.
+"""`gossamer demo --table`: the way of a table from a card to a release that is verified, in a minute at most.
 
 scikit-learn's breast cancer data play the private records: ten measurements of cells, and whether the tumour is malignant. The
 bounds of the card are rounded by hand. So this is a demonstration, not a result.
@@ -17,6 +17,7 @@ from gossamer.errors import PrivacyError, RequestError
 from gossamer.events import Sink, note
 from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import CONFIG
+from gossamer.run.evaluation.evaluate import evaluate, lines
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import TABLE_SET, verify
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
@@ -53,7 +54,7 @@ TRAIN, TEST, CARD_FILE, RUN, RELEASE = "train.csv", "test.csv", "card.toml", "RU
 
 
 def demo(out: Path, sink: Sink) -> list[str]:
-    """Card, fit, release, verify. Returns the results as lines.
+    """Card, fit, evaluate, release, verify. Returns the results as lines.
 
     It replaces its own folder and no other. Its budget log is in that folder.
 
@@ -62,23 +63,26 @@ def demo(out: Path, sink: Sink) -> list[str]:
     """
     run, released = out / RUN, out / RELEASE
     _clear(out)
-    sink(note(f"1/4 a table of {_TRAIN} rows and its card, in {out}"))
+    sink(note(f"1/5 a table of {_TRAIN} rows and its card, in {out}"))
     out.mkdir(parents=True, exist_ok=True)
     CARD.save(out / CARD_FILE)
     write_rows(out)
-    sink(note(f"2/4 marginals of {CARD.title} under ({EPSILON:g}, {DELTA:g})"))
+    sink(note(f"2/5 marginals of {CARD.title} under ({EPSILON:g}, {DELTA:g})"))
     synthesizer = fit(
         "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run, epsilon=EPSILON, delta=DELTA, sink=sink,
         accounts=RunFolder(run).private / ACCOUNTS,
     )  # fmt: skip
-    sink(note(f"3/4 a release with {SAMPLES:,} synthetic rows"))
+    sink(note("3/5 gradient boosting, trained on synthetic rows and on real ones"))
+    evaluation = evaluate(run, train=out / TRAIN, test=out / TEST, metrics="boosting", count=SAMPLES, sink=sink)
+    sink(note(f"4/5 a release with {SAMPLES:,} synthetic rows"))
     release(run, released, samples=SAMPLES, force=True)
-    sink(note("4/4 recomputing the guarantee of the release from its ledger"))
+    sink(note("5/5 recomputing the guarantee of the release from its ledger"))
     verdict = verify(released)
     if not verdict.ok:
         raise PrivacyError(" ".join(verdict.problems))
     return [
         synthesizer.certificate.statement,
+        *lines(evaluation.metrics),
         f"synthetic rows: {released / TABLE_SET}",
         f"verified; the report is {released / REPORT}",
     ]

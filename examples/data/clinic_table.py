@@ -1,18 +1,18 @@
 """A made-up table for the tutorial: 6,000 visits of 4,000 patients in 24 columns, and its data dictionary.
 
-    python examples/clinic_table.py
+    python examples/data/clinic_table.py FOLDER
 
-writes clinic.csv and dictionary.csv into the folder in which it is run. Nobody's records are in it. It has what real tables
+writes clinic.csv and dictionary.csv into the folder. Nobody's records are in it. It has what real tables
 have: categories, numbers, dates, missing values, an id, a note, and several rows for a patient.
 """
 
 import csv
 import datetime
+import sys
 from pathlib import Path
 
 import numpy as np
 
-PATIENTS, VISITS = 4_000, 6_000
 DIAGNOSES = ["heart", "lung", "injury", "infection", "diabetes", "cancer", "other organ"]
 DICTIONARY = """name,kind,values,low,high,missing
 sex,category,f|m|x,,,
@@ -39,10 +39,10 @@ readmitted,category,yes|no,,,
 """
 
 
-def patients(draw: np.random.Generator) -> list[dict[str, object]]:
+def people(draw: np.random.Generator, count: int) -> list[dict[str, object]]:
     """What stays the same for a patient."""
     found = []
-    for number in range(PATIENTS):
+    for number in range(count):
         year = int(np.clip(draw.normal(1962, 20), 1921, 2009))
         height = round(draw.normal(170, 9))
         found.append(
@@ -66,7 +66,9 @@ def _employment(draw: np.random.Generator, age: int) -> str:
         return ""
     if age > 65:
         return "retired"
-    return "student" if age < 22 else str(draw.choice(["employed", "self-employed", "unemployed"], p=[0.72, 0.13, 0.15]))
+    return (
+        "student" if age < 22 else str(draw.choice(["employed", "self-employed", "unemployed"], p=[0.72, 0.13, 0.15]))
+    )
 
 
 def visit(draw: np.random.Generator, number: int, patient: dict[str, object]) -> dict[str, object]:
@@ -81,7 +83,7 @@ def visit(draw: np.random.Generator, number: int, patient: dict[str, object]) ->
     pressure = round(draw.normal(112 + age / 2.6 + 9 * (diagnosis == "heart"), 13))
     fever = diagnosis == "infection"
     days = int(min(90, draw.gamma(1.6, 1.6 + age / 40 + 2 * (diagnosis == "cancer"))))
-    risk = -2.4 + age / 45 + 0.8 * (diagnosis in ("heart", "cancer")) + 0.6 * smokes + days / 15
+    risk = -4.2 + age / 30 + 1.4 * (diagnosis in ("heart", "cancer")) + smokes + days / 8
     sugar = 9.5 if diagnosis == "diabetes" else 5.4
     return {
         "visit_id": f"V{number:06}",
@@ -95,7 +97,9 @@ def visit(draw: np.random.Generator, number: int, patient: dict[str, object]) ->
         "pulse": int(np.clip(round(draw.normal(76 + 12 * fever, 12)), 40, 180)),
         "temperature": round(draw.normal(38.2 if fever else 36.8, 0.5), 1),
         "glucose": round(max(2.1, draw.normal(sugar, 1.3)), 1) if draw.random() < 0.7 else "",
-        "creatinine": round(float(np.clip(draw.lognormal(4.4 + age / 250, 0.3), 25, 850))) if draw.random() < 0.75 else "",
+        "creatinine": round(float(np.clip(draw.lognormal(4.4 + age / 250, 0.3), 25, 850)))
+        if draw.random() < 0.75
+        else "",
         "bill": 0 if days == 0 else round(float(min(59_000, days * draw.lognormal(6.2 + 0.6 * urgent, 0.5))), 2),
         "days": days,
         "readmitted": "yes" if draw.random() < 1 / (1 + np.exp(-risk)) else "no",
@@ -103,18 +107,19 @@ def visit(draw: np.random.Generator, number: int, patient: dict[str, object]) ->
     }
 
 
-def main() -> None:
+def main(folder: Path, patients: int = 4_000, visits: int = 6_000) -> None:
     """Write both files."""
     draw = np.random.default_rng(2025)
-    known = patients(draw)
-    who = [*range(PATIENTS), *draw.integers(0, PATIENTS, VISITS - PATIENTS)]
+    known = people(draw, patients)
+    who = [*range(patients), *draw.integers(0, patients, visits - patients)]
     rows = [visit(draw, number, known[at]) for number, at in enumerate(draw.permutation(who))]
-    with Path("clinic.csv").open("w", encoding="utf-8", newline="") as file:
+    folder.mkdir(exist_ok=True)
+    with (folder / "clinic.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    Path("dictionary.csv").write_text(DICTIONARY, encoding="utf-8")
+    (folder / "dictionary.csv").write_text(DICTIONARY, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))
