@@ -99,6 +99,7 @@ ATTACK_UNITS = "tests/run/evaluation/test_attack.py::test_one_record_of_each_uni
 PLUGIN, PLUGIN_FORGERIES = "tests/run/training/test_installed_plugin.py", "tests/run/release/test_plugin_forgeries.py"
 MISBEHAVING = "tests/methods/test_misbehaving_plugins.py"
 WAY = "tests/run/test_tables.py"
+OF_TABLES, OF_TABLE = "tests/metrics/tables/test_table", "tests/run/evaluation/test_evaluate_table.py"
 
 MUTANTS = (
     Mutant("the audit gives each of two errors all that may go wrong", "attacks/audit.py", "tail = (1 - confidence) / 2", "tail = 1 - confidence", "tests/attacks/test_audit.py -k 5_6"),
@@ -926,6 +927,21 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant("deep pictures of one shade use budget", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if False:\n", "tests/run/cli/test_converted_data.py -k refused_before"),
     Mutant("dark pictures of 8 bits cannot be trained on", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if facts.one_shade:\n", "tests/run/cli/test_converted_data.py -k dark"),
     Mutant("nobody hears that pictures show one shade", "run/training/fit.py", "        run.log(NEARLY_CONSTANT)\n", "        pass\n", "tests/run/cli/test_converted_data.py -k dark"),
+    Mutant("a person with many rows counts by rows in the figures of a table", "metrics/tables/rows.py", "return cls(codes, 1 / counts[owners], groups", "return cls(codes, np.ones(len(codes)), groups", f"{OF_TABLES}_distances.py"),
+    Mutant("rows of a person are in several groups of the jackknife", "metrics/tables/rows.py", "groups[owners], owners)", "np.arange(len(codes)) % GROUPS, owners)", f"{OF_TABLES}_distances.py"),
+    Mutant("a jackknife leaves nothing out", "metrics/tables/rows.py", "[total := counted.sum(axis=0), total - counted]", "[total := counted.sum(axis=0), total + 0 * counted]", f"{OF_TABLES}_distances.py"),
+    Mutant("total variation is twice as large", "metrics/tables/distances.py", "np.abs(apart).sum(axis=1) / 2", "np.abs(apart).sum(axis=1)", f"{OF_TABLES}_distances.py"),
+    Mutant("Cramer's V is not corrected for its bias", "metrics/tables/distances.py", "max(0.0, phi2 - (r - 1) * (c - 1) / (total - 1))", "phi2", f"{OF_TABLES}_distances.py"),
+    Mutant("samples of a table are compared with test rows", "metrics/tables/registry.py", "found.append(distance(inputs.rows[rows], inputs.rows[\"real\"], each", "found.append(distance(inputs.rows[rows], inputs.rows[\"tests\"], each", f"{OF_TABLES}_registry.py"),
+    Mutant("a model of samples is tested on training rows", "metrics/tables/registry.py", "self.examples(\"tests\", coded=coded).features", "self.examples(\"real\", coded=coded).features", f"{OF_TABLES}_registry.py"),
+    Mutant("boosting sees the label among the features", "metrics/tables/boosting.py", "features, codes = np.delete(values, label, axis=1),", "features, codes = values,", f"{OF_TABLES}_registry.py {OF_TABLES}_boosting.py"),
+    Mutant("test rows of a person count by rows", "metrics/tables/boosting.py", "float(right @ tests.rows.weights)), total,", "float(right.sum())), len(right),", f"{OF_TABLES}_boosting.py"),
+    Mutant("a model that tells samples apart is tested on what trained it", "metrics/tables/boosting.py", "inside = np.flatnonzero(folds != fold)", "inside = np.arange(len(folds))", f"{OF_TABLES}_boosting.py"),
+    Mutant("the share of a subgroup is that of real rows minus that of samples", "metrics/tables/subgroups.py", "for rows in (samples, real))", "for rows in (real, samples))", f"{OF_TABLES}_subgroups.py"),
+    Mutant("the columns of the largest figure are on the terminal", "metrics/tables/registry.py", "Largest(**vars(estimates[1]), which=which)", "Largest(**{**vars(estimates[1]), \"computed_on\": on + which}, which=which)", f"{OF_TABLE} -k all_metrics"),
+    Mutant("persons of a table are evaluated as rows", "run/evaluation/tables.py", "split=\"train\", units=units, called=\"train\")", "split=\"train\", called=\"train\")", f"{OF_TABLE} -k persons"),
+    Mutant("a baseline of another label is taken from the cache", "metrics/tables/registry.py", "f\"{key} {facts}\"", "key", f"{OF_TABLES}_registry.py"),
+    Mutant("the jackknife's interval is that of one group", "intervals.py", "math.sqrt((groups - 1) / groups * float", "math.sqrt(1 / groups * float", "tests/test_intervals.py"),
     Mutant("a table's message quotes the value", "data/tables/encode.py", "self._faults.add(f\"column {column.name!r}: {problem}\"", "self._faults.add(f\"column {column.name!r}: {problem} {[raw[int(at)] for at in found[:5]]}\"", f"{TABLES}_table_codes.py {TABLES}_read_table.py"),
     Mutant("a value of a table that is not declared becomes the first one", "data/tables/encode.py", "else _CASE if clean.casefold() in self._cased else _UNKNOWN", "else 0", f"{TABLES}_read_table.py"),
     Mutant("a number outside the bounds is clipped where the card refuses it", "data/tables/encode.py", "    if column.outside == \"clip\":", "    if column.outside != \"other\":", f"{TABLES}_table_codes.py"),

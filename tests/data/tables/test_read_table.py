@@ -15,7 +15,7 @@ from gossamer.data.card import check_units
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.csv_rows import LATIN
-from gossamer.data.tables.read import read_table
+from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.table import Table
 from gossamer.errors import CardError, DataError, RequestError
 
@@ -30,6 +30,7 @@ CARD = TableCard(
 ROWS = [[31, 0, 1], [8, 2, 9], [99, 3, 10]]
 """Of 31 Bonn 1.5, 8 Zürich 9.25, and 99 with the rest missing."""
 PLAIN = "age,city,dose\n31,Bonn,1.5\n8,Zürich,9.25\n99,,\n"
+NAN = float("nan")
 SECRET = "Mx-Secret-4711"
 
 
@@ -242,6 +243,25 @@ def test_blocks_make_no_difference(tmp_path, monkeypatch):
     whole = read(tmp_path, content)
     monkeypatch.setattr("gossamer.data.tables.csv_rows._CELLS", 1)
     assert np.array_equal(read(tmp_path, content).codes, whole.codes)
+
+
+@pytest.mark.parametrize("form", ["csv", "frame"])
+def test_values_are_those_of_the_file_and_not_those_of_a_bin(tmp_path, form):
+    card = TableCard(
+        columns=(
+            Column(name="d", kind="date", bounds=("1970-01-01", "1970-12-31"), bins=2, missing=True),
+            Column(name="age", kind="integer", bounds=(18, 90), bins=2, outside="clip", special=(-1,)),
+            Column(name="city", kind="category", values=("Bonn", "Ulm"), outside="other"),
+            Column(name="dose", kind="number", bounds=(0, 10), bins=2, outside="other", missing=True),
+        ),
+        declared_size=100,
+    )
+    (tmp_path / "t.csv").write_text("age,x,d,dose,city\n19,,1970-01-05,1.25,Ulm\n99,,,,Bonn\n-1,,1970-03-01,11,Rom\n")
+    source = tmp_path / "t.csv" if form == "csv" else pd.read_csv(tmp_path / "t.csv")
+    found = read_values(source, card, split="train", called="data")
+    expected = [[4, 19, 1, 1.25], [NAN, 90, 0, NAN], [59, -1, 2, NAN]]
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert read_table(source, card).codes.tolist() == [[0, 0, 1, 0], [2, 1, 0, 3], [0, 2, 2, 2]]
 
 
 def test_adult():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
-from gossamer.data.tables.decode import decode, texts
+from gossamer.data.tables.decode import decode, texts, to_numbers
 from gossamer.data.tables.encode import encode
 from gossamer.errors import CardError, DataError
 
@@ -200,3 +200,20 @@ def test_a_row_has_the_same_values_in_any_piece():
     whole = decode(wanted, card, seed=1)["u"]
     assert np.array_equal(decode(wanted[7:9], card, seed=1, rows=np.array([7, 8]))["u"], whole[7:9])
     assert not np.array_equal(decode(wanted, card, seed=2)["u"], whole)
+
+
+def test_decoded_values_as_numbers():
+    card = TableCard(
+        columns=(
+            Column(name="c", kind="category", values=("a", "b"), missing=True),
+            Column(name="d", kind="date", bounds=("1970-01-02", "1970-01-09"), bins=8, missing=True),
+            Column(name="i", kind="integer", bounds=(3, 4), bins=2, outside="other", missing=True),
+            Column(name="n", kind="number", bounds=(0, 8), bins=8, special=(-1,)),
+        ),
+        declared_size=9,
+    )
+    wanted = np.array([[2, 0, 0, 8], [0, 7, 2, 3], [1, 8, 3, 5]], np.int32)
+    found, values = to_numbers(wanted, card, seed=4), decode(wanted, card, seed=4)
+    assert np.array_equal(found[:, :3], [[2, 1, 3], [0, 8, NAN], [1, NAN, NAN]], equal_nan=True)
+    assert found[0, 3] == -1 and found[1:, 3].tolist() == values["n"][1:].tolist() and 3 <= found[1, 3] < 4
+    assert np.array_equal(to_numbers(wanted[1:2], card, seed=4, rows=np.array([1]))[0], found[1], equal_nan=True)

@@ -242,9 +242,11 @@ class _Numbers:
 
     def values(self, raw: Raw) -> np.ndarray:
         """The numbers, and dates in days since 1970. NaN for a missing value and for "other". float64 [n]"""
-        numbers, faults = self._parsed(raw)
+        column, (numbers, faults) = self._column, self._parsed(raw)
         codes = self._codes(numbers, faults)
-        without = [code for code in (self._column.other_code, self._column.missing_code) if code is not None]
+        clips, top = column.outside == "clip", column.cuts[-1] - (column.kind != "number")
+        numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
+        without = [code for code in (column.other_code, column.missing_code) if code is not None]
         return np.where(np.isin(codes, without), np.nan, numbers)
 
     def _parsed(self, raw: Raw) -> tuple[np.ndarray, np.ndarray]:

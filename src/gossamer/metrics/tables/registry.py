@@ -2,7 +2,7 @@
 
 `metrics.registry` says what names of figures mean. Here too, numpy and scikit-learn are loaded only when a metric is measured.
 
-Each unit counts once, as in what a method for tables releases: a real row of a unit with m rows weighs 1/m, where shares are
+Each unit counts once, as in what a method for tables releases. A real row of a unit with m rows weighs 1/m, where shares are
 counted, and where models are trained and tested. A sample weighs 1.
 """
 
@@ -209,7 +209,7 @@ def _compared(inputs: Inputs, name: str, sets: Sequence[Sequence[int]], distance
         on = f"{inputs.against(rows)}; {len(sets):,} {_SETS[len(sets[0])]}"
         return _summary(name, np.array(found), inputs.rows[rows].units, on, words)
 
-    return {**of("samples"), **_baselines(inputs, name, lambda: of("tests"))}
+    return _beside_real(inputs, name, of("samples"), lambda: of("tests"))
 
 
 def _summary(name: str, found: "np.ndarray", units: int, on: str, words: Sequence[str]) -> dict[str, Estimate]:
@@ -223,13 +223,18 @@ def _summary(name: str, found: "np.ndarray", units: int, on: str, words: Sequenc
     return {name: estimates[0], f"largest {name}": Largest(**vars(estimates[1]), which=which)}
 
 
-def _baselines(inputs: Inputs, key: str, compute: Callable[[], Figures]) -> Figures:
-    """The same figures of real rows, under the names of baselines."""
+def _beside_real(inputs: Inputs, key: str, found: Figures, compute: Callable[[], Figures]) -> dict[str, Estimate]:
+    """Each figure, then the same figure of real rows under the name of a baseline."""
 
     def plain(estimate: Estimate) -> Estimate:
         return Estimate(estimate.value, estimate.low, estimate.high, estimate.n, estimate.computed_on)
 
-    return inputs.baseline(key, lambda: {of_baseline(name): plain(estimate) for name, estimate in compute().items()})
+    baselines = inputs.baseline(key, lambda: {of_baseline(name): plain(each) for name, each in compute().items()})
+    return {
+        title: estimate
+        for name, of_samples in found.items()
+        for title, estimate in ((name, of_samples), (of_baseline(name), baselines[of_baseline(name)]))
+    }
 
 
 # ---------------------------------------------------------------------- range queries
@@ -239,8 +244,8 @@ def _baselines(inputs: Inputs, key: str, compute: Callable[[], Figures]) -> Figu
     "ranges",
     *_mean_and_largest(
         "error of range queries",
-        'Random questions such as "how many records are 30 to 39 and not married?" are answered with a mean error of {value} '
-        f"({{range}}) of all records; {_BEST}",
+        'Answers to random questions ("how many are 30 to 39 and not married?") are wrong by {value} of all records on average '
+        f"({{range}}); {_BEST}",
         "The largest error of such an answer is {value} ({range}).",
     ),
 )
@@ -261,7 +266,7 @@ def ranges(inputs: Inputs) -> Figures:
         on = f"{inputs.against(rows)}; {len(queries):,} queries"
         return _summary("error of range queries", np.array(found), inputs.rows[rows].units, on, words)
 
-    return {**of("samples"), **_baselines(inputs, "ranges", lambda: of("tests"))}
+    return _beside_real(inputs, "ranges", of("samples"), lambda: of("tests"))
 
 
 # ---------------------------------------------------------------------- accuracy
@@ -284,8 +289,8 @@ def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
         ),
         *_pair(
             "AUC" + suffix,
-            f"AUC {{value}} ({{range}}), {form}: the chance that the model, trained on synthetic rows, ranks two test rows of "
-            "different labels in the right order. 0.5 is guessing, 1 is best.",
+            f"AUC {{value}} ({{range}}), {form}: how often the model, trained on synthetic rows, ranks a test row with a label "
+            "above one without it. 0.5 is guessing, 1 is best.",
             "Trained on the real training rows, its AUC is {value} ({range}).",
         ),
         *_pair(
@@ -321,8 +326,7 @@ def accuracy(inputs: Inputs) -> Figures:
 
     found: dict[str, Estimate] = {}
     for coded in (True, False) if inputs.values else (True,):
-        found |= of("samples", coded=coded)
-        found |= _baselines(inputs, f"accuracy {coded}", partial(of, "real", coded=coded))
+        found |= _beside_real(inputs, f"accuracy {coded}", of("samples", coded=coded), partial(of, "real", coded=coded))
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.card import check_units
+from gossamer.data.readers.in_memory import own_units
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.read import read_table, read_values
@@ -47,7 +48,8 @@ class Tables:
         request.refuse_others(OF_PICTURES, kind="pictures", shown="a table")
         card, units = request.card, request.only["units"]
         assert isinstance(card, TableCard)
-        check_units(card, units, where=request.called[0])
+        for data, where in zip((request.train, request.test), request.called, strict=True):
+            check_units(card, "units" if own_units(data) is not None else units, where=where)
         chosen_columns(_named(request), card.columns)
         if request.synthesizer is None:
             samples = TableSamples(read_table(request.synth, card).codes, card)
