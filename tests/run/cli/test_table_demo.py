@@ -32,12 +32,12 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_demo_of_a_table(gossamer: Any, state_home: Path) -> None:
     shown = gossamer("demo", "--table")
     assert shown.status == 0, shown.err
-    first, *others = shown.out.splitlines()
+    first, *figures, rows, report = shown.out.splitlines()
     assert first.startswith("Differentially private: epsilon 3.000 at delta 0.0001")
-    assert others == [
-        "synthetic rows: runs/demo-table/RELEASE/samples.csv",
-        "verified; the report is runs/demo-table/RELEASE/report.html",
-    ]
+    assert rows == "synthetic rows: runs/demo-table/RELEASE/samples.csv"
+    assert report == "verified; the report is runs/demo-table/RELEASE/report.html"
+    auc = {line.partition("  ")[0]: float(line.split("(")[0].split()[-1]) for line in figures if line.startswith("AUC")}
+    assert auc["AUC"] > 0.8 and auc["AUC of the real-data baseline"] > 0.95
     out = Path("runs/demo-table")
     assert [verify(out / name).problems for name in ("RUN", "RELEASE")] == [[], []]
     assert len((out / "RELEASE/samples.csv").read_text().splitlines()) == 2_001
@@ -69,6 +69,7 @@ def test_the_demo_verifies_what_it_released(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(
         table_demo, "fit", lambda *_, **named: said.append(named) or SimpleNamespace(certificate=certificate)
     )
+    monkeypatch.setattr(table_demo, "evaluate", lambda run, **named: said.append((run, named["train"], named["test"])))
     monkeypatch.setattr(table_demo, "release", lambda run, out, **named: said.append((run, out, named)))
     monkeypatch.setattr(
         table_demo, "verify", lambda out: said.append(out) or SimpleNamespace(ok=False, problems=["Forged."])
@@ -76,10 +77,11 @@ def test_the_demo_verifies_what_it_released(tmp_path: Path, monkeypatch: pytest.
     out = tmp_path / "here"
     with pytest.raises(PrivacyError, match="Forged"):
         table_demo.demo(out, silent)
-    fitted, released, verified = said
+    fitted, evaluated, released, verified = said
     assert (fitted["data"], fitted["card"], fitted["accounts"]) == (
         out / "train.csv", out / "card.toml", out / "RUN" / PRIVATE / ACCOUNTS,
     )  # fmt: skip
+    assert evaluated == (out / "RUN", out / "train.csv", out / "test.csv")
     assert released == (out / "RUN", out / "RELEASE", {"samples": 2_000, "force": True}) and verified == out / "RELEASE"
 
 

@@ -73,7 +73,7 @@ def demo(out: Path, sink: Sink) -> list[str]:
         accounts=RunFolder(run).private / ACCOUNTS,
     )  # fmt: skip
     sink(note("3/5 gradient boosting, trained on synthetic rows and on real ones"))
-    evaluation = evaluate(run, train=out / TRAIN, test=out / TEST, metrics="boosting", count=SAMPLES, sink=sink)
+    evaluation = evaluate(run, train=out / TRAIN, test=out / TEST, count=SAMPLES, sink=sink)
     sink(note(f"4/5 a release with {SAMPLES:,} synthetic rows"))
     release(run, released, samples=SAMPLES, force=True)
     sink(note("5/5 recomputing the guarantee of the release from its ledger"))
