@@ -165,8 +165,13 @@ def test_report_and_readme_speak_of_rows(run: Path, tmp_path: Path) -> None:
     first = gossamer.Synthesizer.load(release).sample(10, seed=0).to_pandas()
     assert all(f"<td>{sex}</td>" in page for sex in first["sex"]) and page.count("<tr><td>") == 10
     assert '<th scope="col">income</th>' in page and "A histogram of each column" in page
+    assert "Which columns depend on which" in page and page.count("<li><b>") == len(
+        gossamer.Synthesizer.load(run).net.tree.cliques
+    )
+    assert page.partition('class="heat"')[2].partition("</svg>")[0].count("<text ") == 4 and ">income</text>" in page
     assert "picture" not in page and "a generator of rows with 4 columns" in readme
-    assert "There is no `load.py`, because a loader for tables is not written yet." in readme
+    assert "import load  # load.py of this folder, which needs NumPy alone" in readme
+    assert "`python load.py rows.csv 1000` writes 1,000 rows." in readme
     assert "`samples.csv` holds 3 synthetic rows" in readme
     assert (release / "samples.png").read_bytes() == (run / "samples.png").read_bytes()
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, run as it stands: every command, and every message that it quotes.
+"""docs/tutorial.md and docs/tutorial-table.md, run as they stand: every command, and every message that they quote.
 
 How a quoted message is compared: numbers may differ (each becomes #), any run of spaces counts as one, /home/you stands for the
 folder in which the commands are run, and a line `...` for any number of lines. All else must be the real line, in the real
@@ -9,8 +9,10 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +20,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.read import read_table
 from gossamer.run.cli.main import main
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorial.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE, PAGE_OF_TABLES = ROOT / "docs" / "tutorial.md", ROOT / "docs" / "tutorial-table.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 DECLARED = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
@@ -69,12 +74,34 @@ def missing(quoted: list[str], real: list[str]) -> str:
     return "" if free or place == len(real) else f"nothing quoted for: {real[place]}"
 
 
-def walk() -> Iterator[tuple[str, list[str], list[str]]]:
+def edited(draft: str, blocks: list[str]) -> str:
+    """The card of the tutorial with a table, after what the reader does by hand. blocks: facts, and the entry of a column."""
+    facts, (entry,) = tomllib.loads(blocks[0]), blocks[1:]
+    for key, value in facts.items():
+        draft, count = re.subn(f"^{key} = .*$", f'{key} = "{value}"', draft, flags=re.MULTILINE)
+        assert count == 1, key
+    for name in ("weight_kg", "temperature", "glucose"):
+        kind = f'name = "{name}"\nkind = "number"\n'
+        assert kind in draft
+        draft = draft.replace(kind, f"{kind}decimals = 1\n")
+    head, *columns = draft.split("[[column]]\n")
+    name = entry.splitlines()[1]
+    (at,) = [at for at, column in enumerate(columns) if column.startswith(f"{name}\n")]
+    columns[at] = entry.partition("\n")[2] + "\n"
+    return "[[column]]\n".join([head, *columns])
+
+
+def walk(page: Path = PAGE) -> Iterator[tuple[str, list[str], list[str]]]:
     """Each command of the page, its quoted lines and its real ones. The account book is one of its own."""
-    Path("declared.toml").write_text(DECLARED.findall(PAGE.read_text(encoding="utf-8"))[0], encoding="utf-8")
-    for commands, quoted in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    *by_hand, declared = DECLARED.findall(page.read_text(encoding="utf-8"))
+    Path("declared.toml").write_text(declared, encoding="utf-8")
+    for commands, quoted in BLOCK.findall(page.read_text(encoding="utf-8")):
         command = commands.replace("\\\n", " ").strip()
         real = [line for line in said(command).splitlines() if line.strip()]
+        if by_hand and command.startswith("gossamer card"):
+            Path("card.toml").write_text(
+                edited(Path("card.toml").read_text(encoding="utf-8"), by_hand), encoding="utf-8"
+            )
         yield command, [line for line in quoted.splitlines() if line.strip()], real
 
 
@@ -103,8 +130,39 @@ def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch
     assert "| contact | privacy@example.org |" in (tmp_path / "OUT" / "README.md").read_text(encoding="utf-8")
 
 
-def test_no_command_of_the_page_stands_outside_the_walk() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of somebody who follows the tutorial with a table."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local" / "state"))
+    runpy.run_path(str(ROOT / "examples" / "data" / "clinic_table.py"))["main"](tmp_path, patients=400, visits=600)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_every_command_says_what_the_tutorial_with_a_table_quotes(clinic: Path) -> None:
+    commands = []
+    for command, quoted, real in walk(PAGE_OF_TABLES):
+        commands.append(command.split()[1])
+        assert not missing(quoted, real), (command, missing(quoted, real), real)
+    assert commands == ["split", "card", "plan", "budget", "fit", "sample", "evaluate", "release", "sign", "verify"]
+    assert "import load" in (clinic / "OUT" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_card_of_the_tutorial_with_a_table_takes_every_row(clinic: Path) -> None:
+    """Quick twin of the walk: 24 columns, of which an id, a note and the patient are left out."""
+    assert len((clinic / "clinic.csv").read_text().splitlines()[0].split(",")) == 24
+    said("gossamer card clinic.csv --units patient --dictionary dictionary.csv -o card.toml")
+    draft = (clinic / "card.toml").read_text(encoding="utf-8")
+    card = TableCard.loads(edited(draft, DECLARED.findall(PAGE_OF_TABLES.read_text(encoding="utf-8"))[:2]))
+    assert (len(card.columns), [name for name, _ in card.drop]) == (21, ["visit_id", "note"])
+    table = read_table("clinic.csv", card, units="patient")
+    assert (len(table), len(np.unique(table.units))) == (600, 400)
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE_OF_TABLES], ids=lambda page: page.stem)
+def test_no_command_of_the_page_stands_outside_the_walk(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     assert text.count("```sh") == len(BLOCK.findall(text))
 
 

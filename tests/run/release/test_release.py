@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import ATTACKED, MEASURED, release
-from gossamer.run.release.standalone_loader import Unloadable, _Collected, is_same, loader
+from gossamer.run.release.standalone_loader import EARLIER, Unloadable, _Collected, is_same, loader
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.storage.versions import with_source
@@ -382,8 +382,10 @@ def test_the_words_of_the_readme_go_with_the_format_of_the_certificate() -> None
     )  # fmt: skip
     assert told.format == 5
     pages = [readme(told, samples=3, no_loader="", classifies=True), readme(told, samples=0, no_loader="it needs PIL")]
+    table = dataclasses.replace(told, method="marginals", card={"column": [], "unit": "record", "title": "T"})
+    pages += [readme(table, samples=3, no_loader=""), readme(table, samples=0, no_loader=EARLIER)]
     digest = hashlib.sha256("".join(pages).encode()).hexdigest()
-    assert digest[:16] == "30ea18f7c69e1e30"
+    assert digest[:16] == "01b4a93f7bea2681"
 
 
 def test_a_loader_is_compared_as_a_program(tmp_path: Path) -> None:

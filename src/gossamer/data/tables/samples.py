@@ -109,7 +109,7 @@ def write_table_samples(path: str | Path, chunks: Iterable[TableSamples], *, for
         RunFolderError: something is there already and `force` is not set, or the place cannot be written.
     """
     path = Path(path)
-    writer = {".csv": _write_csv, ".parquet": _write_parquet}.get(path.suffix.lower())
+    writer = {".csv": write_csv, ".parquet": _write_parquet}.get(path.suffix.lower())
     if writer is None:
         raise RequestError(f"{path}: samples of a table are written as .csv or .parquet")
     with new_place(path, force=force) as whole:
@@ -117,8 +117,8 @@ def write_table_samples(path: str | Path, chunks: Iterable[TableSamples], *, for
             raise RequestError(f"{path}: there is nothing to write, the number of samples is 0: ask for at least 1")
 
 
-def _write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
-    """Return the number of rows that were written."""
+def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
+    """Write chunks as text, over what is there. Return the number of rows."""
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         for chunk in chunks:

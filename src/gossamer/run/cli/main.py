@@ -93,7 +93,7 @@ class Commands(NearestName):
 @click.version_option(package_name="gossamer", prog_name="gossamer", help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context, references: tuple[str, ...]) -> None:
-    """Train a generative model on private pictures under differential privacy, and publish the result.
+    """Train a generative model on private pictures or a private table under differential privacy, and publish the result.
 
     \b
     gossamer demo                                     try all steps on small public data

@@ -14,6 +14,9 @@ from gossamer.run.report.wording import release_in_words
 _LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
 release = load.load()
 images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
+_LOAD_TABLE = """import load  # load.py of this folder, which needs NumPy alone
+release = load.load()
+columns = release.sample(1000, seed=0)  # a dict of arrays [1000] by column, as pandas.DataFrame takes it"""
 _CLASSIFIER = "chances = release.probabilities(images)  # of the released classifier: float [1000, classes]"
 _WITH_GOSSAMER = """import gossamer  # installed from its source
 release = gossamer.Synthesizer.load(".")
@@ -83,14 +86,16 @@ def _is_pretrained(certificate: Certificate) -> bool:
 
 def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:
     first = f"There is no `load.py`, because {no_loader}. Use Gossamer:" if no_loader else "In Python:"
-    with_gossamer = _TABLE_WITH_GOSSAMER if is_table(card) else _WITH_GOSSAMER
-    lines = [with_gossamer] if no_loader else [_LOAD, *([_CLASSIFIER] if classifies else [])]
+    loads, with_gossamer = (_LOAD_TABLE, _TABLE_WITH_GOSSAMER) if is_table(card) else (_LOAD, _WITH_GOSSAMER)
+    lines = [with_gossamer] if no_loader else [loads, *([_CLASSIFIER] if classifies else [])]
     text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
         text += (
             "\n\n`load.py` is a program, and `import load` runs it. Check the signature first (see below), or read it."
         )
     if is_table(card):
+        if not no_loader:
+            text += " In a terminal, `python load.py rows.csv 1000` writes 1,000 rows."
         return text + (
             f"\n\n`samples.csv` holds {samples:,} synthetic rows, unselected. The generator can make more."
             if samples

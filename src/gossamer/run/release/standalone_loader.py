@@ -1,9 +1,14 @@
-"""`load.py` of a release: one file that loads the generator and draws from it, with PyTorch and safetensors and no Gossamer.
+"""`load.py` of a release: one file that loads the generator and samples from it, without Gossamer.
+
+The file needs PyTorch and safetensors. The file of a table needs NumPy alone.
 
 It is cut out of our own source: the definitions that a method's `generator` and `sample` need, directly or not,
 dependencies first, without annotations. `load.py.txt` is the frame around them. Of two definitions with one name, the later
 gets its module's name too. The strokes that drawing programs take from fonts are written as data, as they were rendered
 here. A method that needs another package has no such file, and the README of the release says so.
+
+Of a table, decoding is cut out of our source. The frame `load_table.txt` samples, with NumPy in place of PyTorch: a test
+compares it with `methods.marginals.nets`.
 """
 
 import ast
@@ -32,7 +37,8 @@ if TYPE_CHECKING:
 else:
     glyphs = Lazy("gossamer.data.synthetic.glyphs")
 
-_ALLOWED = {"torch", "safetensors", *sys.stdlib_module_names}
+_ALLOWED = frozenset({"torch", "safetensors", *sys.stdlib_module_names})
+_ALLOWED_FOR_TABLES = frozenset({"numpy", *sys.stdlib_module_names})
 _MARK = "# --- what the method needs stands here\n"
 _OF_A_CLASSIFIER = "# --- of a classifier alone\n"
 _LINE = 100
@@ -45,6 +51,11 @@ Place: TypeAlias = tuple[str, str]
 _STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
 """Needs fonts: the file has its result as data."""
 _STROKES_IN_FILE = "_STROKES"
+_COLUMN: Place = ("gossamer.data.tables.column", "Column")
+_OF_COLUMNS = frozenset(
+    {"size", "plain", "cuts", "apart", "other_code", "missing_code", "grid", "grid_ends", "grid_counts"}
+)
+"""Properties of a column that decoding needs. The file has none of the checks: the certificate's card was checked."""
 _PLUGINS = ("gossamer.nets.encoders", "gossamer.data.synthetic.generators")
 """Load what only the machine of the user has. In the file they are functions that are never called."""
 
@@ -57,32 +68,58 @@ def loader(method: str) -> str:
     """The text of load.py for releases of a method.
 
     Raises:
-        Unloadable: if it would need more than PyTorch and safetensors.
+        Unloadable: if it would need more than PyTorch and safetensors, or NumPy for a table.
     """
+    return (_table_loader if METHODS[method].takes == "table" else _picture_loader)(method)
+
+
+def _picture_loader(method: str) -> str:
     kind = type(METHODS[method])
     owner = next(base for base in kind.__mro__ if "sample" in vars(base))
-    frame = resources.files("gossamer.run.release").joinpath("load.py.txt").read_text(encoding="utf-8")
-    collected = _Collected(reserved={name for node in ast.parse(frame).body for name in _names(node)})
+    head, tail = _frame("load.py.txt", method)
+    before, probabilities, after = tail.split(_OF_A_CLASSIFIER)
+    collected = _Collected(reserved=_defined(head + before + after))
     collected.take((f"{kind.__module__}.loop", "generator"))
     collected.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
-    head, tail = frame.split(_MARK)
-    before, probabilities, after = tail.split(_OF_A_CLASSIFIER)
     if any(map(classifies, collected.texts.values())):
         before += probabilities
-    head = head.replace("{version}", versions()["gossamer"]).replace("{method}", method)
+    return _joined(head, collected, before + after)
+
+
+def _table_loader(method: str) -> str:
+    head, tail = _frame("load_table.txt", method)
+    collected = _Collected(reserved=_defined(head + tail), allowed=_ALLOWED_FOR_TABLES)
+    for module, name in (
+        ("gossamer.methods.synthesizer", "ROWS"),
+        _COLUMN,
+        ("gossamer.data.tables.decode", "decode"),
+        ("gossamer.data.tables.samples", "write_csv"),
+    ):
+        collected.take((module, name))
+    return _joined(head, collected, tail)
+
+
+def _frame(name: str, method: str) -> tuple[str, str]:
+    """What stands before and after the definitions."""
+    text = resources.files("gossamer.run.release").joinpath(name).read_text(encoding="utf-8")
+    head, tail = text.split(_MARK)
+    return head.replace("{version}", versions()["gossamer"]).replace("{method}", method), tail
+
+
+def _defined(text: str) -> set[str]:
+    """What a text defines at its top level."""
+    return {name for node in ast.parse(text).body for name in _names(node)}
+
+
+def _joined(head: str, collected: "_Collected", tail: str) -> str:
     imports = sorted(collected.imports - set(head.splitlines()))
-    return (
-        "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *collected.texts.values(), (before + after).strip()])
-        + "\n"
-    )
+    return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *collected.texts.values(), tail.strip()]) + "\n"
 
 
 def loadable(certificate: Certificate) -> tuple[str, str]:
     """The text of load.py for a release, and why it has none; one of the two is empty."""
     if METHODS.is_plugin(certificate.method):
         return "", "its method is a plug-in, whose code is not part of Gossamer"
-    if METHODS[certificate.method].takes == "table":
-        return "", "a loader for tables is not written yet"
     fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
     if certificate.config.keys() != fields:  # a loader has no defaults
         return "", EARLIER
@@ -135,9 +172,10 @@ def classifies(text: str) -> bool:
 
 @dataclass
 class _Collected:
-    """Imports and definitions of the file. reserved: names that the file needs for others."""
+    """Imports and definitions of the file. reserved: names that the file needs for others. allowed: packages."""
 
     reserved: Set[str] = frozenset()
+    allowed: Set[str] = _ALLOWED
     imports: set[str] = field(default_factory=set)
     texts: dict[str, str] = field(default_factory=dict)
     _called: dict[Place, str] = field(default_factory=dict)
@@ -183,14 +221,16 @@ class _Collected:
         raise Unloadable(f"{name} would stand for two things")
 
     def _put(self, module: str, definition: Definition, called: str) -> None:
-        names, plain = _module(module), _Plain(_module(module))
-        node = plain.visit(_copy(definition))
+        names, plain, copied = _module(module), _Plain(_module(module)), _copy(definition)
+        if (module, called) == _COLUMN:
+            copied.body = [part for part in copied.body if getattr(part, "name", "") in {"", *_OF_COLUMNS}]
+        node = plain.visit(copied)
         for reference in [reference for reference in ast.walk(node) if isinstance(reference, ast.Name)]:
             if reference in plain.elsewhere:
                 reference.id = self.take(plain.elsewhere[reference])
             elif isinstance(reference.ctx, ast.Load) and reference.id in names.others:
                 line, package = names.others[reference.id]
-                if package not in _ALLOWED:
+                if package not in self.allowed:
                     raise Unloadable(f"it needs {package}")
                 self.imports.add(line)
             elif isinstance(reference.ctx, ast.Load) and reference.id in names:

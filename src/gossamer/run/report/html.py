@@ -24,7 +24,7 @@ from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import CERTIFICATE
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.report import columns, plots, wording
+from gossamer.run.report import cliques, columns, plots, wording
 from gossamer.run.report.audit_record import audited, said_by
 from gossamer.run.report.wording import PERCENT
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
@@ -56,6 +56,9 @@ _CURVES = {
     "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
     "adversary_accuracy": ("Accuracy of the privacy discriminator", "on fakes"),
     "released_norm": ("Length of the released sum", "clipped, with noise"),
+    "mean_error": ("Error before each round", "of all candidates, with noise"),
+    "cliques": ("Tables measured", "in each round"),
+    "cells": ("Size of the model", "in probabilities"),
     "n_D": ("Discriminator steps", "per generator step"),
 }
 _SPENT = "epsilon_spent"
@@ -91,7 +94,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             together=_together(certificate.get("facts", {}).get("all_runs")),
             accountants=[_accountant(entry) for entry in certificate["guarantees"]],
             grid=_grid(folder / SAMPLES),
-            rows=_rows(folder, certificate),
+            **_table(folder, certificate),
             internal=internal,
             metrics=metrics,
             attacks=attacks,
@@ -193,11 +196,12 @@ def _grid(path: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
 
 
-def _rows(folder: Path, certificate: dict[str, Any]) -> list[list[str]]:
-    """The names of the columns and the first rows of the samples of a table, which the generator draws with seed 0."""
+def _table(folder: Path, certificate: dict[str, Any]) -> dict[str, Any]:
+    """What the page shows of a table: rows, the names of the columns and the first samples with seed 0; and the model."""
     if not is_table(certificate["card"]):
-        return []
-    return columns.first_rows(synthesizer.Synthesizer.load(folder).sample(SHOWN, seed=0))
+        return {"rows": [], "model": None}
+    generator = synthesizer.Synthesizer.load(folder)
+    return {"rows": columns.first_rows(generator.sample(SHOWN, seed=0)), "model": cliques.described(generator)}
 
 
 def _title(certificate: dict[str, Any]) -> str:

@@ -1,0 +1,132 @@
+"""`load.py` of a table: it needs NumPy alone, and its rows are those of Gossamer. `test_release.py` tests that of pictures."""
+
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
+from gossamer.methods import METHODS
+from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.tree import JunctionTree
+from gossamer.methods.synthesizer import ROWS, Synthesizer, model_bytes
+from gossamer.privacy.certificate.certificate import sha256
+from gossamer.run.release.standalone_loader import loader
+
+BLOCKED = ("gossamer", "torch", "safetensors", "scipy", "pandas", "dp_accounting")
+DAY = datetime.date
+CARD = TableCard(
+    columns=(
+        Column(name="ill", kind="category", values=("yes", "no"), missing=True, outside="other"),
+        Column(name="visits", kind="integer", bounds=(1, 400), bins=7, log=True, zero=True, special=(-1, 999)),
+        Column(name="bill", kind="number", bounds=(0, 900), bins=6, decimals=2, zero=True, missing=True),
+        Column(name="level", kind="number", edges=(0.5, 1.5, 40), outside="other", special=(-9,)),
+        Column(name="born", kind="date", bounds=(DAY(1950, 1, 1), DAY(1980, 12, 31)), special=(DAY(1900, 1, 1),)),
+        Column(name="seen", kind="date", edges=(DAY(2020, 1, 1), DAY(2020, 3, 1), DAY(2021, 1, 1)), missing=True),
+        Column(name="rooms", kind="integer", bounds=(1, 4), missing=True, outside="clip"),
+    ),
+    declared_size=1_000,
+    label="ill",
+    decimal=",",
+)
+
+
+def random_field() -> Field:
+    """Cliques of one, two and three columns with random probabilities, and two columns with merged values."""
+    stream = torch.Generator().manual_seed(3)
+    net = Field(CARD.domain, CARD.label_index)
+    maps = [torch.arange(size) for size in CARD.domain]
+    maps[1], maps[4] = maps[1].clamp(min=3) - 3, (maps[4] - 1).clamp(min=0)
+    net.merge(maps, [torch.rand(size, generator=stream) for size in CARD.domain])
+    tree = JunctionTree.over([(0, 1, 2), (2, 3), (1, 4), (5,), (0, 6)], net.sizes, CARD.label_index)
+    tables = [torch.rand(shape, generator=stream).double() ** 4 for shape in tree.shapes]
+    net.take(tree, [table / table.sum() for table in tables])
+    return net
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What load.py reads of a release, and load.py."""
+    folder, method = tmp_path_factory.mktemp("release"), METHODS["marginals"]
+    (folder / "model.safetensors").write_bytes(model_bytes(random_field()))
+    facts = {"card": CARD.to_dict(), "model": {"sha256": sha256(folder / "model.safetensors")}}
+    (folder / "certificate.json").write_text(json.dumps(facts))
+    (folder / "load.py").write_text(loader(method.name), encoding="utf-8")
+    return folder
+
+
+def alone(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code beside load.py, in a process that has NumPy and none of what Gossamer needs else."""
+    blocked = f"import sys\nfor name in {BLOCKED}: sys.modules[name] = None\nsys.path.insert(0, '.')\n"
+    return subprocess.run(
+        [sys.executable, "-I", "-B", "-c", blocked + code], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_every_method_of_tables_is_tried() -> None:
+    assert [name for name in METHODS if METHODS[name].takes == "table"] == ["marginals"]
+
+
+@pytest.mark.parametrize("seed", [5, 2**32 + 7])
+def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path, seed: int) -> None:
+    """Byte for byte, over the end of a piece."""
+    job: Any = METHODS["marginals"].job({"noise_multiplier": 1.0}, CARD)
+    certificate: Any = None
+    samples = Synthesizer(random_field(), job, certificate).sample(ROWS + 300, seed=seed)
+    samples.save(tmp_path / "ours.csv")
+    answer = alone(
+        release, f"import load; load.load().write({str(tmp_path / 'theirs.csv')!r}, {ROWS + 300}, seed={seed})"
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "theirs.csv").read_bytes() == (tmp_path / "ours.csv").read_bytes()
+    written = (tmp_path / "ours.csv").read_text()
+    assert all(part in written for part in ("other", "-9", "1900-01-01", ";;", "999"))
+
+
+def test_columns_of_the_loader_are_arrays(release: Path) -> None:
+    code = """
+import load
+release = load.load()
+columns = release.sample(50)
+print({name: str(values.dtype) for name, values in columns.items()})
+print(len(set(map(len, columns.values()))), columns["bill"].tolist() != release.sample(50)["bill"].tolist())
+print(release.sample(0))
+"""
+    answer = alone(release, code)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines() == [
+        "{'ill': 'object', 'visits': 'int64', 'bill': 'float64', 'level': 'object', 'born': 'datetime64[D]', "
+        "'seen': 'datetime64[D]', 'rooms': 'float64'}",
+        "1 True",
+        "{}",
+    ]
+
+
+def test_the_loader_in_a_terminal(release: Path, tmp_path: Path) -> None:
+    def said(*words: object) -> tuple[int, str]:
+        command = [sys.executable, "-I", "-B", str(release / "load.py"), *map(str, words)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        return answer.returncode, answer.stderr
+
+    out = tmp_path / "rows.csv"
+    assert said(out, 12) == (0, "")
+    written = out.read_text()
+    assert written.splitlines()[0] == "ill;visits;bill;level;born;seen;rooms" and written.count("\n") == 13
+    assert said(out, "many") == said() == (1, "usage: python load.py FILE.csv ROWS\n")
+    assert said(out, 12)[0] == 1 and out.read_text() == written
+    assert said(tmp_path / "none.csv", 0)[0] == 1 and not (tmp_path / "none.csv").exists()
+
+
+def test_a_changed_model_is_not_loaded(release: Path, tmp_path: Path) -> None:
+    for name in ("load.py", "certificate.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((release / name).read_bytes())
+    with (tmp_path / "model.safetensors").open("ab") as file:
+        file.write(b"x")
+    answer = alone(tmp_path, "import load; load.load()")
+    assert answer.returncode == 1 and "is not the model that the certificate was made for" in answer.stderr
