@@ -304,8 +304,7 @@ def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
         (["evaluate", run, "--train", data, "--test", data], "`gossamer evaluate` takes pictures only so far"),
         (["attack", run, "--members", data, "--nonmembers", data], "`gossamer attack` takes pictures only so far"),
         (["compare", run, run], "`gossamer compare` takes pictures only so far"),
-        (["audit", "marginals", "--epsilon", 1], "for which `gossamer audit` has no canaries yet"),
-        (["audit", "--run", run], "for which `gossamer audit` has no canaries yet"),
+        (["audit", "marginals", "--epsilon", 1, "--final"], "--final compares weights: leave it out"),
         (["recommend", "--card", card, "--epsilon", 1], "The method for tables is marginals"),
         (
             ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",
