@@ -302,7 +302,6 @@ def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
     data, card = place / "people.csv", place / "card.toml"
     for command, told in (
         (["evaluate", run, "--train", data, "--test", data], "`gossamer evaluate` takes pictures only so far"),
-        (["attack", run, "--members", data, "--nonmembers", data], "`gossamer attack` takes pictures only so far"),
         (["compare", run, run], "`gossamer compare` takes pictures only so far"),
         (["audit", "marginals", "--epsilon", 1, "--final"], "--final compares weights: leave it out"),
         (["recommend", "--card", card, "--epsilon", 1], "The method for tables is marginals"),

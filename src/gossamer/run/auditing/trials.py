@@ -367,7 +367,7 @@ class TrialRunner:
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
-        shard = records[self.ranks.shard(len(records))]
+        shard: Any = records[self.ranks.shard(len(records))]
         *_, last = job.phases
         observer.present = members[0]
         public = self._ordinary if job.needs_public else None  # pictures of no unit
